@@ -30,7 +30,13 @@ LAYERS: list[set[str]] = [
         "adaptive_eval.simulate",
     },
     {"adaptive_eval.scheduler"},
-    {"adaptive_eval.run", "adaptive_eval.planning", "adaptive_eval.replay", "adaptive_eval.results"},
+    {
+        "adaptive_eval.run",
+        "adaptive_eval.planning",
+        "adaptive_eval.replay",
+        "adaptive_eval.results",
+    },
+    {"adaptive_eval.reading"},
     {"adaptive_eval.display"},
     {"adaptive_eval.cli", "adaptive_eval.__main__"},
 ]

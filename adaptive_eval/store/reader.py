@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -15,8 +16,10 @@ from adaptive_eval.store.records import (
     EventKind,
     Json,
     RunHeader,
+    Spending,
     StoredLook,
     StoredOutcome,
+    Traffic,
     TrialRecord,
 )
 
@@ -31,6 +34,15 @@ _TRIALS = (
     "reasoning, finish_reason, prompt_tokens, completion_tokens, latency, ttft, replica, attempts, completion_bpt, "
     "prompt_bpt, tokens, usd, gpu_seconds "
     "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
+)
+_SPENDING = (
+    "SELECT max(at), max(id), count(*), sum(tokens), sum(usd), sum(gpu_seconds) FROM trials "
+    "GROUP BY (id - 1) * ? / (SELECT max(id) FROM trials) ORDER BY 2"
+)
+_TRAFFIC = (
+    "SELECT models.name, replica, count(*), sum(attempts - 1), sum(prompt_tokens), sum(completion_tokens), "
+    "avg(latency), avg(ttft) FROM trials JOIN models ON models.id = model GROUP BY models.id, replica "
+    "ORDER BY models.id, replica"
 )
 
 
@@ -49,6 +61,16 @@ class RunReader:
     def close(self) -> None:
         """Close a reader that was opened by `open`."""
         self._connection.close()
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Read everything as it is at one moment, whatever the run commits meanwhile."""
+        with database.explained(self.directory):
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.rollback()
 
     def header(self) -> RunHeader:
         """What the run is, with its newest configuration."""
@@ -97,12 +119,32 @@ class RunReader:
         for row in self._rows(f"{_TRIALS}{condition}ORDER BY trials.id"):
             yield _record(row)
 
-    def looks(self) -> list[StoredLook]:
-        """The looks that were taken under the newest configuration."""
+    def looks(self, first: int = 0) -> list[StoredLook]:
+        """The looks that were taken under the newest configuration, from number `first` on."""
         rows = self._rows(
-            "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) ORDER BY number"
+            "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
+            "AND number >= ? ORDER BY number",
+            first,
         )
         return [StoredLook(number, cast(Json, unpack_json(body))) for number, body in rows]
+
+    def look_times(self) -> dict[int, float]:
+        """When each of these looks was taken first, in seconds since 1970."""
+        rows = self._rows("SELECT number, at FROM looks WHERE configuration = (SELECT max(id) FROM configurations)")
+        return {number: at for number, at in rows}
+
+    def spending(self, steps: int) -> list[Spending]:
+        """What had been used after about each 1/steps of the trials, in the order of commitment."""
+        used, so_far = [], (0, 0, 0.0, 0.0)
+        for at, _, *more in self._rows(_SPENDING, steps):
+            trials, tokens, usd, gpu_seconds = (total + part for total, part in zip(so_far, more, strict=True))
+            so_far = trials, tokens, usd, gpu_seconds
+            used.append(Spending(at, *so_far))
+        return used
+
+    def traffic(self) -> list[Traffic]:
+        """The stored answers by model and replica."""
+        return [Traffic(*row) for row in self._rows(_TRAFFIC)]
 
     def events(self) -> list[Event]:
         """Everything that happened to the run."""

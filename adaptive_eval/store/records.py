@@ -99,6 +99,33 @@ class StoredLook(NamedTuple):
     body: Json
 
 
+class Spending(NamedTuple):
+    """What the run had used at a moment, over all models."""
+
+    at: float
+    """Seconds since 1970."""
+    trials: int
+    tokens: int
+    usd: float
+    gpu_seconds: float
+
+
+class Traffic(NamedTuple):
+    """The stored answers of one model by one of its replicas."""
+
+    model: str
+    replica: str
+    trials: int
+    retries: int
+    """Attempts that failed before the answers came."""
+    prompt_tokens: int
+    completion_tokens: int
+    latency: float
+    """Mean seconds of an answer, and
+    mean seconds to its first token where that is known."""
+    ttft: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What is committed together."""

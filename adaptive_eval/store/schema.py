@@ -50,8 +50,6 @@ CREATE TABLE trials (
     extracted TEXT,
     grader_error TEXT,
     flags TEXT,                    -- of the answer: truncated, empty, ... by spaces
-    text BLOB,                     -- TEXT as it is, or BLOB: zlib
-    reasoning BLOB,
     digest INTEGER,                -- of text and reasoning where long, to find identical answers
     finish_reason TEXT NOT NULL,
     prompt_tokens INTEGER NOT NULL,
@@ -66,6 +64,8 @@ CREATE TABLE trials (
     usd REAL NOT NULL,
     gpu_seconds REAL NOT NULL,
     at REAL NOT NULL,
+    text BLOB,                     -- TEXT as it is, or BLOB: zlib; the long columns come last, so that what is summed
+    reasoning BLOB,                -- over all trials is read without following their texts over the pages
     UNIQUE (model, question, trial)
 );
 

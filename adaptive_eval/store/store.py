@@ -30,6 +30,11 @@ _INSERT_TRIAL = (
     "reasoning, digest, finish_reason, prompt_tokens, completion_tokens, latency, ttft, replica, attempts, "
     "completion_bpt, prompt_bpt, tokens, usd, gpu_seconds, at) VALUES (" + ", ".join("?" * 26) + ")"
 )
+# a resume takes its looks again, and most are what they were
+_INSERT_LOOK = (
+    "INSERT INTO looks (configuration, number, at, body) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT DO UPDATE SET body = excluded.body, at = excluded.at WHERE body <> excluded.body"
+)
 _REGRADE = (
     "UPDATE trials SET category = ?, signals = ?, extracted = ?, grader_error = ? "
     "WHERE model = ? AND question = ? AND trial = ?"
@@ -159,9 +164,8 @@ class Store:
         self._configuration = cursor.lastrowid
 
     def _write_looks(self, looks: Sequence[StoredLook], now: float) -> None:
-        # a resume takes its looks again, and most are what they were
         self._connection.executemany(
-            "INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?)",
+            _INSERT_LOOK,
             ((self._configuration, look.number, now, pack_json(look.body)) for look in looks),
         )
 
