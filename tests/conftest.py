@@ -1,6 +1,40 @@
-"""What all tests share: property tests are not timed, since the machines they run on are not alike."""
+"""What all tests share: a simulated server with fast answers, another with slow ones, and a place to run against them.
 
+Property tests are not timed, since the machines they run on are not alike.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+from live_runs import Site, small_world
+
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session")
+def base_url() -> Iterator[str]:
+    with serving(SimulatedServer(small_world())) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def slow_url() -> Iterator[str]:
+    """A server that thinks for a minute about every answer."""
+    with serving(SimulatedServer(replace(small_world(), latency=Latency(median=60.0, sigma=0.1)))) as url:
+        yield url
+
+
+@pytest.fixture
+def site(tmp_path: Path, base_url: str) -> Iterator[Site]:
+    site = Site.make(tmp_path, base_url)
+    yield site
+    for process in site.processes:  # those that a failed test has left behind
+        with process:
+            process.kill()

@@ -1,6 +1,7 @@
 """What a run has found, as plain values."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,8 @@ class Result(NamedTuple):
     fixed_trials: int
     """What the same models would have cost with the maximum of trials for everyone."""
     spent: Cost
+    trials_to_go: float
+    """Trials until every open comparison is called if the differences stay as they are, or until the horizon."""
 
 
 def conclude(
@@ -83,7 +86,19 @@ def conclude(
         trials=int(supply.trials.sum()),
         fixed_trials=bench.models * bench.questions * plan.trials.max,
         spent=spent,
+        trials_to_go=_to_go(plan, [one.verdict for one in comparisons], supply),
     )
+
+
+def _to_go(plan: Plan, pairs: Sequence[PairVerdict], supply: Supply) -> float:
+    target = np.zeros(plan.bench.models)
+    for pair in pairs:
+        if pair.verdict is Verdict.OPEN:
+            # unknown (nan) before there is a difference to go by: then as much as there may be
+            needed = plan.trials.max if math.isnan(pair.trials_needed) else min(pair.trials_needed, plan.trials.max)
+            members = [model for model in (pair.better, pair.worse) if model is not None]
+            target[members] = np.maximum(target[members], needed * plan.bench.questions)
+    return float(np.maximum(target - supply.trials, 0.0).sum())
 
 
 def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArray:

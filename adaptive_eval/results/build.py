@@ -110,6 +110,7 @@ def build_results(snapshot: Snapshot) -> Results:
         questions=_questions(snapshot, order),
         warnings=(*rule_caution(snapshot.rule), *reversal_cautions(reversals), *_cautions(snapshot)),
         cost=_cost(result, tallies),
+        trials_to_go=result.trials_to_go,
     )
 
 

@@ -158,3 +158,5 @@ class Results:
     questions: tuple[QuestionRow, ...]
     warnings: tuple[Caution, ...]
     cost: Cost
+    trials_to_go: float
+    """What the open comparisons still need at most, if the differences stay as they are."""

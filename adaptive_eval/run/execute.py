@@ -17,12 +17,13 @@ from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.graders.pool import GradingPool
-from adaptive_eval.results import Snapshot, Subject, take_snapshot
+from adaptive_eval.results import Snapshot, take_snapshot
 from adaptive_eval.run.ending import Ended
 from adaptive_eval.run.endpoints import opened_endpoints
 from adaptive_eval.run.prepare import Prepared, make_lane
 from adaptive_eval.run.publish import Publisher
 from adaptive_eval.run.status import StatusTaker
+from adaptive_eval.run.subject import subject_of
 from adaptive_eval.run.watching import Watcher
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.scheduler import Scheduler
@@ -64,14 +65,7 @@ class _Session:
         self._scheduler = Scheduler(self._controller, lanes, prepared.questions, grading, store, self)
         questions = tuple(question.id for question in prepared.questions)
         self._taker = StatusTaker(prepared.models, questions, self._controller, self._scheduler, endpoints)
-        self._subject = Subject(
-            name=prepared.config.name,
-            models=prepared.models,
-            questions=questions,
-            sampled=tuple(model.sampling.temperature != 0.0 for model in prepared.config.models),
-            created=store.reader.created,
-            decisions=prepared.config.stated(),
-        )
+        self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
 
     async def carry_on(self, opened: Opened) -> Ended:
         """Run until the end, and write it down."""

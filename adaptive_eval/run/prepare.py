@@ -43,7 +43,7 @@ def prepare(config: RunConfig) -> Prepared:
     """Load the questions and work everything out; raises `ConfigError`."""
     questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
     _require_gradable(config, questions)
-    prompts = _prompts(config, questions)
+    prompts = prompts_of(config, questions)
     return Prepared(
         config=config,
         questions=questions,
@@ -79,7 +79,8 @@ def _require_gradable(config: RunConfig, questions: tuple[Question, ...]) -> Non
         raise ConfigError("\n".join([f"the grader {kind} cannot use the answer key of some questions:", *shown, *more]))
 
 
-def _prompts(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tuple[Prompt, ...], ...]:
+def prompts_of(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tuple[Prompt, ...], ...]:
+    """For each model, the prompt of each question."""
     rendered: dict[str, tuple[Prompt, ...]] = {}
     for model in config.models:
         way = _way_of_asking(model)

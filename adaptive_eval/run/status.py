@@ -1,6 +1,5 @@
 """Where a run stands at this moment, as plain values: what every display shows."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,7 +136,7 @@ class StatusTaker:
             new_trials=trials - scheduler.taken_up[0],
             new_tokens=sum(tally.tokens for tally in scheduler.tallies) - scheduler.taken_up[1],
             elapsed=scheduler.elapsed(),
-            trials_to_go=None if result is None else self._to_go(pairs),
+            trials_to_go=None if result is None else result.trials_to_go,
             detail=self._detail(pairs),
         )
 
@@ -188,18 +187,6 @@ class StatusTaker:
             healthy_replicas=sum(replica.healthy for replica in replicas),
             replicas=len(replicas),
         )
-
-    def _to_go(self, pairs: Sequence[PairVerdict]) -> float:
-        """Trials until every open comparison is called if the differences stay as they are, or until the horizon."""
-        plan, trials = self._controller.plan, self._controller.trials
-        target = np.zeros(plan.bench.models)
-        for pair in pairs:
-            if pair.verdict is Verdict.OPEN:
-                # unknown (nan) before there is a difference to go by: then as much as there may be
-                needed = plan.trials.max if math.isnan(pair.trials_needed) else min(pair.trials_needed, plan.trials.max)
-                members = [model for model in (pair.better, pair.worse) if model is not None]
-                target[members] = np.maximum(target[members], needed * plan.bench.questions)
-        return float(np.maximum(target - trials, 0.0).sum())
 
     def _detail(self, pairs: Sequence[PairVerdict]) -> Detail | None:
         open_pairs = [pair for pair in pairs if pair.verdict is Verdict.OPEN and pair.worse is not None]

@@ -1,5 +1,6 @@
 """The durable store: what a run has, in one directory, safe against kills, crashes and full disks."""
 
+from adaptive_eval.store.lock import is_held
 from adaptive_eval.store.meaning import Change, differences, require_same_meaning
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
@@ -36,5 +37,6 @@ __all__ = [
     "TrialRecord",
     "answer_digest",
     "differences",
+    "is_held",
     "require_same_meaning",
 ]

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 import weakref
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Self
 from adaptive_eval.errors import RunLocked, StoreError
 
 LOCK_FILE = "lock"
+TRIES, PAUSE = 10, 0.02
+"""A lock that is only being looked at is free again in microseconds."""
 
 _held: "weakref.WeakSet[RunLock]" = weakref.WeakSet()
 
@@ -29,7 +32,7 @@ class RunLock:
         path, descriptor = directory / LOCK_FILE, -1
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
             _write_holder(descriptor)
         except OSError as error:
             if descriptor >= 0:
@@ -42,6 +45,32 @@ class RunLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a process is writing the run now."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _lock(descriptor: int) -> None:
+    for left in reversed(range(TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(PAUSE)
 
 
 def _write_holder(descriptor: int) -> None:

@@ -128,6 +128,19 @@ class RunReader:
         )
         return [StoredLook(number, cast(Json, unpack_json(body))) for number, body in rows]
 
+    def graded(self) -> dict[tuple[str, str], int]:
+        """How many trials of each model and question have a grade."""
+        rows = self._rows(
+            "SELECT models.name, questions.key, count(*) FROM trials JOIN models ON models.id = model "
+            "JOIN questions ON questions.id = question WHERE category IS NOT NULL GROUP BY model, question"
+        )
+        return {(name, key): count for name, key, count in rows}
+
+    def count_until(self, at: float) -> int:
+        """How many trials were stored by a moment."""
+        ((count,),) = self._rows("SELECT count(*) FROM trials WHERE at <= ?", at)
+        return int(count)
+
     def look_times(self) -> dict[int, float]:
         """When each of these looks was taken first, in seconds since 1970."""
         rows = self._rows("SELECT number, at FROM looks WHERE configuration = (SELECT max(id) FROM configurations)")

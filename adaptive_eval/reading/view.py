@@ -1,0 +1,109 @@
+"""From a run directory to a `RunView`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.reading.restore import StoredRun, restored_results, stored_run
+from adaptive_eval.reading.types import (
+    STEPS,
+    EventView,
+    LookView,
+    PairView,
+    QuestionView,
+    RunView,
+    SpendingView,
+    TrafficView,
+)
+from adaptive_eval.results import Results
+from adaptive_eval.store import Event, RunReader, StoredLook, is_held
+from scorio.sinf.compare import compare
+
+
+def read_run(directory: Path) -> RunView:
+    """The run in `directory`, its results worked out anew; raises `StoreError` where there is none."""
+    running = is_held(directory)
+    reader = RunReader.open(directory)
+    try:
+        with reader.one_moment():
+            stored = stored_run(reader.header())
+            return assemble(reader, stored, restored_results(reader, stored, running=running))
+    finally:
+        reader.close()
+
+
+def assemble(reader: RunReader, stored: StoredRun, results: Results | None) -> RunView:
+    """The view of a run whose results are known."""
+    config, questions = stored
+    rubric = open_rubric(config.rubric)
+    graded = reader.graded()
+    models = tuple(model.name for model in config.models)
+    return RunView(
+        results=results,
+        name=config.name,
+        configuration=config.model_dump(mode="json"),
+        weights=rubric.weights,
+        categories=rubric.names,
+        models=models,
+        questions=tuple(QuestionView(one.id, one.prompt, one.answer, one.choices, one.cluster) for one in questions),
+        trials=tuple(tuple(graded.get((model, one.id), 0) for one in questions) for model in models),
+        looks=tuple(look_views(reader.looks(), reader.look_times())),
+        z=z_matrix(results),
+        trials_to_go=None if results is None else results.trials_to_go,
+        spending=tuple(SpendingView(*one) for one in reader.spending(STEPS)),
+        traffic=tuple(TrafficView(*one) for one in reader.traffic()),
+        events=tuple(map(event_view, reader.events())),
+        elapsed=reader.elapsed,
+    )
+
+
+def look_views(looks: Sequence[StoredLook], times: Mapping[int, float]) -> Iterator[LookView]:
+    """Looks with numbers for what is unknown replaced by None."""
+    for number, body in looks:
+        whole = cast(dict[str, Any], body)
+        yield LookView(
+            look=number + 1,
+            at=times[number],
+            models=tuple(whole["models"]),
+            order=tuple(whole["order"]),
+            trials=tuple(whole["trials"]),
+            tiers=tuple(whole["tiers"]),
+            scores=tuple(map(_known, whole["scores"])),
+            sigmas=tuple(map(_known, whole["sigmas"])),
+            pairs=tuple(map(_pair, whole["comparisons"])),
+        )
+
+
+def event_view(event: Event) -> EventView:
+    """An event as plain values."""
+    return EventView(event.at, str(event.kind), event.body)
+
+
+def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
+    """z of every model against every other, best first; None where a model has no score."""
+    if results is None:
+        return ()
+    score = np.array([np.nan if model.score is None else model.score for model in results.models])
+    variance = np.array([np.nan if model.sigma is None else model.sigma**2 for model in results.models])
+    z = compare(score[:, None], variance[:, None], score, variance).z
+    return tuple(tuple(map(_known, row)) for row in z.tolist())
+
+
+def _pair(verdict: Mapping[str, Any]) -> PairView:
+    return PairView(
+        better=verdict["better"],
+        worse=verdict["worse"],
+        verdict=verdict["verdict"],
+        z=_known(verdict["z"]),
+        boundary=_known(verdict["boundary"]),
+        information=_known(verdict["information"]),
+    )
+
+
+def _known(value: float) -> float | None:
+    """The number, or None where there is none: JSON knows neither nan nor infinity."""
+    return value if isfinite(value) else None
