@@ -8,6 +8,7 @@ not exist is None. Nothing here says where the run lies, since reports are publi
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from adaptive_eval.reading.words import Words
 from adaptive_eval.results import Results
 
 
@@ -96,6 +97,8 @@ class RunView:
     results: Results | None
     """None before the first look."""
     name: str
+    words: Words
+    """What it decides and promises."""
     configuration: Mapping[str, object]
     """Complete, with every default, and without any secret."""
     weights: tuple[float, ...]

@@ -19,21 +19,34 @@ from adaptive_eval.reading.types import (
     SpendingView,
     TrafficView,
 )
-from adaptive_eval.results import Results
-from adaptive_eval.store import Event, RunReader, StoredLook, is_held
+from adaptive_eval.reading.words import words_of
+from adaptive_eval.results import Results, read_results
+from adaptive_eval.store import Event, EventKind, RunReader, StoredLook, is_held
 from scorio.sinf.compare import compare
 
 
 def read_run(directory: Path) -> RunView:
-    """The run in `directory`, its results worked out anew; raises `StoreError` where there is none."""
+    """The run in `directory`; raises `StoreError` where there is none."""
     running = is_held(directory)
     reader = RunReader.open(directory)
     try:
         with reader.one_moment():
             stored = stored_run(reader.header())
-            return assemble(reader, stored, restored_results(reader, stored, running=running))
+            results = final_results(reader) or restored_results(reader, stored, running=running)
+            return assemble(reader, stored, results)
     finally:
         reader.close()
+
+
+def final_results(reader: RunReader) -> Results | None:
+    """The results that were published when the run ended, where nothing has happened to it since."""
+    events = reader.events()
+    if not events or events[-1].kind not in (EventKind.FINISHED, EventKind.STOPPED):
+        return None
+    results = read_results(reader.directory)
+    if results is None or results.run.status == "running" or results.cost.trials != reader.trial_count():
+        return None
+    return results
 
 
 def assemble(reader: RunReader, stored: StoredRun, results: Results | None) -> RunView:
@@ -45,6 +58,7 @@ def assemble(reader: RunReader, stored: StoredRun, results: Results | None) -> R
     return RunView(
         results=results,
         name=config.name,
+        words=words_of(config),
         configuration=config.model_dump(mode="json"),
         weights=rubric.weights,
         categories=rubric.names,

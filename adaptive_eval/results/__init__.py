@@ -1,7 +1,7 @@
 """results.json: what a run has found, for people and programs."""
 
 from adaptive_eval.results.build import Snapshot, Subject, build_results, take_snapshot
-from adaptive_eval.results.file import RESULTS_FILE, write_results
+from adaptive_eval.results.file import RESULTS_FILE, read_results, write_results
 from adaptive_eval.results.types import FORMAT, Results
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Snapshot",
     "Subject",
     "build_results",
+    "read_results",
     "take_snapshot",
     "write_results",
 ]

@@ -1,4 +1,4 @@
-"""Writing results.json so that a reader finds the whole old file or the whole new one, even after a power failure."""
+"""results.json: written so that a reader finds the whole old file or the whole new one, even after a power failure."""
 
 import errno
 import os
@@ -6,11 +6,20 @@ from contextlib import suppress
 from pathlib import Path
 
 import orjson
+from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.errors import StoreError, StoreFull
 from adaptive_eval.results.types import Results
 
 RESULTS_FILE = "results.json"
+
+
+def read_results(directory: Path) -> Results | None:
+    """The file in `directory`; None where there is none, or it is of another version."""
+    try:
+        return TypeAdapter(Results).validate_json((directory / RESULTS_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 def write_results(directory: Path, results: Results) -> Path:

@@ -10,7 +10,7 @@ from live_runs import MODELS, Site, kill, wait_for_trials
 from adaptive_eval.errors import StoreError
 from adaptive_eval.reading import RunView, read_run
 from adaptive_eval.results import RESULTS_FILE
-from adaptive_eval.store import is_held
+from adaptive_eval.store import Event, EventKind, Store, is_held
 
 TIMES = {"updated", "active_seconds"}
 
@@ -33,8 +33,10 @@ def without_times(results: dict[str, object]) -> dict[str, object]:
 
 def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     site.run(site.write())
+    as_published = published(site.directory())
+    (site.directory() / RESULTS_FILE).unlink()
     view = read_run(site.directory())
-    assert worked_out(view) == published(site.directory())
+    assert worked_out(view) == as_published
     assert view.results is not None and view.results.run.status == "finished"
     assert view.models == MODELS
     assert sum(map(sum, view.trials)) == view.spending[-1].trials == view.results.cost.trials
@@ -76,9 +78,26 @@ def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> N
     models = [{"name": name, "base_url": site.base_url} for name in MODELS[:2]]
     gone = {"name": "cyd", "base_url": "http://127.0.0.1:9/v1", "concurrency": {"attempts": 1, "patience": 0}}
     site.run(site.write(models=[*models, gone]))
+    as_published = published(site.directory())
+    (site.directory() / RESULTS_FILE).unlink()
     view = read_run(site.directory())
     assert view.results is not None and view.results.models[-1].set_aside is not None
-    assert worked_out(view) == published(site.directory())
+    assert worked_out(view) == as_published
+
+
+def test_results_that_are_out_of_date_are_worked_out_anew(site: Site) -> None:
+    site.run(site.write())
+    path = site.directory() / RESULTS_FILE
+    as_published = path.read_text()
+    path.write_text(as_published.replace('"tier":2', '"tier":1'))
+    assert '"tier":1' in as_published and "tier: 2" not in path.read_text()
+    assert worked_out(read_run(site.directory())) == published(site.directory()), "what was published last is read"
+    store = Store.attach(site.directory())
+    store.regrade([], Event(EventKind.REGRADED, {"trials": 0}))
+    store.close()
+    assert worked_out(read_run(site.directory())) == without_times(json.loads(as_published))
+    path.write_text("{")
+    assert read_run(site.directory()).results is not None
 
 
 def test_before_the_first_look_there_are_no_results(site: Site) -> None:
