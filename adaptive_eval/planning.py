@@ -36,25 +36,36 @@ MILLION = 1e6
 Given = TypeVar("Given")
 
 
-def plan_of(config: RunConfig, questions: Sequence[Question], prompts: Sequence[Sequence[Prompt]]) -> Plan:
-    """The plan that a configuration means for these questions; `prompts` has those of each model."""
+def plan_of(
+    config: RunConfig,
+    questions: Sequence[Question],
+    prompts: Sequence[Sequence[Prompt]],
+    first: NDArray[np.integer] | None = None,
+    prior_counts: NDArray[np.int64] | None = None,
+) -> Plan:
+    """The plan that a configuration means for these questions; `prompts` has those of each model.
+
+    `first` (L, M) are trials that are there already, `prior_counts` (L, M, K) outcomes that are taken as R0.
+    """
     bench = Bench(
         models=len(config.models),
         questions=len(questions),
         weights=np.array(open_rubric(config.rubric).weights, dtype=float),
         worst_cost=worst_costs(config.models, prompts),
+        prior_counts=prior_counts,
         clusters=clusters(questions),
     )
-    return plan_on(bench, config, [model.name for model in config.models])
+    return plan_on(bench, config, [model.name for model in config.models], first)
 
 
-def plan_on(bench: Bench, config: Decisions, names: Sequence[str]) -> Plan:
+def plan_on(bench: Bench, config: Decisions, names: Sequence[str], first: NDArray[np.integer] | None = None) -> Plan:
     """The plan for these models and questions."""
     budget, stopping = config.budget, config.stopping
+    start = first_information(bench, config.trials, first)
     return Plan(
         bench=bench,
         objective=objective_of(config.objective, names),
-        rule=_rule(config),
+        rule=_rule(config, start),
         policy=cast("policies.Policy", _policy(config)),
         judging=Judging(
             delta=stopping.delta,
@@ -71,7 +82,20 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str]) -> Plan:
             gpu_seconds=None if budget.gpu_hours is None else 3600.0 * budget.gpu_hours,
             wall_seconds=budget.wall_time,
         ),
+        first=first,
     )
+
+
+def first_information(bench: Bench, trials: TrialsConfig, first: NDArray[np.integer] | None = None) -> float:
+    """The least information that the first look can have: min/max, more where trials or R0 are there already.
+
+    The information of a pair is a mean of (n_q + D_q) / (trials.max + D_q) over its questions, weighted by their shares
+    of the uncertainty, so that it is never below the least of them. A sequential rule spends its error from there on:
+    a single look at a finished design is judged as one look.
+    """
+    at_first = np.asarray(trials.min) if first is None else np.maximum(first, trials.min)
+    known = np.asarray(0) if bench.prior_counts is None else bench.prior_counts.sum(axis=-1)
+    return min(1.0, float(np.min((at_first + known) / (trials.max + known))))
 
 
 def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int) -> Pace:
@@ -110,9 +134,9 @@ def objective_of(config: ObjectiveConfig, names: Sequence[str]) -> objectives.Ob
             return objectives.Ranking()
 
 
-def rule_of(stopping: StoppingConfig, trials: TrialsConfig) -> rules.Rule | None:
-    """The built-in rule, or None for a plug-in; calls start with the first look, at information min/max."""
-    start, confidence = trials.min / trials.max, stopping.confidence
+def rule_of(stopping: StoppingConfig, start: float) -> rules.Rule | None:
+    """The built-in rule, or None for a plug-in; calls start with the first look, at information `start`."""
+    confidence = stopping.confidence
     match stopping.rule:
         case "sequential":
             return rules.Sequential(confidence, start)
@@ -178,8 +202,8 @@ def _gpu_share(model: ModelConfig) -> float:
     return (model.gpus or 0.0) / (model.concurrency.concurrency * len(model.replicas))
 
 
-def _rule(config: Decisions) -> rules.Rule:
-    rule = rule_of(config.stopping, config.trials)
+def _rule(config: Decisions, start: float) -> rules.Rule:
+    rule = rule_of(config.stopping, start)
     return rule if rule is not None else cast("rules.Rule", _plug_in(config.stopping.rule, config))
 
 

@@ -128,7 +128,7 @@ def _one(prepared: Prepared, servers: Servers | None, directory: Path, seed: int
 
 
 def _fixed(prepared: Prepared) -> bool:
-    return prepared.plan.trials.min == prepared.plan.trials.max
+    return prepared.plan.fixed
 
 
 def _shown(progress: Progress) -> Callable[[Look], None]:

@@ -1,6 +1,7 @@
 """The configuration of a run: every section, complete, and the models."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +12,7 @@ from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
-from adaptive_eval.sections import Section, refuse
+from adaptive_eval.sections import Count, Section, refuse
 from adaptive_eval.seeds import SEED_SPAN
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -65,6 +66,22 @@ class StoreConfig(Section):
     """A run lies in the folder of its name here; from the current directory."""
 
 
+class PriorEvidenceConfig(Section):
+    """Outcomes of an earlier run on the same questions that count as trials of this one: R0 (paper, 2.8).
+
+    Taken are trials that the earlier run made before its first look, and never more of a question than this run has at
+    its own first look: deeper, they would outweigh it.
+    """
+
+    run: Path
+    """The directory of the earlier run, from the current directory."""
+    depth: Count | None = Field(None, ge=1)
+    """Outcomes of each question, D; default, and most: `trials.min`."""
+    models: Mapping[ModelName, ModelName] = Field(default_factory=dict)
+    """For a model of this run the one of the earlier run that it comes from, such as an older version of it; default:
+    the one of the same name."""
+
+
 class RunConfig(Decisions):
     """Everything that a run is told."""
 
@@ -80,6 +97,7 @@ class RunConfig(Decisions):
     sampling: Sampling = Sampling()
     models: tuple[ModelConfig, ...] = Field(min_length=1)
     grader: GraderConfig
+    prior_evidence: PriorEvidenceConfig | None = None
     store: StoreConfig = StoreConfig()
     concurrency: Limits = Limits()
 

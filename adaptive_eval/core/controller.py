@@ -48,6 +48,8 @@ class Controller:
         self._composed = 0
         self._purse = Purse(plan.budget, bench.worst_cost)
         self._estimates = Estimates.nothing(bench)
+        before = bench.prior_counts
+        self._known_before = np.zeros(bench.models, np.int64) if before is None else before.sum(axis=(1, 2))
         pairs = bench.models if plan.objective.reference is not None else bench.models * (bench.models - 1) // 2
         self._memory = Memory.blank(pairs)
         self.standing: Standing | None = None
@@ -109,7 +111,7 @@ class Controller:
         """What is left to be had."""
         trials = self.trials
         horizon = self.plan.trials.max * self.plan.bench.questions
-        return Supply(trials, horizon - trials, self._purse.affordable(), ~self._in_play())
+        return Supply(trials, horizon - trials, self._purse.affordable(), ~self._in_play(), self._known_before)
 
     def result(self) -> Result | None:
         """Everything that is known after the latest look; None before the first."""
@@ -209,17 +211,22 @@ class Controller:
     # -- composing rounds -----------------------------------------------------------------------------------------
 
     def _compose_first(self) -> None:
-        """The first round, `trials.min` of every question for everyone, and those that run ahead of the first look."""
-        shape = self._issued.shape
-        for size in [self.plan.trials.min] + [1] * self.plan.pace.lookahead:
-            extra = np.full(shape, size, dtype=np.int32)
-            if int(self._issued[0, 0]) + size > self.plan.trials.max:
-                break
-            if not self._purse.fits(extra.sum(axis=1)):
-                break
-            self._issue(extra)
-        if not self._rounds:
+        """The first round for everyone, and those that run ahead of the first look.
+
+        Where trials are there already, none run ahead: the look at hand says for whom there should be any. And those
+        need not be paid for: the caps count what they cost, but do not forbid to look at them.
+        """
+        plan, there = self.plan, self.plan.first
+        first, shape = plan.opening, self._issued.shape
+        if not self._purse.fits((first if there is None else np.maximum(first - there, 0)).sum(axis=1)):
             self.finished = Reason.BUDGET
+            return
+        self._issue(first)
+        one_each = np.ones(shape, dtype=np.int32)
+        for _ in range(plan.pace.lookahead if there is None else 0):
+            if int(self._issued[0, 0]) == plan.trials.max or not self._purse.fits(one_each.sum(axis=1)):
+                break
+            self._issue(one_each)
 
     def _compose(self) -> None:
         """Fill the pipeline of 1 + lookahead rounds from the latest look; with no round left, the run is finished."""
@@ -242,7 +249,8 @@ class Controller:
         """
         pairs, power = standing.open_pairs(), standing.open_power()
         if self._rounds:
-            stay = likely_open(standing, self.trials, self._issued.sum(axis=1), self.plan.judging.delta)
+            issued = self._issued.sum(axis=1) + self._known_before
+            stay = likely_open(standing, self.trials + self._known_before, issued, self.plan.judging.delta)
             pairs, power = pairs[stay], power[stay]
         prices = np.append(self._purse.prices(), 0.0)
         worth = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.core.checks import require
 from adaptive_eval.core.estimates import Prior
@@ -27,8 +28,12 @@ class Plan:
     trials: Trials = field(default_factory=Trials)
     pace: Pace = field(default_factory=Pace)
     budget: Budget = field(default_factory=Budget)
+    first: NDArray[np.integer] | None = field(default=None, compare=False)
+    """(L, M): trials that are there before the first look, of every model and question; it takes all of them at once,
+    as a design with fixed numbers of trials is looked at."""
 
     def __post_init__(self) -> None:
+        self._check_first()
         rule = self.deciding_rule
         correctable = not self.judging.familywise or isinstance(rule, Correctable)
         require(correctable, "familywise needs a rule with p-values, as sequential and anytime have", rule)
@@ -48,6 +53,27 @@ class Plan:
             right = (second >= 0) & (second < models) & (second != first)
         wrong = pairs[~(right & (first >= 0) & (first < models))].tolist()
         require(not wrong, f"{self.objective} must compare two of the models 0 to {models - 1}", wrong[:1])
+
+    def _check_first(self) -> None:
+        if self.first is None:
+            return
+        shape = (self.bench.models, self.bench.questions)
+        require(self.first.shape == shape, f"first must have shape {shape}", self.first.shape)
+        require(bool(self.first.min() >= 0), "first must not be negative", self.first.min())
+        most = self.opening.sum(axis=1).max() / self.bench.questions
+        rule = "first, with at least trials.min a question, must not exceed trials.max on average"
+        require(bool(most <= self.trials.max), f"{rule}, which is {self.trials.max}", float(most))
+
+    @property
+    def opening(self) -> NDArray[np.int32]:
+        """(L, M): the first round, `trials.min` of every question or what is there, whichever is more."""
+        least = np.full((self.bench.models, self.bench.questions), self.trials.min, dtype=np.int32)
+        return least if self.first is None else np.maximum(least, self.first.astype(np.int32))
+
+    @property
+    def fixed(self) -> bool:
+        """The first round has all trials there may be."""
+        return bool(np.all(self.opening.sum(axis=1) == self.trials.max * self.bench.questions))
 
     @property
     def deciding_rule(self) -> Rule:

@@ -26,6 +26,12 @@ class Supply:
     """(L,): trials until its horizon."""
     affordable: float
     set_aside: NDArray[np.bool_]
+    before: NDArray[np.int64]
+    """(L,): outcomes of each model that were known beforehand (R0)."""
+
+    def known(self) -> NDArray[np.int64]:
+        """(L + 1,): all that is known of each model, and the nothing that a reference needs."""
+        return np.append(self.trials + self.before, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +88,8 @@ def _by_rank(order: IndexArray, pairs: IndexArray) -> IndexArray:
 
 def _reach(evidence: Evidence, supply: Supply) -> FloatArray:
     """Information that each pair could have if all that is left went to it; 1 is the horizon."""
-    trials = np.append(supply.trials, 0)
-    held = trials[evidence.first] + trials[evidence.second]
+    known = supply.known()
+    held = known[evidence.first] + known[evidence.second]
     with np.errstate(divide="ignore", invalid="ignore"):
         growth = np.where(held > 0, 1.0 + supply.affordable / held, np.inf)
         reach = np.where(evidence.information > 0.0, evidence.information * growth, 1.0)
@@ -116,8 +122,8 @@ def _verdicts(
 def likely_open(standing: Standing, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
     """Which of the open pairs will more likely than not still be open when all that was issued has come.
 
-    `held` and `issued` are the trials (L,) of each model that the standing knows, and with those in flight; the
-    information of a pair grows about as its trials.
+    `held` and `issued` are the trials (L,) of each model that the standing knows, and with those in flight, R0 among
+    both; the information of a pair grows about as its trials.
     """
     pairs, evidence = standing.open_pairs(), standing.evidence
     at = evidence.positions(pairs)
@@ -140,13 +146,14 @@ def describe(
     at = evidence.positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0)
     z = sign * evidence.z[at]
-    trials = np.append(supply.trials, 0)
+    known, before = supply.known(), np.append(supply.before, 0)
     share = 1.0 if evidence.against_reference else 0.5
-    per_question = share * (trials[pairs[:, 0]] + trials[pairs[:, 1]]) / questions
+    per_question = share * known[pairs].sum(axis=1) / questions
+    not_asked = share * before[pairs].sum(axis=1) / questions
     boundary = standing.rule.boundary(evidence)[at]
     call = sign * standing.memory.call[at]
     with np.errstate(invalid="ignore"):  # no trials yet, and no estimate of how many times as many it takes
-        needed = per_question * ahead.times_needed[at]
+        needed = np.maximum(per_question * ahead.times_needed[at] - not_asked, 0.0)
     columns = (
         pairs[:, 0].tolist(),
         pairs[:, 1].tolist(),

@@ -8,11 +8,10 @@ from typing import NamedTuple
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.core.types import SetAside
-from adaptive_eval.planning import plan_of
 from adaptive_eval.questions import Question
 from adaptive_eval.results import Results, build_results, take_snapshot
+from adaptive_eval.run.history import stored_plan
 from adaptive_eval.run.meaning import stored_question
-from adaptive_eval.run.prepare import prompts_of
 from adaptive_eval.run.subject import subject_of
 from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.store import Event, EventKind, RunHeader, RunReader
@@ -34,7 +33,7 @@ def stored_run(header: RunHeader) -> StoredRun:
 def restored_results(reader: RunReader, stored: StoredRun, *, running: bool) -> Results | None:
     """The results as of the newest complete round; None before the first look."""
     config, questions = stored
-    controller = Controller(plan_of(config, questions, prompts_of(config, questions)))
+    controller = Controller(stored_plan(reader))
     tallies = [Tally() for _ in config.models]
     set_aside = _set_aside(reader.events())
     names = [model.name for model in config.models]

@@ -28,7 +28,7 @@ from adaptive_eval.results.types import (
     Results,
     RunInfo,
 )
-from adaptive_eval.results.warnings import cautions, reversal_cautions, rule_caution
+from adaptive_eval.results.warnings import cautions, prior_caution, reversal_cautions, rule_caution
 from adaptive_eval.scheduler.tallies import Tally
 from scorio.moments import FloatArray
 
@@ -61,6 +61,8 @@ class Snapshot:
     """(L, M, K): every outcome, those of the round in flight too."""
     trials: NDArray[np.integer]
     """(L, M): of complete rounds."""
+    prior_depths: FloatArray
+    """(L,): outcomes of R0 a question."""
     set_aside: Mapping[int, str]
     tallies: tuple[Tally, ...]
     elapsed: float
@@ -76,14 +78,17 @@ def take_snapshot(
     result = controller.result()
     if result is None:
         return None
+    bench = controller.plan.bench
+    before = bench.prior_counts
     return Snapshot(
         subject=subject,
         result=result,
         rule=controller.plan.deciding_rule,
-        weights=controller.plan.bench.weights,
+        weights=bench.weights,
         looks=tuple(controller.looks),
         arrived=controller.arrived.copy(),
         trials=controller.counts.sum(axis=-1),
+        prior_depths=np.zeros(bench.models) if before is None else before.sum(axis=(1, 2)) / bench.questions,
         set_aside=dict(controller.set_aside),
         tallies=tuple(tally.copy() for tally in tallies),
         elapsed=elapsed,
@@ -108,7 +113,12 @@ def build_results(snapshot: Snapshot) -> Results:
         adjusted_p=_reordered(result, order),
         looks=tuple(map(_look, snapshot.looks)),
         questions=_questions(snapshot, order),
-        warnings=(*rule_caution(snapshot.rule), *reversal_cautions(reversals), *_cautions(snapshot)),
+        warnings=(
+            *rule_caution(snapshot.rule),
+            *prior_caution(subject.models, snapshot.prior_depths.tolist()),
+            *reversal_cautions(reversals),
+            *_cautions(snapshot),
+        ),
         cost=_cost(result, tallies),
         trials_to_go=result.trials_to_go,
     )
@@ -148,6 +158,7 @@ def _model(snapshot: Snapshot, row: ModelResult, tally: Tally) -> ModelRow:
         tokens=tally.tokens,
         usd=tally.usd,
         gpu_seconds=tally.gpu_seconds,
+        prior_depth=float(snapshot.prior_depths[row.model]),
     )
 
 

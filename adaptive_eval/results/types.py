@@ -46,7 +46,7 @@ class ModelRow:
     sampled_sigma: float | None
     """Uncertainty of the score where the questions stand for questions like these."""
     trials: int
-    """In complete rounds: what the score is made of."""
+    """In complete rounds: what the score is made of, besides R0."""
     set_aside: str | None
     """Why the run went on without this model."""
     stored_trials: int
@@ -60,6 +60,8 @@ class ModelRow:
     tokens: int
     usd: float
     gpu_seconds: float
+    prior_depth: float
+    """Outcomes of an earlier run that its score is made of too (R0): D, the mean over the questions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,18 @@ def rule_caution(rule: Rule) -> Iterator[Caution]:
         )
 
 
+def prior_caution(names: Sequence[str], depths: Sequence[float]) -> Iterator[Caution]:
+    """Whose scores are made of an earlier run's outcomes too, and how many: D."""
+    if any(depths):
+        told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
+        yield Caution(
+            "prior",
+            None,
+            "outcomes of an earlier run count as trials of this one (R0), so many a question (D, at most the trials of "
+            f"the first look): {told}; where a model has changed since, they pull its score to what it was",
+        )
+
+
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:
     """Calls stand, but a reader should know where the scores have turned since."""
     for better, worse in pairs:

@@ -29,7 +29,7 @@ class Ended:
     lost: Mapping[str, Lost] = field(default_factory=dict)
     """Models that were set aside, and why."""
     fixed: bool = False
-    """All trials were issued at once: `trials.min` is `trials.max`."""
+    """All trials were there at the first look."""
 
     @property
     def worse(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.results import Snapshot, take_snapshot
 from adaptive_eval.run.ending import Ended
 from adaptive_eval.run.endpoints import opened_endpoints
+from adaptive_eval.run.history import look_back
 from adaptive_eval.run.prepare import Prepared, make_lane
 from adaptive_eval.run.publish import Publisher
 from adaptive_eval.run.status import StatusTaker
@@ -33,17 +34,20 @@ from adaptive_eval.store import Batch, Event, EventKind, Opened, Store
 async def execute(prepared: Prepared, directory: Path, watcher: Watcher) -> Ended:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
-    Raises `StoreError` when the directory cannot be used or written, and `Rejected` when a model refuses its first
-    request; whatever was committed by then is intact.
+    Raises `ConfigError` when the run does not fit what it begins with, `StoreError` when the directory cannot be used
+    or written, and `Rejected` when a model refuses its first request; whatever was committed by then is intact.
     """
+    prepared, prior = look_back(prepared, directory)
     opened = Store.open(directory, prepared.header)
     store = opened.store
     try:
+        if prior is not None:
+            store.commit(Batch(events=[prior]))
         async with opened_endpoints(prepared.config) as endpoints:
             config = prepared.config
             grading = GradingPool(config.grader, prepared.rubric, folder=config.folder)
             try:
-                return await _Session(prepared, store, endpoints, grading, watcher).carry_on(opened)
+                return await _Session(prepared, store, endpoints, grading, watcher).carry_on(opened, prior)
             finally:
                 await grading.close()
     finally:
@@ -67,7 +71,7 @@ class _Session:
         self._taker = StatusTaker(prepared.models, questions, self._controller, self._scheduler, endpoints)
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
 
-    async def carry_on(self, opened: Opened) -> Ended:
+    async def carry_on(self, opened: Opened, prior: Event | None) -> Ended:
         """Run until the end, and write it down."""
         _warm_up(self._prepared.plan)
         trials = self._store.reader.trial_count()
@@ -76,8 +80,9 @@ class _Session:
         try:
             async with self._watched():
                 self._scheduler.note(Event(kind, {"trials": trials, **process}))
-                if opened.changed is not None:
-                    self._watcher.happened(opened.changed)
+                for event in (opened.changed, prior):
+                    if event is not None:
+                        self._watcher.happened(event)
                 await self._scheduler.run()
             return await self._end()
         finally:
@@ -117,7 +122,6 @@ class _Session:
         self._store.commit(Batch(events=[event], elapsed=self._scheduler.elapsed()))
         objective = self._prepared.config.objective
         gate = objective.baseline if objective.gate else None
-        trials = self._prepared.plan.trials
         return Ended(
             reason,
             self._taker.take(),
@@ -125,7 +129,7 @@ class _Session:
             self._store.directory,
             gate=gate,
             lost={self._prepared.models[model]: lost for model, lost in self._scheduler.lost.items()},
-            fixed=trials.min == trials.max,
+            fixed=self._prepared.plan.fixed,
         )
 
     def _snapshot(self) -> Snapshot | None:
@@ -191,6 +195,7 @@ def _short_collections() -> Iterator[None]:
 def _warm_up(plan: Plan) -> None:
     """Take one look at a toy: a rule's boundary is solved for at its first look, which takes up to half a second."""
     bench = Bench(models=2, questions=1, weights=plan.bench.weights)
-    toy = Controller(replace(plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget()))
+    plain = replace(plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget(), first=None)
+    toy = Controller(plain)
     while not toy.looks:
         toy.tell([Outcome(ask.model, ask.question, ask.trial, ask.trial % 2) for ask in toy.ask(plan.trials.max)])

@@ -4,6 +4,7 @@ The rest may change and is recorded: where the models are served, how fast they 
 and how surely, which trials come next, and what it may cost.
 """
 
+import json
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -49,6 +50,16 @@ def _question_body(question: Question) -> dict[str, object]:
     del body["id"]
     body["choices"] = list(question.choices)
     return body
+
+
+def stored_config(header: RunHeader) -> RunConfig:
+    """The configuration with which a stored run was started last."""
+    return RunConfig.model_validate_json(json.dumps(header.configuration))
+
+
+def stored_questions(header: RunHeader) -> tuple[Question, ...]:
+    """The questions that `run_header` stored."""
+    return tuple(stored_question(key, body) for key, body in header.questions.items())
 
 
 def stored_question(key: str, body: Json) -> Question:

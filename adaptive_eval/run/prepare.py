@@ -43,6 +43,11 @@ def prepare(config: RunConfig) -> Prepared:
     """Load the questions and work everything out; raises `ConfigError`."""
     questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
     _require_gradable(config, questions)
+    return prepared_with(config, questions, run_header(config, questions))
+
+
+def prepared_with(config: RunConfig, questions: tuple[Question, ...], header: RunHeader) -> Prepared:
+    """What these questions make of a configuration."""
     prompts = prompts_of(config, questions)
     return Prepared(
         config=config,
@@ -50,7 +55,7 @@ def prepare(config: RunConfig) -> Prepared:
         rubric=open_rubric(config.rubric),
         prompts=prompts,
         plan=plan_of(config, questions, prompts),
-        header=run_header(config, questions),
+        header=header,
     )
 
 

@@ -4,7 +4,6 @@ Without a new configuration, the answers on which the grader failed are tried ag
 graded by its grader and rubric, against its answer keys, and the run goes on with these; all grades change or none.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.questions import Question, load_questions
-from adaptive_eval.run.meaning import run_header, stored_question
+from adaptive_eval.run.meaning import run_header, stored_config, stored_questions
 from adaptive_eval.scheduler.grading import grade_stored
 from adaptive_eval.store import Event, EventKind, Regrade, RunHeader, Store, TrialRecord, require_same_meaning
 
@@ -38,8 +37,7 @@ async def regrade(directory: Path, config: RunConfig | None = None) -> Regraded:
     try:
         stored = store.reader.header()
         if config is None:
-            header, settings = None, RunConfig.model_validate_json(json.dumps(stored.configuration))
-            questions = tuple(stored_question(key, body) for key, body in stored.questions.items())
+            header, settings, questions = None, stored_config(stored), stored_questions(stored)
         else:
             settings = config
             questions = load_questions(config.questions, folder=config.folder, seed=config.seed)

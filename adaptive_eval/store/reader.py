@@ -35,6 +35,10 @@ _TRIALS = (
     "prompt_bpt, tokens, usd, gpu_seconds "
     "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
 )
+_CELLS = (
+    "SELECT models.name, questions.key, count(*) FROM trials JOIN models ON models.id = model "
+    "JOIN questions ON questions.id = question WHERE trials.id <= ? GROUP BY model, question"
+)
 _SPENDING = (
     "SELECT max(at), max(id), count(*), sum(tokens), sum(usd), sum(gpu_seconds) FROM trials "
     "GROUP BY (id - 1) * ? / (SELECT max(id) FROM trials) ORDER BY 2"
@@ -112,6 +116,10 @@ class RunReader:
         """Every trial without its texts, in the order of commitment."""
         for name, key, trial, category, tokens, usd, gpu_seconds, flags, digest in self._rows(_OUTCOMES):
             yield StoredOutcome(name, key, trial, category, Cost(tokens, usd, gpu_seconds), flags or "", digest)
+
+    def cells(self, rows: int) -> Iterator[tuple[str, str, int]]:
+        """Trials by model and question among the first so many that were committed."""
+        yield from cast(Iterator[tuple[str, str, int]], self._rows(_CELLS, rows))
 
     def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
         """Trials with their texts, in the order of commitment; one at a time, since texts are long."""

@@ -1,0 +1,119 @@
+"""What a run begins with: trials that were imported, which its first look has, and outcomes that it takes as R0.
+
+Both are kept in the run as events, so that what is decided depends on nothing else: the first so many stored trials are
+those that were imported, and R0 is read once, from the run that `prior_evidence` names, and written down.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.config.run import PriorEvidenceConfig
+from adaptive_eval.core import Plan
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.planning import plan_of
+from adaptive_eval.run.meaning import stored_config, stored_questions
+from adaptive_eval.run.prepare import Prepared, prepared_with
+from adaptive_eval.run.prior import Prior, kept_prior, read_prior
+from adaptive_eval.store import Event, EventKind, RunReader
+from adaptive_eval.store.database import is_run
+
+Cells = NDArray[np.int32]
+
+
+class Begun(NamedTuple):
+    """A run that could begin or go on."""
+
+    prepared: Prepared
+    prior: Event | None
+    """R0, where it has to be written down yet."""
+
+
+def stored_plan(reader: RunReader) -> Plan:
+    """The plan that a stored run's looks were taken by."""
+    return prepared_again(reader).plan
+
+
+def prepared_again(reader: RunReader) -> Prepared:
+    """A stored run as it was started last."""
+    header, events = reader.header(), reader.events()
+    prepared = prepared_with(stored_config(header), stored_questions(header), header)
+    return _planned(prepared, _imported(prepared, reader, events), kept_prior(prepared.config.prior_evidence, events))
+
+
+def look_back(prepared: Prepared, directory: Path) -> Begun:
+    """A run that is to begin or go on in `directory`, with what it begins with; nothing is written.
+
+    Raises `ConfigError` where the configuration has no room for the trials that are there, or R0 cannot be had.
+    """
+    events, first = _held(prepared, directory)
+    section = prepared.config.prior_evidence
+    kept = kept_prior(section, events)
+    if section is None or (kept is not None and kept.covers(prepared.models)):
+        return Begun(_planned(prepared, first, kept), None)
+    prior = _read(section, prepared, directory, kept)
+    return Begun(_planned(prepared, first, prior), prior.event(section))
+
+
+def _held(prepared: Prepared, directory: Path) -> tuple[Sequence[Event], Cells | None]:
+    """What the run that is there has heard, and the trials that it began with."""
+    if not is_run(directory):
+        return (), None
+    with closing(RunReader.open(directory)) as reader:
+        events = reader.events()
+        first = _imported(prepared, reader, events)
+    if first is not None:
+        _require_room(prepared, first)
+    return events, first
+
+
+def _imported(prepared: Prepared, reader: RunReader, events: Sequence[Event]) -> Cells | None:
+    """(L, M): imported trials; None in a run that began with none."""
+    rows = sum(int(str(event.body["trials"])) for event in events if event.kind is EventKind.IMPORTED)
+    if rows == 0:
+        return None
+    model_at = {name: number for number, name in enumerate(prepared.models)}
+    question_at = {question.id: number for number, question in enumerate(prepared.questions)}
+    first = np.zeros((len(model_at), len(question_at)), dtype=np.int32)
+    for model, question, trials in reader.cells(rows):
+        if model in model_at and question in question_at:
+            first[model_at[model], question_at[question]] = trials
+    return first
+
+
+def _require_room(prepared: Prepared, first: Cells) -> None:
+    """The horizon holds what is there."""
+    trials = prepared.config.trials
+    needed = np.maximum(first, trials.min).mean(axis=1)
+    most = int(needed.argmax())
+    if needed[most] > trials.max:
+        held = f"{first[most].mean():.4g} imported trials a question of {prepared.models[most]}"
+        raise ConfigError(
+            f"trials.max must be at least {int(np.ceil(needed[most]))}, since the run begins with {held} and "
+            f"trials.min is {trials.min}, but got {trials.max}; raise it"
+        )
+
+
+def _read(section: PriorEvidenceConfig, prepared: Prepared, directory: Path, kept: Prior | None) -> Prior:
+    if is_run(directory) and section.run.resolve() == directory.resolve():
+        raise ConfigError("prior_evidence.run names the run itself; name an earlier one, or remove the section")
+    with closing(RunReader.open(section.run)) as reader:
+        return read_prior(section, prepared, prepared_again(reader), reader, kept)
+
+
+def _planned(prepared: Prepared, first: Cells | None, prior: Prior | None) -> Prepared:
+    """The plan with what is known beforehand; R0 has no more of a question than the first look has."""
+    if first is None and prior is None:
+        return prepared
+    questions, counts = prepared.questions, None
+    if prior is not None:
+        shape = (len(prepared.models), len(questions))
+        most = np.maximum(np.zeros(shape, np.int32) if first is None else first, prepared.config.trials.min)
+        ids = [question.id for question in questions]
+        counts = prior.counts(prepared.models, ids, most, len(prepared.rubric.weights))
+    return replace(prepared, plan=plan_of(prepared.config, questions, prepared.prompts, first, counts))

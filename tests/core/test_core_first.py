@@ -1,0 +1,146 @@
+"""Trials that are there before the first look: it takes all of them, once, and the promise is kept with that."""
+
+import numpy as np
+import pytest
+from core_runs import Answers, exact, plans, straight
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core.policies import UnresolvedPairs
+from adaptive_eval.planning import first_information, plan_on
+
+BINARY = np.array([0.0, 1.0])
+
+
+def told_what_is_there(plan: Plan, answers: Answers) -> Controller:
+    """A controller that has what the plan says is there."""
+    assert plan.first is not None
+    cells = [(m, q, t) for (m, q), n in np.ndenumerate(plan.first) for t in range(int(n))]
+    controller = Controller(plan)
+    controller.restore(answers.of(Ask(m, q, t, 0) for m, q, t in cells))
+    return controller
+
+
+def test_the_first_look_takes_all_that_is_there() -> None:
+    bench = Bench(2, 3, BINARY)
+    first = np.array([[7, 5, 9], [4, 6, 5]])
+    plan = Plan(bench, trials=Trials(4, 10), pace=Pace(lookahead=2), first=first)
+    controller = told_what_is_there(plan, Answers(plan, 1))
+    assert controller.looks[0].trials == (21, 15)
+    assert controller.counts.sum(axis=2).tolist() == first.tolist()
+
+
+def test_what_is_below_the_minimum_is_asked_first_and_nothing_runs_ahead_of_it() -> None:
+    bench = Bench(3, 2, BINARY)
+    plan = Plan(bench, trials=Trials(4, 10), pace=Pace(lookahead=3), first=np.array([[6, 2], [5, 5], [0, 0]]))
+    controller = told_what_is_there(plan, Answers(plan, 1))
+    assert controller.looks == []
+    asks = controller.ask(100)
+    assert [(ask.model, ask.question, ask.trial) for ask in asks] == [
+        *((0, 1, trial) for trial in (2, 3)),
+        *((2, question, trial) for question in (0, 1) for trial in range(4)),
+    ]
+
+
+def test_caps_count_what_is_there_and_do_not_forbid_to_look_at_it() -> None:
+    plan = Plan(
+        Bench(2, 3, BINARY), trials=Trials(4, 80), budget=Budget(trials=10), first=np.full((2, 3), 9, dtype=np.int64)
+    )
+    controller = told_what_is_there(plan, Answers(plan, 1, skill=lambda model, question: 0.5))
+    assert len(controller.looks) == 1
+    assert controller.finished is Reason.BUDGET
+
+
+def test_a_finished_design_ends_with_its_look() -> None:
+    plan = Plan(Bench(3, 4, BINARY), trials=Trials(4, 8), first=np.full((3, 4), 8))
+    controller = told_what_is_there(plan, Answers(plan, 2))
+    assert plan.fixed
+    assert len(controller.looks) == 1
+    assert controller.finished in (Reason.SETTLED, Reason.OUT_OF_REACH)
+
+
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        (np.full((2, 2), 4), r"first must have shape \(2, 3\)"),
+        (np.full((2, 3), -1), "first must not be negative"),
+        (np.array([[11, 10, 10], [4, 4, 4]]), "must not exceed trials.max on average, which is 10"),
+        (np.array([[28, 0, 0], [4, 4, 4]]), "with at least trials.min a question"),
+    ],
+)
+def test_what_cannot_be_there_is_refused(first: NDArray[np.int64], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Plan(Bench(2, 3, BINARY), trials=Trials(4, 10), first=first)
+
+
+@given(plan=plans(capped=False), seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_any_plan_goes_on_from_what_is_there_and_again_from_a_restart(plan: Plan, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = (plan.bench.models, plan.bench.questions)
+    first = rng.integers(0, plan.trials.max + 1, shape)
+    held = Plan(**{name: getattr(plan, name) for name in plan.__slots__ if name != "first"}, first=first)
+    answers = Answers(held, seed)
+    controller = straight(held, answers)
+    again = Controller(held)
+    told = [Ask(m, q, t, 0) for (m, q), n in np.ndenumerate(controller.counts.sum(axis=2)) for t in range(int(n))]
+    assert exact(again.restore(answers.of(told))) == exact(controller.looks)
+    assert np.all(controller.counts.sum(axis=2) >= np.maximum(first, held.trials.min))
+
+
+@pytest.mark.parametrize(
+    ("first", "prior", "start"),
+    [
+        (None, None, 4 / 80),
+        ([[80, 80], [80, 80]], None, 1.0),
+        ([[64, 32], [40, 100]], None, 32 / 80),
+        ([[64, 0], [40, 60]], None, 4 / 80),
+        (None, [[2, 4], [3, 3]], 6 / 82),
+        ([[8, 8], [8, 8]], [[8, 8], [8, 8]], 16 / 88),
+    ],
+)
+def test_the_first_look_has_at_least_the_information_of_its_least_cell(
+    first: list[list[int]] | None, prior: list[list[int]] | None, start: float
+) -> None:
+    before = None if prior is None else np.stack([np.array(prior), np.zeros((2, 2), int)], axis=-1)
+    bench = Bench(2, 2, BINARY, prior_counts=before)
+    found = first_information(bench, Decisions().trials, None if first is None else np.array(first))
+    assert found == pytest.approx(start)
+
+
+def decided(first: NDArray[np.int64], most: int) -> Plan:
+    """What a configuration with the defaults means for 20 questions."""
+    config = Decisions.model_validate({"trials": {"min": 4, "max": most}, "stopping": {"futility": False}})
+    plan = plan_on(Bench(2, 20, BINARY), config, ["a", "b"], first)
+    return Plan(**{name: getattr(plan, name) for name in plan.__slots__ if name != "policy"}, policy=UnresolvedPairs())
+
+
+@pytest.mark.parametrize(
+    "there", ["everything", *(pytest.param(there, marks=pytest.mark.slow) for there in ("half", "ragged"))]
+)
+def test_ties_are_called_no_oftener_than_promised(there: str) -> None:
+    """2 (1 - confidence) = 10% at most; a finished design spends all of it on its one look."""
+    runs, most = 400, 24
+    rng = np.random.default_rng(5)
+    called = 0
+    first = {
+        "everything": lambda: np.full((2, 20), most),
+        "half": lambda: np.full((2, 20), most // 2),
+        "ragged": lambda: rng.integers(4, most // 2, (2, 20)),
+    }[there]
+    for _ in range(runs):
+        plan = decided(first(), most)
+        p = rng.beta(2.0, 2.0, 20)
+        controller = Controller(plan)
+        while controller.finished is None:
+            asks = controller.ask(1 << 20)
+            right = rng.random(len(asks)) < p[[ask.question for ask in asks]]
+            controller.tell(Outcome(a.model, a.question, a.trial, int(r)) for a, r in zip(asks, right, strict=True))
+        called += controller.looks[-1].comparisons[0].verdict is Verdict.RESOLVED
+    assert called <= binom.ppf(0.999, runs, 0.10)
+    if there == "everything":
+        assert called >= binom.ppf(0.001, runs, 0.07)
