@@ -15,6 +15,7 @@ LAYERS: list[set[str]] = [
     {"scorio"},
     {
         "adaptive_eval.errors",
+        "adaptive_eval.files",
         "adaptive_eval.sections",
         "adaptive_eval.plugins",
         "adaptive_eval.seeds",
@@ -38,6 +39,7 @@ LAYERS: list[set[str]] = [
     },
     {"adaptive_eval.reading"},
     {"adaptive_eval.display"},
+    {"adaptive_eval.report"},
     {"adaptive_eval.cli", "adaptive_eval.__main__"},
 ]
 

@@ -15,6 +15,8 @@ from adaptive_eval import __version__
 COMMANDS = {
     "run": "Rank the models of CONFIG. The same command again resumes the run.",
     "check": "Ask every server for its models and for one tiny answer.",
+    "report": "Publish RUN as HTML, Markdown, JSON or CSV, with plots where they are wanted.",
+    "compare": "Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have.",
     "regrade": "Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config.",
     "replay": "Decide on recorded outcomes, or on a world of known probabilities, as a run would.",
     "validate": "Check a configuration and its questions; nothing is sent to any server.",

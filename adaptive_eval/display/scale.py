@@ -24,6 +24,12 @@ class Scale:
             return "-"
         return f"{100 * value:.1f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.3f}"
 
+    def width(self, value: float | None) -> str:
+        """A difference or a standard error: one digit more than a score."""
+        if value is None or math.isnan(value):
+            return "-"
+        return f"{100 * value:.2f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.4f}"
+
     def interval(self, lo: float | None, hi: float | None) -> str:
         """An interval without what lies beyond the scale, where no score can be: few trials make it wide."""
         if lo is None or hi is None:

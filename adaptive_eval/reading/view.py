@@ -1,5 +1,6 @@
 """From a run directory to a `RunView`."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -53,7 +54,9 @@ def assemble(reader: RunReader, stored: StoredRun, results: Results | None) -> R
     """The view of a run whose results are known."""
     config, questions = stored
     rubric = open_rubric(config.rubric)
-    graded = reader.graded()
+    graded: Counter[tuple[str, str]] = Counter()
+    for (name, key, _), number in reader.categories().items():
+        graded[name, key] += number
     models = tuple(model.name for model in config.models)
     return RunView(
         results=results,
@@ -64,7 +67,7 @@ def assemble(reader: RunReader, stored: StoredRun, results: Results | None) -> R
         categories=rubric.names,
         models=models,
         questions=tuple(QuestionView(one.id, one.prompt, one.answer, one.choices, one.cluster) for one in questions),
-        trials=tuple(tuple(graded.get((model, one.id), 0) for one in questions) for model in models),
+        trials=tuple(tuple(graded[model, one.id] for one in questions) for model in models),
         looks=tuple(look_views(reader.looks(), reader.look_times())),
         z=z_matrix(results),
         trials_to_go=None if results is None else results.trials_to_go,

@@ -1,6 +1,7 @@
 """results.json says what the controller knows, in a stable format."""
 
 import json
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -127,7 +128,7 @@ def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_p
     _, results = finished
     path = write_results(tmp_path, results)
     before = path.read_bytes()
-    path.with_suffix(".json.tmp").mkdir()  # the draft cannot be opened
+    (path.parent / f".{path.name}.{os.getpid()}.draft").mkdir()  # the draft cannot be opened
     with pytest.raises(StoreError, match=re.escape(str(path))):
         write_results(tmp_path, results)
     assert path.read_bytes() == before

@@ -1,0 +1,65 @@
+"""`adaptive-eval compare RUN_A RUN_B`: what changed between two runs of the same questions."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import orjson
+import typer
+
+from adaptive_eval.cli.errors import reported
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.files import write_whole
+from adaptive_eval.reading import RunView, read_run
+from adaptive_eval.reading.counts import read_counts
+from adaptive_eval.report.changed import changed
+from adaptive_eval.report.changes import Changes, changes
+
+FORMAT = "adaptive-eval.comparison/1"
+
+
+def compare(
+    run_a: Annotated[Path, typer.Argument(help="The run before.", metavar="RUN_A", show_default=False)],
+    run_b: Annotated[Path, typer.Argument(help="The run after.", metavar="RUN_B", show_default=False)],
+    kind: Annotated[Literal["md", "json"], typer.Option("--format", help="What to write.")] = "md",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.", show_default=False)
+    ] = None,
+) -> None:
+    """Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have."""
+    with reported():
+        a, b = read_run(run_a), read_run(run_b)
+        _require_comparable(a, b)
+        if a.name == b.name:
+            a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
+        text = _rendered(changes(a, read_counts(run_a), b, read_counts(run_b)), a, kind)
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            write_whole(output, text.encode("utf-8", "replace"), "Mend that, or give another --output")
+            typer.echo(str(output))
+
+
+def _rendered(found: Changes, view: RunView, kind: Literal["md", "json"]) -> str:
+    if kind == "md":
+        return changed(found, view.weights)
+    return orjson.dumps({"format": FORMAT, "changes": found}, option=orjson.OPT_APPEND_NEWLINE, default=str).decode()
+
+
+def _require_comparable(a: RunView, b: RunView) -> None:
+    if a.weights != b.weights or a.categories != b.categories:
+        raise ConfigError(
+            f"{a.name} and {b.name} have different rubrics, so their scores mean different things: "
+            f"{_rubric(a)} against {_rubric(b)}; `adaptive-eval regrade` grades a run by another rubric"
+        )
+    if not {one.id for one in a.questions} & {one.id for one in b.questions}:
+        raise ConfigError(f"{a.name} and {b.name} have no question in common (by id); compare runs of one benchmark")
+    if not set(a.models) & set(b.models):
+        raise ConfigError(
+            f"{a.name} and {b.name} have no model in common (by name): {', '.join(a.models)} against "
+            f"{', '.join(b.models)}; a model keeps its name from run to run"
+        )
+
+
+def _rubric(view: RunView) -> str:
+    return ", ".join(f"{name} {weight:g}" for name, weight in zip(view.categories, view.weights, strict=True))

@@ -1,0 +1,59 @@
+"""`adaptive-eval report RUN`: publish a run."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import orjson
+import typer
+
+from adaptive_eval.cli.errors import reported
+from adaptive_eval.files import write_whole
+from adaptive_eval.reading import RunView, read_run
+
+FORMAT = "adaptive-eval.report/1"
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
+    kind: Annotated[Literal["md", "json", "csv"], typer.Option("--format", help="What to write.")] = "md",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file, or - for the terminal; default: report.md etc. in RUN."),
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", help="Draw the figures into this folder too, as SVG and PNG.")
+    ] = None,
+) -> None:
+    """Publish RUN, whether it is finished, stopped or still going on.
+
+    md: for a paper or a pull request. json: everything but the trials. csv: the
+    ranking, one line a model.
+    """
+    with reported():
+        view = read_run(run)
+        text = _rendered(view, kind)
+        if output == Path("-"):
+            typer.echo(text, nl=False)
+        else:
+            path = output or run / f"report.{kind}"
+            write_whole(path, text.encode("utf-8", "replace"), "Mend that, or give another --output")
+            typer.echo(str(path))
+        if plots is not None:
+            from adaptive_eval.report.plots import draw_all
+
+            for drawn in draw_all(view, plots):
+                typer.echo(str(drawn), err=output == Path("-"))
+
+
+def _rendered(view: RunView, kind: Literal["md", "json", "csv"]) -> str:
+    match kind:
+        case "md":
+            from adaptive_eval.report.markdown import markdown
+
+            return markdown(view)
+        case "csv":
+            from adaptive_eval.report.spreadsheet import ranking_csv
+
+            return ranking_csv(view)
+        case "json":
+            return orjson.dumps({"format": FORMAT, "run": view}, option=orjson.OPT_APPEND_NEWLINE).decode()

@@ -1,0 +1,204 @@
+"""A run as Markdown, fit for a paper's appendix or a pull request: what was found, how surely, and how to repeat it."""
+
+import math
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
+
+import numpy as np
+import scipy
+import yaml
+from scipy.special import ndtr
+
+from adaptive_eval import __version__
+from adaptive_eval.display.scale import Scale
+from adaptive_eval.display.text import count, duration, number
+from adaptive_eval.reading import RunView
+from adaptive_eval.report.repeat import repeatable
+from adaptive_eval.report.tables import cell, fenced, table
+from adaptive_eval.results import Results
+from adaptive_eval.results.types import ModelRow, PairRow
+
+UNDECIDED = ("open", "out_of_reach", "blocked")
+SHOWN_EVENTS = 30
+SAMPLED = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort")
+
+
+def markdown(view: RunView) -> str:
+    """The whole report."""
+    parts = [f"# {cell(view.name)}", *_found(view), *_how(view), *_repeat(view)]
+    return "\n\n".join(parts) + "\n"
+
+
+# -- what was found --------------------------------------------------------------------------------------------------
+
+
+def _found(view: RunView) -> Iterator[str]:
+    results = view.results
+    if results is None:
+        yield f"No look was taken yet: {count(sum(map(sum, view.trials)))} trials are graded."
+        return
+    yield _headline(results)
+    yield _ranking(view, results)
+    yield (
+        "avg@N: the average over questions of each question's average, with its standard error and 95% credible "
+        "interval on these questions. z and rho = Phi(z) compare a model with the one below it. Models of one tier are "
+        "not told apart. Bayes@N is on another scale: it is shrunk to the middle, more so with fewer trials."
+    )
+    yield from _comparisons(results)
+    yield from _warnings(results)
+    yield "## Cost"
+    yield _cost(view, results)
+
+
+def _headline(results: Results) -> str:
+    decided = sum(pair.verdict not in UNDECIDED for pair in results.pairs)
+    run, cost = results.run, results.cost
+    why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
+    return (
+        f"{decided} of {len(results.pairs)} comparisons are decided with {count(cost.trials)} trials, "
+        f"{cost.trials / cost.fixed_trials:.0%} of the {count(cost.fixed_trials)} of a fixed design ({why}; "
+        f"adaptive-eval {run.version}, {run.updated})."
+    )
+
+
+def _ranking(view: RunView, results: Results) -> str:
+    scale = Scale.of(results.weights)
+    verdicts = {(pair.better, pair.worse): pair.verdict for pair in results.pairs}
+    below = [row.name for row in results.models[1:]]
+    rows = []
+    for place, (row, other) in enumerate(zip(results.models, [*below, None], strict=True)):
+        z = None if other is None else view.z[place][place + 1]
+        rows.append(_ranked(row, z, verdicts.get((row.name, other), ""), scale))
+    head = ["tier", "model", "avg@N", "sigma", "95% interval", "z", "rho", "verdict", "Bayes@N mu", "sigma", "trials"]
+    return table(head, rows, left=2)
+
+
+def _ranked(row: ModelRow, z: float | None, verdict: str, scale: Scale) -> list[str]:
+    return [
+        "-" if row.score is None else str(row.tier),
+        cell(row.name) + (" (set aside)" if row.set_aside is not None else ""),
+        scale.score(row.score),
+        scale.width(row.sigma),
+        scale.interval(row.lo, row.hi),
+        number(z),
+        number(None if z is None else float(ndtr(z)), 4),
+        verdict.replace("_", " "),
+        number(row.bayes, 4),
+        number(row.bayes_sigma, 4),
+        f"{row.trials:,}",
+    ]
+
+
+def _comparisons(results: Results) -> Iterator[str]:
+    """All comparisons where the objective has others than neighbours; else those that are not decided."""
+    ranked = [row.name for row in results.models]
+    neighbours = set(zip(ranked, ranked[1:], strict=False))
+    told = [pair for pair in results.pairs if (pair.better, pair.worse) not in neighbours or pair.verdict in UNDECIDED]
+    if told:
+        scale = Scale.of(results.weights)
+        yield "## Comparisons"
+        head = ["comparison", "verdict", "difference", "z", "boundary", "trials a question needed", "ties within"]
+        yield table(head, (_compared(pair, scale) for pair in told))
+        yield (
+            "Trials a question needed: at which today's difference would be called. Ties within: the smallest delta "
+            "that the horizon could certify."
+        )
+    turned = [f"- {cell(better)} over {_other(worse)}" for better, worse in results.reversals]
+    if turned:
+        yield "## Called before, and the other way round today"
+        yield "\n".join(turned)
+
+
+def _compared(pair: PairRow, scale: Scale) -> list[str]:
+    open_ = pair.verdict in UNDECIDED
+    return [
+        cell(pair.better) if pair.worse is None else f"{cell(pair.better)} over {cell(pair.worse)}",
+        pair.verdict.replace("_", " "),
+        scale.width(pair.difference),
+        number(pair.z),
+        number(pair.boundary),
+        count(math.ceil(pair.trials_needed)) if open_ and pair.trials_needed is not None else "",
+        scale.width(pair.certifiable_delta) if open_ else "",
+    ]
+
+
+def _other(name: str | None) -> str:
+    return "the reference" if name is None else cell(name)
+
+
+def _warnings(results: Results) -> Iterator[str]:
+    if results.warnings:
+        yield "## Warnings"
+        lines = ((one.model, one.text) for one in results.warnings)
+        yield "\n".join(f"- {'' if model is None else cell(model) + ': '}{cell(text, 1000)}" for model, text in lines)
+
+
+def _cost(view: RunView, results: Results) -> str:
+    retries: dict[str, int] = {}
+    for one in view.traffic:
+        retries[one.model] = retries.get(one.model, 0) + one.retries
+    rows = [_cost_row(row, retries.get(row.name, 0)) for row in results.models]
+    cost = results.cost
+    total = ["**all**", count(cost.trials), count(cost.tokens), f"{cost.usd:,.2f}", f"{cost.gpu_seconds / 3600:.2f}"]
+    rows.append([*total, "", "", count(sum(retries.values()))])
+    head = ["model", "trials", "tokens", "USD", "GPU hours", "truncated", "no grade", "retries"]
+    fixed = f"A fixed design of the same horizon: {count(cost.fixed_trials)} trials."
+    return f"{table(head, rows)}\n\n{fixed} Active for {duration(view.elapsed)}."
+
+
+def _cost_row(row: ModelRow, retries: int) -> list[str]:
+    share = row.signals.get("truncated", 0) / row.stored_trials if row.stored_trials else 0.0
+    return [
+        cell(row.name),
+        count(row.stored_trials),
+        count(row.tokens),
+        f"{row.usd:,.2f}",
+        f"{row.gpu_seconds / 3600:.2f}",
+        f"{share:.1%}",
+        count(row.ungraded),
+        count(retries),
+    ]
+
+
+# -- how it was found ------------------------------------------------------------------------------------------------
+
+
+def _how(view: RunView) -> Iterator[str]:
+    words = view.words
+    yield "## How"
+    said = [words.objective, words.rule, words.promise, words.allocation, words.prior, words.seeds]
+    yield "\n".join(f"- {sentence}" for sentence in said)
+    yield f"Looks: {len(view.looks)}."
+    rubric = ([cell(name), f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
+    yield table(["category", "weight"], rubric)
+
+
+# -- how to repeat it ------------------------------------------------------------------------------------------------
+
+
+def _repeat(view: RunView) -> Iterator[str]:
+    again = repeatable(view)
+    yield "## To repeat it"
+    yield _sampling(again.models)
+    yield "What is empty was not sent: the server's default held."
+    yield (
+        f"{len(view.questions)} questions, SHA-256 of ids, prompts and answers `{again.digest}`. This report was "
+        f"written by adaptive-eval {__version__}, Python {platform.python_version()}, numpy {np.__version__}, scipy "
+        f"{scipy.__version__}. The configuration, but for what is left at the defaults of adaptive-eval "
+        f"{again.version}:"
+    )
+    text = yaml.safe_dump(again.configuration, sort_keys=False, allow_unicode=False, width=100)
+    yield fenced(text, "yaml")
+    if again.events:
+        yield "What happened:"
+        yield "\n".join(starmap(_event, again.events[-SHOWN_EVENTS:]))
+
+
+def _sampling(models: Sequence[Mapping[str, object]]) -> str:
+    rows = ([cell("" if one[key] is None else str(one[key])) for key in SAMPLED] for one in models)
+    return table([key.replace("_", " ") for key in SAMPLED], rows, left=2)
+
+
+def _event(at: str, text: str) -> str:
+    return f"- {at} {cell(text, 500)}"

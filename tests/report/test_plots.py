@@ -1,0 +1,65 @@
+"""Series and figures of a run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, Site
+
+from adaptive_eval.reading import RunView, read_run
+from adaptive_eval.report.plots import FIGURES, draw_all
+from adaptive_eval.report.series import convergence, pair_paths, ranks
+
+
+@pytest.fixture
+def view(site: Site) -> RunView:
+    site.run(site.write())
+    return read_run(site.directory())
+
+
+def test_a_path_keeps_its_sign_when_the_order_turns(view: RunView) -> None:
+    paths = pair_paths(view)
+    assert {frozenset((path.better, path.worse)) for path in paths} == {
+        frozenset((pair.better, pair.worse)) for pair in view.looks[-1].pairs
+    }
+    for path in paths:
+        for trials, z in zip(path.trials, path.z, strict=True):
+            look = next(look for look in view.looks if sum(look.trials) == trials)
+            ahead = look.order.index(path.better) < look.order.index(str(path.worse))
+            assert z is not None and (z >= 0.0) == ahead
+
+
+def test_ranks_and_convergence_end_where_the_run_ended(view: RunView) -> None:
+    places = ranks(view)
+    assert [name for name, _ in sorted(places.items(), key=lambda one: one[1][-1] or 0)] == list(view.looks[-1].order)
+    curve = convergence(view)
+    assert curve.tau[-1] == 1.0 and all(-1.0 <= tau <= 1.0 for tau in curve.tau)
+    assert len(curve.trials) == len(view.looks) and list(curve.trials) == sorted(curve.trials)
+
+
+def test_every_figure_is_drawn_in_both_formats_and_the_same_each_time(view: RunView, tmp_path: Path) -> None:
+    paths = draw_all(view, tmp_path / "once")
+    assert {path.name for path in paths} == {f"{name}.{kind}" for name in FIGURES for kind in ("svg", "png")}
+    again = draw_all(view, tmp_path / "twice", ("svg",))
+    for path in again:
+        assert path.read_bytes() == (tmp_path / "once" / path.name).read_bytes()
+    text = (tmp_path / "once" / "intervals.svg").read_text()
+    assert all(name in text for name in MODELS)
+
+
+def test_hostile_names_are_drawn_as_they_are(view: RunView, tmp_path: Path) -> None:
+    assert view.results is not None
+    names = {"ada": r"$\frac{", "bob": "</svg><script>", "cyd": "模型\x1b\u202e"}
+    rows = tuple(replace(row, name=names[row.name]) for row in view.results.models)
+    hostile = replace(view, results=replace(view.results, models=rows), models=tuple(names.values()))
+    looks = tuple(
+        replace(look, models=tuple(names.values()), order=tuple(names[name] for name in look.order), pairs=())
+        for look in view.looks
+    )
+    for path in draw_all(replace(hostile, looks=looks), tmp_path, ("svg",)):
+        assert "<script" not in path.read_text()
+
+
+def test_nothing_is_drawn_before_the_first_look(view: RunView, tmp_path: Path) -> None:
+    assert draw_all(replace(view, results=None, looks=()), tmp_path / "none") == []
+    assert not (tmp_path / "none").exists()
