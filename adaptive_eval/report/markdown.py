@@ -168,10 +168,19 @@ def _how(view: RunView) -> Iterator[str]:
     words = view.words
     yield "## How"
     said = [words.objective, words.rule, words.promise, words.allocation, words.prior, words.seeds]
-    yield "\n".join(f"- {sentence}" for sentence in said)
+    yield "\n".join(f"- {sentence}" for sentence in (*said, _depth(view)))
     yield f"Looks: {len(view.looks)}."
     rubric = ([cell(name), f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
     yield table(["category", "weight"], rubric)
+
+
+def _depth(view: RunView) -> str:
+    """D, the outcomes of each question that were known beforehand."""
+    models = () if view.results is None else view.results.models
+    depths = [f"{cell(row.name)} {row.prior_depth:.3g}" for row in models if row.prior_depth]
+    if not depths:
+        return "Outcomes that were known beforehand (R0): none, D = 0."
+    return f"Outcomes of an earlier run count as trials (R0), D of each question: {', '.join(depths)}."
 
 
 # -- how to repeat it ------------------------------------------------------------------------------------------------
