@@ -38,6 +38,7 @@ LAYERS: list[set[str]] = [
         "adaptive_eval.results",
     },
     {"adaptive_eval.reading"},
+    {"adaptive_eval.page"},
     {"adaptive_eval.display"},
     {"adaptive_eval.report"},
     {"adaptive_eval.cli", "adaptive_eval.__main__"},

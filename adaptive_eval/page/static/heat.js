@@ -1,0 +1,150 @@
+// Where the trials went: models by questions, on a canvas, since there may be thousands of cells.
+
+import { ramp } from "./chart.js";
+import { h, on } from "./dom.js";
+import { stepOf } from "./grid.js";
+import { count, plain, plural } from "./text.js";
+
+const LEFT = 128;
+const NARROW_LEFT = 84;
+
+export const heat = {
+  id: "trials",
+  title: "Where the trials went",
+  render(state) {
+    const { view, facts } = state;
+    const plan = planOf(state);
+    const total = view.trials.flat().reduce((sum, one) => sum + one, 0);
+    return [
+      h("p", null, `${plural(total, "trial")} over ${plural(facts.names.length, "model")} and ${plural(view.questions.length, "question")}${plan.bin > 1 ? `; each column is ${plan.bin} questions, shown by their mean` : ""}. Models in the order of the ranking.`),
+      h("div", { class: "heat", "data-key": "heat", "data-own": "" },
+        h("canvas", { tabindex: 0, role: "application", "aria-roledescription": "heat map", "aria-label": "Trials of each model on each question. Arrow keys move, Enter opens the question." }),
+        h("output", { class: "readout", "aria-live": "polite" }, "Point at a cell, or move with the arrow keys.")),
+      scale(plan),
+      table(view, facts),
+    ];
+  },
+  painted(root, state) {
+    paint(root, state, planOf(state));
+  },
+  wire(root, state) {
+    on(root, "pointermove", "canvas", (canvas, event) => choose(root, state, pointed(canvas, event, planOf(state))));
+    on(root, "click", "canvas", (canvas, event) => open(state, choose(root, state, pointed(canvas, event, planOf(state)))));
+    on(root, "keydown", "canvas", (canvas, event) => {
+      const step = stepOf(event);
+      if (step) {
+        event.preventDefault();
+        const [row, column] = state.ui.heat ?? [0, -1];
+        choose(root, state, [row + step[0], column + step[1]]);
+      } else if (event.key === "Enter" && state.ui.heat) open(state, state.ui.heat);
+    });
+  },
+};
+
+function open(state, cell) {
+  if (cell) state.openQuestion(cell[1] * planOf(state).bin, state.facts.names[cell[0]]);
+}
+
+/** How the cells lie: several questions share a column where there are more of them than room. */
+function planOf({ view, facts, width }) {
+  const left = width < 560 ? NARROW_LEFT : LEFT;
+  const across = Math.max(1, view.questions.length);
+  const room = Math.max(120, width - left - 2);
+  const bin = Math.ceil(across / Math.max(1, Math.floor(room / 2)));
+  const columns = Math.ceil(across / bin);
+  const cell = Math.min(26, room / columns);
+  const rows = facts.names.length;
+  const most = Math.max(1, ...view.trials.flat());
+  return { left, bin, columns, cell, row: Math.max(15, Math.min(22, cell)), rows, most, width: left + columns * cell, height: rows * Math.max(15, Math.min(22, cell)) };
+}
+
+function valueAt(view, facts, plan, row, column) {
+  const trials = view.trials[facts.columnOf.get(facts.names[row])];
+  const part = trials.slice(column * plan.bin, (column + 1) * plan.bin);
+  return part.reduce((sum, one) => sum + one, 0) / part.length;
+}
+
+function paint(root, state, plan) {
+  const canvas = root.querySelector("canvas");
+  const { view, facts } = state;
+  const dense = window.devicePixelRatio || 1;
+  const [width, height] = [Math.ceil(plan.width), plan.rows * plan.row];
+  if (canvas.width !== Math.round(width * dense) || canvas.height !== Math.round(height * dense)) {
+    canvas.width = Math.round(width * dense);
+    canvas.height = Math.round(height * dense);
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+  }
+  const context = canvas.getContext("2d");
+  context.setTransform(dense, 0, 0, dense, 0, 0);
+  context.clearRect(0, 0, width, height);
+  const style = getComputedStyle(canvas);
+  context.font = `12px ${style.fontFamily}`;
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  const gap = plan.cell > 6 ? 1 : 0;
+  for (let row = 0; row < plan.rows; row += 1) {
+    context.fillStyle = style.color;
+    context.fillText(fitted(context, plain(facts.names[row], 40), plan.left - 12), plan.left - 8, (row + 0.5) * plan.row);
+    for (let column = 0; column < plan.columns; column += 1) {
+      context.fillStyle = ramp(valueAt(view, facts, plan, row, column) / plan.most);
+      context.fillRect(plan.left + column * plan.cell, row * plan.row, plan.cell - gap, plan.row - 1);
+    }
+  }
+  outline(context, style, state, plan);
+}
+
+function outline(context, style, state, plan) {
+  if (!state.ui.heat) return;
+  const [row, column] = state.ui.heat;
+  context.strokeStyle = style.color;
+  context.lineWidth = 2;
+  context.strokeRect(plan.left + column * plan.cell, row * plan.row, Math.max(plan.cell - 1, 2), plan.row - 1);
+}
+
+function fitted(context, text, room) {
+  let shown = text;
+  while (shown.length > 2 && context.measureText(shown).width > room) shown = `${shown.slice(0, -2)}…`;
+  return shown;
+}
+
+function pointed(canvas, event, plan) {
+  const box = canvas.getBoundingClientRect();
+  return [Math.floor((event.clientY - box.top) / plan.row), Math.floor((event.clientX - box.left - plan.left) / plan.cell)];
+}
+
+function choose(root, state, [row, column]) {
+  const plan = planOf(state);
+  const { view, facts, ui } = state;
+  if (column < 0 || column >= plan.columns || row < 0 || row >= plan.rows) return null;
+  if (ui.heat?.[0] !== row || ui.heat?.[1] !== column) {
+    ui.heat = [row, column];
+    const first = view.questions[column * plan.bin].id;
+    const where = plan.bin > 1 ? `questions ${plain(first, 40)} and ${plan.bin - 1} after it` : `question ${plain(first, 60)}`;
+    root.querySelector(".readout").textContent = `${plain(facts.names[row], 60)} on ${where}: ${count(valueAt(view, facts, plan, row, column))} trials`;
+    paint(root, state, plan);
+  }
+  return ui.heat;
+}
+
+function scale(plan) {
+  const steps = 24;
+  return h("div", { class: "scale", "data-key": `scale-${plan.most}` }, h("span", null, "0"),
+    h("span", { class: "steps", "aria-hidden": "true" }, Array.from({ length: steps }, (_, at) => h("span", { style: { background: ramp(at / (steps - 1)) } }))),
+    h("span", null, `${count(plan.most)} trials`));
+}
+
+function table(view, facts) {
+  const rows = facts.names.map((name) => ({ name, trials: view.trials[facts.columnOf.get(name)] ?? [] }));
+  const sum = (numbers) => numbers.reduce((total, one) => total + one, 0);
+  return h(
+    "details",
+    { class: "data" },
+    h("summary", null, "Data"),
+    h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Trials by model" },
+      h("table", null, h("caption", null, "Trials a question"),
+        h("thead", null, h("tr", null, ["Model", "Trials", "Least", "Mean", "Most"].map((title) => h("th", { scope: "col", class: title === "Model" ? null : "digits" }, title)))),
+        h("tbody", null, rows.map(({ name, trials }) =>
+          h("tr", null, h("th", { scope: "row" }, plain(name, 60)), [count(sum(trials)), count(Math.min(...trials)), (sum(trials) / Math.max(1, trials.length)).toFixed(1), count(Math.max(...trials))].map((text) => h("td", { class: "digits" }, text))))))),
+  );
+}

@@ -1,0 +1,131 @@
+// The ranking: a table with a forest plot in it, tiers as row groups.
+
+import { badge, linear, ticks } from "./chart.js";
+import { h, s } from "./dom.js";
+import { againstText, interval, pairText, score, verdictWord } from "./facts.js";
+import { count, name, number, percent, plain, usd } from "./text.js";
+
+const PLOT = { width: 260, height: 26, pad: 8 };
+
+export const ranking = {
+  id: "ranking",
+  title: "Ranking",
+  render({ view, facts }) {
+    const rows = view.results?.models;
+    if (!rows) return [h("p", { class: "quiet" }, "There is no ranking before the first look.")];
+    const x = plotScale(rows, facts);
+    const columns = columnsOf(view, facts);
+    return [
+      h(
+        "div",
+        { class: "scroll", tabindex: 0, role: "region", "aria-label": "Ranking table" },
+        h(
+          "table",
+          { class: "ranking" },
+          h("caption", null, "Scores are averages on these questions with 95% intervals; models of one tier are not told apart."),
+          h("thead", null, h("tr", null,
+            h("th", { scope: "col", class: "tier" }, "Tier"),
+            h("th", { scope: "col", class: "model" }, "Model"),
+            h("th", { scope: "col", class: "digits" }, "Score", h("small", null, "avg@N")),
+            h("th", { scope: "col", class: "plot" }, axis(x, facts)),
+            columns.map((column) => h("th", { scope: "col", class: column.digits === false ? null : "digits" }, column.title, column.small ? h("small", null, column.small) : null)))),
+          tiersOf(rows).map((tier) => tierBody(tier, columns, x, view, facts)),
+        ),
+      ),
+      view.results.reversals.length
+        ? h("p", { class: "note" }, "Turned since they were called: ", view.results.reversals.map(([better, worse], at) => [at ? ", " : "", name(better, 40), " is ahead of ", worse === null ? "the value" : name(worse, 40)]), ".")
+        : null,
+    ];
+  },
+};
+
+function tiersOf(rows) {
+  const tiers = [];
+  for (const row of rows) {
+    const number = row.score === null ? null : row.tier;
+    if (tiers.at(-1)?.number === number) tiers.at(-1).rows.push(row);
+    else tiers.push({ number, rows: [row] });
+  }
+  return tiers;
+}
+
+function tierBody({ number: tier, rows }, columns, x, view, facts) {
+  return h("tbody", { "data-key": `tier-${tier}-${rows[0].rank}` }, rows.map((row, at) =>
+    h(
+      "tr",
+      { "data-key": row.name, class: row.set_aside === null ? null : "aside" },
+      at === 0 ? h("th", { scope: "rowgroup", rowspan: rows.length, class: "tier" }, h("span", null, tier ?? "–")) : null,
+      h("th", { scope: "row", class: "model", "data-tip": row.name.length > 28 ? plain(row.name) : null }, name(row.name, 60), row.set_aside === null ? null : h("small", { class: "aside" }, "set aside: ", plain(row.set_aside, 120))),
+      h("td", { class: "digits score" }, score(facts, row.score)),
+      h("td", { class: "plot" }, forest(row, x, facts)),
+      columns.map((column) => h("td", { class: column.digits === false ? null : "digits" }, column.cell(row, at))),
+    )));
+}
+
+function columnsOf(view, facts) {
+  const rows = view.results.models;
+  const against = comparisonsBeside(view, facts);
+  const any = (key) => rows.some((row) => row[key]);
+  return [
+    { title: "95% interval", cell: (row) => interval(facts, row.lo, row.hi) },
+    against && { title: "Verdict", small: against.title, digits: false, cell: (row) => against.cell(row) },
+    { title: "Trials", cell: (row) => count(row.trials) },
+    { title: "Bayes@N", small: "μ ± σ", cell: (row) => (row.bayes === null ? "–" : `${score(facts, row.bayes)} ± ${score(facts, row.bayes_sigma)}`) },
+    { title: "σ", small: "these questions", cell: (row) => score(facts, row.sigma, 2) },
+    { title: "σ", small: "questions like these", cell: (row) => score(facts, row.sampled_sigma, 2) },
+    any("tokens") && { title: "Tokens", cell: (row) => count(row.tokens) },
+    any("usd") && { title: "USD", cell: (row) => usd(row.usd) },
+    any("gpu_seconds") && { title: "GPU hours", cell: (row) => number(row.gpu_seconds / 3600) },
+  ].filter(Boolean);
+}
+
+/** The comparison that is shown beside a model: with the next one, the only one it has, or the one least decided. */
+function comparisonsBeside(view, facts) {
+  const pairs = view.results.pairs;
+  if (!pairs.length) return null;
+  const kind = facts.decisions.objective?.kind;
+  const of = (row) => pairs.filter((pair) => pair.better === row.name || pair.worse === row.name);
+  if (kind === "ranking") {
+    const next = new Map(view.results.models.map((row, at, all) => [row.name, all[at + 1]?.name]));
+    return { title: "against the next", cell: (row) => verdictCell(of(row).find((pair) => pair.better === row.name && pair.worse === next.get(row.name)), facts) };
+  }
+  const margin = (pair) => (pair.z === null || pair.boundary === null ? -Infinity : Math.abs(pair.z) - pair.boundary);
+  const nearest = (row) => of(row).sort((one, other) => margin(one) - margin(other))[0];
+  const title = { baseline: "against the baseline", threshold: againstText(facts), precision: againstText(facts) }[kind] ?? "least decided";
+  return { title, cell: (row) => verdictCell(nearest(row), facts) };
+}
+
+function verdictCell(pair, facts) {
+  if (!pair) return "";
+  const z = pair.z === null ? null : h("span", { class: "z" }, `z ${number(pair.z)}${pair.boundary === null ? "" : ` of ${number(pair.boundary)}`}`);
+  return h("span", { class: "verdict", "data-tip": `${pairText(facts, pair)}: ${verdictWord(pair.verdict)}${pair.rho === null ? "" : `, ρ = ${percent(pair.rho, 2)}`}` }, badge(pair.verdict), z);
+}
+
+function plotScale(rows, facts) {
+  const ends = rows.flatMap((row) => (row.score === null ? [] : [Math.max(row.lo ?? row.score, facts.low), Math.min(row.hi ?? row.score, facts.high)]));
+  if (!ends.length) ends.push(facts.low, facts.high);
+  let [from, to] = [Math.min(...ends), Math.max(...ends)];
+  const room = Math.max(0.04 * (to - from), 0.005 * (facts.high - facts.low));
+  [from, to] = [from - room, to + room];
+  return { from, to, at: linear(from, to, PLOT.pad, PLOT.width - PLOT.pad), ticks: ticks(from, to, 4) };
+}
+
+function axis(x, facts) {
+  const label = (value) => (facts.inPercent ? percent(value, 100 * (x.to - x.from) < 4 ? 1 : 0) : String(value));
+  return s(
+    "svg",
+    { viewBox: `0 0 ${PLOT.width} 18`, role: "img", "aria-label": `Scores from ${score(facts, x.from)} to ${score(facts, x.to)}` },
+    x.ticks.map((value) => s("text", { class: "tick", x: x.at(value), y: 13, "text-anchor": "middle" }, label(value))),
+  );
+}
+
+function forest(row, x, facts) {
+  const grid = x.ticks.map((value) => s("line", { class: "grid", x1: x.at(value), x2: x.at(value), y1: 0, y2: PLOT.height }));
+  const label = row.score === null ? "no score" : `${score(facts, row.score)}, ${interval(facts, row.lo, row.hi)}`;
+  const middle = PLOT.height / 2;
+  const known = row.score === null ? null : [
+    row.lo === null ? null : s("line", { class: "whisker", x1: x.at(Math.max(row.lo, facts.low)), x2: x.at(Math.min(row.hi, facts.high)), y1: middle, y2: middle }),
+    s("circle", { class: "dot", cx: x.at(row.score), cy: middle, r: 4.5 }),
+  ];
+  return s("svg", { viewBox: `0 0 ${PLOT.width} ${PLOT.height}`, role: "img", "aria-label": label, preserveAspectRatio: "none" }, grid, known);
+}

@@ -1,0 +1,99 @@
+// How to repeat the run: what decides, how answers were sampled and graded, and the configuration whole.
+
+import { h, on } from "./dom.js";
+import { name, plain, visible } from "./text.js";
+import { yaml } from "./yaml.js";
+
+export const recipe = {
+  id: "repeat",
+  title: "How to repeat this run",
+  render({ view }) {
+    const configuration = tidy(view.configuration);
+    const run = view.results?.run;
+    return [
+      h("dl", { class: "facts" }, [
+        ["adaptive-eval", run ? plain(run.version) : null],
+        ["seed", shown(view.configuration.seed)],
+        ["seeds", shown(view.configuration.seeds)],
+        ["prior", plain(view.words?.prior ?? shown(view.configuration.stopping?.prior), 400)],
+        ["grader", shown(view.configuration.grader?.kind)],
+      ].filter(([, text]) => text).map(([label, text]) => h("div", null, h("dt", null, label), h("dd", null, text)))),
+      rubric(view),
+      sampling(view),
+      h("h3", null, "Configuration"),
+      h("p", { class: "note" }, "Settings that were left at nothing are not shown; keys and secrets never are. ", h("button", { type: "button", class: "small", "data-copy": "" }, "Copy")),
+      h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Configuration" }, h("pre", { class: "yaml" }, visible(yaml(configuration)))),
+    ];
+  },
+  wire(root, state) {
+    on(root, "click", "[data-copy]", async (button) => {
+      const done = await copied(yaml(tidy(state.view.configuration)));
+      button.textContent = done ? "Copied" : "Select the text and copy it";
+    });
+  },
+};
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function shown(value) {
+  return value === null || value === undefined ? null : plain(typeof value === "object" ? JSON.stringify(value) : value, 200);
+}
+
+function rubric(view) {
+  return [
+    h("h3", null, "Rubric"),
+    h("div", { class: "scroll" }, h("table", { class: "narrow" },
+      h("caption", { class: "unseen" }, "Categories and their weights"),
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Category"), h("th", { scope: "col" }, "Name"), h("th", { scope: "col", class: "digits" }, "Weight"))),
+      h("tbody", null, view.weights.map((weight, at) => h("tr", null, h("th", { scope: "row" }, at), h("td", null, name(view.categories[at] ?? "–", 60)), h("td", { class: "digits" }, weight)))))),
+  ];
+}
+
+function sampling(view) {
+  const models = view.configuration.models ?? [];
+  const keys = [...new Set(models.flatMap((model) => Object.entries(model.sampling ?? {}).filter(([, value]) => present(value)).map(([key]) => key)))];
+  if (!keys.length) return null;
+  return [
+    h("h3", null, "Sampling"),
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sampling settings" }, h("table", null,
+      h("caption", { class: "unseen" }, "Sampling settings of each model"),
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Model"), h("th", { scope: "col" }, "served as"), keys.map((key) => h("th", { scope: "col", class: "digits" }, plain(key.replaceAll("_", " ")))))),
+      h("tbody", null, models.map((model) => h("tr", null, h("th", { scope: "row" }, name(model.name, 60)), h("td", null, name(model.model ?? model.name, 80)), keys.map((key) => h("td", { class: "digits" }, present(model.sampling[key]) ? shown(model.sampling[key]) : "–"))))))),
+  ];
+}
+
+const ORDER = ["name", "seed", "seeds", "questions", "models", "prompt", "sampling", "grader", "rubric", "objective", "stopping", "trials", "allocation", "budget", "concurrency"];
+
+/** The configuration in the order in which people write it, without what says nothing. */
+function tidy(configuration) {
+  const { store, folder, ...said } = configuration;
+  const keys = [...ORDER.filter((key) => key in said), ...Object.keys(said).filter((key) => !ORDER.includes(key))];
+  const whole = Object.fromEntries(keys.map((key) => [key, bare(said[key])]).filter(([, value]) => present(value)));
+  if (Array.isArray(whole.models)) whole.models = whole.models.map((model) => own(model, whole));
+  return whole;
+}
+
+/** A model without the settings that it shares with the run. */
+function own(model, whole) {
+  const shared = (key) => ["sampling", "prompt", "concurrency"].includes(key) && JSON.stringify(model[key]) === JSON.stringify(whole[key]);
+  const first = ["name", "model", "base_url"].filter((key) => key in model);
+  const keys = [...first, ...Object.keys(model).filter((key) => !first.includes(key))];
+  return Object.fromEntries(keys.filter((key) => !shared(key)).map((key) => [key, model[key]]));
+}
+
+function bare(value) {
+  if (Array.isArray(value)) return value.map(bare);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, bare(one)]).filter(([, one]) => present(one)));
+}
+
+function present(value) {
+  return !(value === null || value === undefined || (typeof value === "object" && Object.keys(value).length === 0));
+}

@@ -1,0 +1,106 @@
+// Numbers and texts as people read them.
+
+import { h } from "./dom.js";
+
+const DASH = "–";
+const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const STEPS = ["", "k", "M", "G", "T"];
+
+// Controls, formats that change the direction of writing or take no room, halves of pairs, and private characters;
+// joiners stay, since emoji and several scripts are written with them.
+const ODD = /[\p{Cc}\p{Cs}\p{Co}\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu;
+
+/** 4321 -> 4,321; 1234567 -> 1.23M. */
+export function count(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return DASH;
+  if (Math.abs(value) < 100_000) return GROUPED.format(value);
+  const power = Math.min(Math.floor(Math.log10(Math.abs(value)) / 3), STEPS.length - 1);
+  return `${Number((value / 1000 ** power).toPrecision(3))}${STEPS[power]}`;
+}
+
+/** A number with so many decimals, with a true minus. */
+export function number(value, digits = 2) {
+  if (value === null || value === undefined) return DASH;
+  const text = value.toFixed(digits);
+  return Number(text) < 0 ? `−${text.slice(1)}` : text.replace("-", "");
+}
+
+/** A share in percent. */
+export function percent(value, digits = 0) {
+  return value === null || value === undefined ? DASH : `${number(100 * value, digits)}%`;
+}
+
+/** A p-value, or any probability that may be tiny. */
+export function chance(value) {
+  if (value === null || value === undefined) return DASH;
+  return value < 0.001 ? "< 0.001" : value > 0.999 && value < 1 ? "> 0.999" : value.toFixed(3);
+}
+
+export function usd(value) {
+  return value === null || value === undefined ? DASH : `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: value < 1 ? 4 : 2 })}`;
+}
+
+/** 75 -> 1m 15s; 9000 -> 2h 30m. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return DASH;
+  if (seconds > 0 && seconds < 10) return `${seconds.toFixed(1)}s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole}s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)}m ${String(whole % 60).padStart(2, "0")}s`;
+  if (whole < 259_200) return `${Math.floor(whole / 3600)}h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")}m`;
+  return `${Math.floor(whole / 86400)}d ${Math.floor((whole % 86400) / 3600)}h`;
+}
+
+/** A moment: ISO text or seconds since 1970, as date and time in the reader's zone. */
+export function moment(when) {
+  const date = typeof when === "number" ? new Date(1000 * when) : new Date(when);
+  if (Number.isNaN(date.getTime())) return DASH;
+  const two = (part) => String(part).padStart(2, "0");
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+/** One thing or many: plural(2, "look") -> "2 looks". */
+export function plural(value, one, many = `${one}s`) {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+/** `a, b and c`. */
+export function listed(words) {
+  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+}
+
+/** One line of foreign text for labels: odd characters by their code, and cut in the middle where too long. */
+export function plain(text, longest = 200) {
+  const shown = String(text).replace(ODD, coded);
+  if (shown.length <= longest) return shown;
+  const tail = Math.floor((longest - 1) / 3);
+  return `${shown.slice(0, longest - 1 - tail)}…${shown.slice(shown.length - tail)}`;
+}
+
+/** A foreign name in running text, so that its direction of writing cannot reach beyond it. */
+export function name(text, longest) {
+  return h("bdi", { class: "name" }, plain(text, longest));
+}
+
+/** Foreign text over several lines as nodes, with every control or invisible character shown by its code. */
+export function visible(text) {
+  const nodes = [];
+  let from = 0;
+  const normal = String(text).replace(/\r\n/g, "\n");
+  for (const match of normal.matchAll(ODD)) {
+    if (match[0] === "\n" || match[0] === "\t") continue;
+    if (match.index > from) nodes.push(normal.slice(from, match.index));
+    nodes.push(h("span", { class: "odd" }, codeOf(match[0])));
+    from = match.index + match[0].length;
+  }
+  if (from < normal.length) nodes.push(normal.slice(from));
+  return nodes;
+}
+
+function coded(character) {
+  return character === "\n" || character === "\t" ? " " : `⟨${codeOf(character)}⟩`;
+}
+
+function codeOf(character) {
+  return `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+}
