@@ -1,7 +1,7 @@
 """The page's modules as one script: what a single file can carry, and a browser fetches once.
 
-The modules under `static` are plain ES modules of a simple kind, which is all that is understood here: imports stand one
-a line at the top, and what is exported is a function or a constant at the left margin. Each becomes a function of its
+The modules under `static` are ES modules of a simple kind, which is all that is understood here: imports stand one a
+line at the top, and what is exported is a function or a constant at the left margin. Each becomes a function of its
 own, so that names need only be unique within a module.
 """
 

@@ -62,7 +62,7 @@ def assemble(reader: RunReader, stored: StoredRun, results: Results | None) -> R
         results=results,
         name=config.name,
         words=words_of(config),
-        configuration=config.model_dump(mode="json"),
+        configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,
         models=models,

@@ -44,7 +44,7 @@ def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     assert [look.look for look in view.looks] == list(range(1, len(view.results.looks) + 1))
     assert sum(view.looks[-1].trials) == view.results.looks[-1].trials
     assert sum(one.trials for one in view.traffic) == view.results.cost.trials
-    orjson.dumps(view)  # plain values throughout
+    assert str(site.folder) not in orjson.dumps(view).decode()  # plain values throughout, and not where they came from
 
 
 def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site) -> None:

@@ -158,9 +158,8 @@ function budget(state) {
 }
 
 function promise(view) {
-  const words = view.words;
-  if (!words) return null;
-  const rows = [["Objective", words.objective], ["Rule", words.rule], ["Promise", words.promise], ["Ties", words.ties], ["Giving up", words.futility]];
+  const { words } = view;
+  const rows = [["Objective", words.objective], ["Rule", words.rule], ["Promise", words.promise], ["Allocation", words.allocation]];
   return h("dl", { class: "promise" }, rows.filter(([, text]) => text).map(([label, text]) => h("div", null, h("dt", null, label), h("dd", null, plain(text, 2000)))));
 }
 

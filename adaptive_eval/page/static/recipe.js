@@ -14,9 +14,9 @@ export const recipe = {
       h("dl", { class: "facts" }, [
         ["adaptive-eval", run ? plain(run.version) : null],
         ["seed", shown(view.configuration.seed)],
-        ["seeds", shown(view.configuration.seeds)],
-        ["prior", plain(view.words?.prior ?? shown(view.configuration.stopping?.prior), 400)],
-        ["grader", shown(view.configuration.grader?.kind)],
+        ["grader", shown(view.configuration.grader.kind)],
+        ["seeds of trials", plain(view.words.seeds, 400)],
+        ["estimates", plain(view.words.prior, 400)],
       ].filter(([, text]) => text).map(([label, text]) => h("div", null, h("dt", null, label), h("dd", null, text)))),
       rubric(view),
       sampling(view),
