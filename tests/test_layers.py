@@ -38,6 +38,7 @@ LAYERS: list[set[str]] = [
         "adaptive_eval.results",
     },
     {"adaptive_eval.reading"},
+    {"adaptive_eval.export", "adaptive_eval.interop"},
     {"adaptive_eval.page"},
     {"adaptive_eval.display"},
     {"adaptive_eval.report"},

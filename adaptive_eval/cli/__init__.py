@@ -22,6 +22,7 @@ COMMANDS = {
     "validate": "Check a configuration and its questions; nothing is sent to any server.",
     "init": "Write a commented configuration to start from.",
     "schema": "Print the JSON schema of the configuration.",
+    "export": "Write the trials of RUN as an array, a table, or logs of another harness.",
     "simulate": "Serve a world of models whose true scores are known, on this machine, until Ctrl-C.",
 }
 """What each command does, as its function of the same name says too."""

@@ -127,6 +127,11 @@ class RunReader:
         for row in self._rows(f"{_TRIALS}{condition}ORDER BY trials.id"):
             yield _record(row)
 
+    def trials_of(self, model: str) -> Iterator[TrialRecord]:
+        """The trials of one model with their texts, question by question."""
+        for row in self._rows(f"{_TRIALS}WHERE models.name = ? ORDER BY question, trial", model):
+            yield _record(row)
+
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks that were taken under the newest configuration, from number `first` on."""
         rows = self._rows(

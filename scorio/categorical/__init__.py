@@ -8,6 +8,7 @@ A schema declares its categories and weights up front; they are never inferred f
 """
 
 from scorio.categorical.calibration import calibrate_verifier
+from scorio.categorical.records import signals_of
 from scorio.categorical.schema import Category, Schema, classify
 from scorio.categorical.schemata import SCHEMATA
 from scorio.categorical.signals import Signals, bits_per_token, repeated_pattern, token_ratio
@@ -24,5 +25,6 @@ __all__ = [
     "classify",
     "fit_thresholds",
     "repeated_pattern",
+    "signals_of",
     "token_ratio",
 ]

@@ -1,0 +1,68 @@
+"""`adaptive-eval export`: a run in the formats of others."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_eval.cli.errors import reported
+from adaptive_eval.cli.progress import Progress
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.export import FORMATS, Exported, Request
+from adaptive_eval.export import export as export_run
+from adaptive_eval.store import RunReader
+
+SHOWN = 1000
+"""Trials between two steps of the progress bar."""
+
+Run = Annotated[Path, typer.Argument(help="The directory of a run, finished or not.", metavar="RUN")]
+Name = Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.", show_default=False)]
+Output = Annotated[
+    Path | None, typer.Option("--output", help="A file (inspect: a folder); default: in RUN.", show_default=False)
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Text = Annotated[
+    bool | None,
+    typer.Option("--text/--no-text", help="With what the models wrote; default: yes, but in csv.", show_default=False),
+]
+
+
+def export(run: Run, form: Name, output: Output = None, force: Force = False, text: Text = None) -> None:
+    """Write the trials of RUN as an array, a table, or logs of another harness.
+
+    npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl, parquet: one row a
+    trial. inspect: a folder with one Inspect log a model. scorio: the base signals of each trial as JSON lines, for
+    categorical rubrics. A run that goes on is exported as it is at this moment.
+    """
+    with reported():
+        if form not in FORMATS:
+            raise ConfigError(f"--format must be one of {', '.join(FORMATS)}, but got {form!r}")
+        reader = RunReader.open(run)
+        try:
+            trials = reader.trial_count()
+        finally:
+            reader.close()
+        with Progress(max(trials, 1)) as progress:
+
+            def told(number: int) -> None:
+                if number % SHOWN == 0:
+                    progress.to(number, f"{number:,} trials")
+
+            exported = export_run(Request(run, form, output, force, text), told)
+    typer.echo(f"{exported.path}: {exported.trials:,} trials of {exported.models} models")
+    for note in _notes(form, exported):
+        typer.echo(f"note: {note}")
+
+
+def _notes(form: str, exported: Exported) -> list[str]:
+    notes = []
+    if form == "npz" and exported.untried:
+        notes.append(
+            f"{exported.untried} pairs of a model and a question have no trial yet, and `replay` needs one of each"
+        )
+    if form == "scorio" and exported.ragged:
+        notes.append(
+            "questions have unequal numbers of trials; scorio.evaluate_schema of PyPI counts those missing as the "
+            "lowest category, scorio.categorical of this package does not"
+        )
+    return notes

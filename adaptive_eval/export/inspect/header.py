@@ -1,0 +1,211 @@
+"""What an Inspect log says of all its samples together: the task, the results, and why it stopped where it did."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+import numpy as np
+
+from adaptive_eval import __version__
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.export.inspect.sample import Json, Scale, usage
+from adaptive_eval.export.source import Source
+from adaptive_eval.results import Results
+from adaptive_eval.results.types import ModelRow
+from adaptive_eval.store import TrialRecord
+
+VERSION = 2
+"""Of Inspect's log format."""
+MANAGER = "adaptive-eval"
+GENERATION = {"temperature", "top_p", "top_k", "max_tokens", "frequency_penalty", "presence_penalty"}
+"""Sampling settings that Inspect knows by the same name."""
+METRICS = {
+    "avg": "score",
+    "avg_sigma": "sigma",
+    "avg_lo": "lo",
+    "avg_hi": "hi",
+    "bayes": "bayes",
+    "bayes_sigma": "bayes_sigma",
+}
+"""What a metric is called in the log, and in results.json."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """One model of a run, as its log is about it."""
+
+    source: Source
+    name: str
+    scale: Scale
+    results: Results | None
+    """Of the whole run; None before its first look."""
+
+    @property
+    def model(self) -> ModelConfig | None:
+        """How it is configured; None where it has left the run."""
+        return self.source.model(self.name)
+
+    @property
+    def row(self) -> ModelRow | None:
+        """What was found of it."""
+        return (
+            None if self.results is None else next((row for row in self.results.models if row.name == self.name), None)
+        )
+
+    @property
+    def epochs(self) -> int:
+        """The trials a question that were allowed; some may have had more, since it is a mean."""
+        return max(int(self.source.extent.max()), self.source.stored.config.trials.max)
+
+
+class Samples:
+    """What is counted while the samples of a model are written."""
+
+    def __init__(self, questions: int) -> None:
+        self.written = 0
+        self.usage = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), 0)
+        self.totals = np.zeros(questions)
+        """The sum of the scores of each question, and
+        how many there are."""
+        self.scored = np.zeros(questions, dtype=np.int64)
+
+    def count(self, question: int, record: TrialRecord, weights: Sequence[float]) -> None:
+        """Count one more."""
+        self.written += 1
+        for name, tokens in usage(record.answer).items():
+            self.usage[name] += tokens
+        if record.category is not None:
+            self.totals[question] += weights[record.category]
+            self.scored[question] += 1
+
+
+def start_of(subject: Subject) -> Json:
+    """The member that comes first, whether or not the log is finished."""
+    return {"version": VERSION, "eval": _spec(subject), "plan": _plan(subject)}
+
+
+def header_of(subject: Subject, start: Json, samples: Samples) -> Json:
+    """The whole header."""
+    reader, results = subject.source.reader, subject.results
+    finished = results is not None and results.run.status == "finished"
+    return {
+        **start,
+        # what was stopped, or goes on while it is exported, is whole up to here and no error
+        "status": "success" if finished else "cancelled",
+        "results": _results(subject, samples),
+        "stats": {
+            "started_at": _iso(reader.created),
+            "completed_at": _iso(max([reader.created, *(event.at for event in reader.events())])),
+            "model_usage": {subject.name: samples.usage},
+        },
+    }
+
+
+def reductions_of(subject: Subject, samples: Samples) -> list[Json]:
+    """The mean score of each question that has one."""
+    means = zip(subject.source.questions, samples.totals.tolist(), samples.scored.tolist(), strict=True)
+    scores = [{"sample_id": question.id, "value": total / count} for question, total, count in means if count]
+    return [{"scorer": subject.scale.scorer, "reducer": "mean", "samples": scores}]
+
+
+def _spec(subject: Subject) -> Json:
+    source, model, scale = subject.source, subject.model, subject.scale
+    config, created = source.stored.config, source.reader.created
+    return {
+        "eval_id": _identity(config.name, created, subject.name),
+        "run_id": _identity(config.name, created),
+        "created": _iso(created),
+        "task": config.name,
+        "task_id": _identity(config.name, created, "task", subject.name),
+        "task_version": 0,
+        "dataset": _dataset(source),
+        "model": subject.name,
+        "model_base_url": None if model is None else model.replicas[0],
+        "model_generate_config": {} if model is None else model.sampling.model_dump(mode="json", include=GENERATION),
+        "config": {"epochs": subject.epochs, "epochs_reducer": ["mean"]},
+        "packages": {"adaptive_eval": __version__},
+        "scorers": [{"name": scale.scorer, "options": {}, "metadata": {"categories": scale.categories}}],
+        "metadata": {"served_as": None if model is None else model.model, **config.stated()},
+    }
+
+
+def _dataset(source: Source) -> Json:
+    asked = source.stored.config.questions
+    file = None if asked.path is None else asked.path.name
+    return {
+        "name": asked.dataset or asked.world or file,
+        "samples": len(source.questions),
+        "sample_ids": [question.id for question in source.questions],
+        "shuffled": asked.shuffle,
+    }
+
+
+def _plan(subject: Subject) -> Json:
+    system = None if subject.model is None else subject.model.prompt.system
+    steps: list[Json] = [] if system is None else [{"solver": "system_message", "params": {"template": system}}]
+    return {"name": "plan", "steps": [*steps, {"solver": "generate", "params": {}}], "config": {}}
+
+
+def _results(subject: Subject, samples: Samples) -> Json:
+    scorer, scored = subject.scale.scorer, int(samples.scored.sum())
+    score = {
+        "name": scorer,
+        "scorer": scorer,
+        "reducer": "mean",
+        "scored_samples": scored,
+        "unscored_samples": samples.written - scored,
+        "params": {},
+        "metrics": {name: {"name": name, "value": value} for name, value in _metrics(subject.row)},
+    }
+    stops: Json = {
+        "manager": MANAGER,
+        "early_stops": list(_early_stops(subject, why_stopped(subject.name, subject.results))),
+        "metadata": {},
+    }
+    return {
+        "total_samples": len(subject.source.questions) * subject.epochs,
+        "completed_samples": scored,
+        "early_stopping": stops,
+        "scores": [score],
+    }
+
+
+def _metrics(row: ModelRow | None) -> Iterator[tuple[str, float]]:
+    """The score on the average scale, which unequal numbers of trials leave unbiased, and Bayes@N beside it."""
+    for metric, attribute in METRICS.items():
+        value: float | None = getattr(row, attribute, None)
+        if value is not None:
+            yield metric, value
+
+
+def why_stopped(name: str, results: Results | None) -> str:
+    """Why no more trials of a model were asked for."""
+    if results is None:
+        return "the run has not come to its first look"
+    row = next((row for row in results.models if row.name == name), None)
+    if row is None:
+        return "the model has left the run"
+    if row.set_aside is not None:
+        return f"the model was set aside: {row.set_aside}"
+    verdicts = [pair.verdict for pair in results.pairs if name in (pair.better, pair.worse)]
+    counted = ", ".join(f"{verdicts.count(one)} {one.replace('_', ' ')}" for one in dict.fromkeys(verdicts))
+    ended = "the run has not ended" if results.run.reason is None else f"the run ended ({results.run.reason})"
+    return f"{ended}; comparisons of this model: {counted or 'none'}"
+
+
+def _early_stops(subject: Subject, reason: str) -> Iterator[Json]:
+    """Every epoch of a question that was not asked."""
+    extent = subject.source.extent[subject.source.models.index(subject.name)].tolist()
+    for question, asked in zip(subject.source.questions, extent, strict=True):
+        for epoch in range(asked + 1, subject.epochs + 1):
+            yield {"id": question.id, "epoch": epoch, "reason": reason}
+
+
+def _identity(*parts: object) -> str:
+    """The same for the same run, so that an export made anew replaces the one before it wherever logs are collected."""
+    return blake2b("\0".join(map(str, parts)).encode(), digest_size=11).hexdigest()
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
