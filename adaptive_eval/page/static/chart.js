@@ -2,6 +2,7 @@
 
 import { h, s } from "./dom.js";
 import { VERDICTS, verdictWord } from "./facts.js";
+import { plain } from "./text.js";
 
 /** A linear map from [from, to] to [start, end]. */
 export function linear(from, to, start, end) {
@@ -45,6 +46,30 @@ export function bottomTicks(values, x, bottom, format, title, right) {
     values.map((value) => s("text", { class: "tick", x: x(value), y: bottom + 16, "text-anchor": "middle" }, format(value))),
     title ? s("text", { class: "tick title", x: right, y: bottom + 32, "text-anchor": "end" }, title) : null,
   ];
+}
+
+const pen = document.createElement("canvas").getContext("2d");
+
+/** The width of a text in a chart, in pixels. */
+export function textWidth(text, size = 12, weight = 400) {
+  pen.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(text).width;
+}
+
+/** Foreign text cut in the middle until it fits. */
+export function fitted(text, room, size = 12, weight = 400) {
+  let longest = 80;
+  let shown = plain(text, longest);
+  while (longest > 4 && textWidth(shown, size, weight) > room) {
+    longest = Math.min(longest, shown.length) - 1;
+    shown = plain(text, longest);
+  }
+  return shown;
+}
+
+/** How much room labels need, at most so much. */
+export function roomFor(texts, most, size = 12, weight = 400) {
+  return Math.min(most, Math.max(0, ...texts.map((text) => textWidth(plain(text), size, weight))));
 }
 
 /** A path through points; a point without a number interrupts it. */

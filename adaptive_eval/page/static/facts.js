@@ -64,6 +64,13 @@ export function pairText(facts, pair, longest = 40) {
   return pair.worse === null ? `${better} ${againstText(facts)}` : `${better} over ${plain(pair.worse, longest)}`;
 }
 
+/** z beside its boundary; where a call stands though z has come back since, z alone. */
+export function zText(pair) {
+  if (pair.z === null) return "";
+  if (pair.boundary === null) return `z ${number(pair.z)}`;
+  return pair.verdict === "resolved" && Math.abs(pair.z) < pair.boundary ? `z ${number(pair.z)} now` : `z ${number(pair.z)} of ${number(pair.boundary)}`;
+}
+
 /** What lone models are held against. */
 export function againstText(facts) {
   const objective = facts.decisions.objective ?? {};

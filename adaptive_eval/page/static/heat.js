@@ -1,16 +1,14 @@
 // Where the trials went: models by questions, on a canvas, since there may be thousands of cells.
 
-import { ramp } from "./chart.js";
+import { fitted, ramp, roomFor } from "./chart.js";
 import { h, on } from "./dom.js";
 import { stepOf } from "./grid.js";
 import { count, plain, plural } from "./text.js";
 
-const LEFT = 128;
-const NARROW_LEFT = 84;
-
 export const heat = {
   id: "trials",
   title: "Where the trials went",
+  short: "Trials",
   render(state) {
     const { view, facts } = state;
     const plan = planOf(state);
@@ -47,7 +45,7 @@ function open(state, cell) {
 
 /** How the cells lie: several questions share a column where there are more of them than room. */
 function planOf({ view, facts, width }) {
-  const left = width < 560 ? NARROW_LEFT : LEFT;
+  const left = Math.ceil(roomFor(facts.names, width < 560 ? 84 : 210)) + 10;
   const across = Math.max(1, view.questions.length);
   const room = Math.max(120, width - left - 2);
   const bin = Math.ceil(across / Math.max(1, Math.floor(room / 2)));
@@ -85,7 +83,7 @@ function paint(root, state, plan) {
   const gap = plan.cell > 6 ? 1 : 0;
   for (let row = 0; row < plan.rows; row += 1) {
     context.fillStyle = style.color;
-    context.fillText(fitted(context, plain(facts.names[row], 40), plan.left - 12), plan.left - 8, (row + 0.5) * plan.row);
+    context.fillText(fitted(facts.names[row], plan.left - 10), plan.left - 8, (row + 0.5) * plan.row);
     for (let column = 0; column < plan.columns; column += 1) {
       context.fillStyle = ramp(valueAt(view, facts, plan, row, column) / plan.most);
       context.fillRect(plan.left + column * plan.cell, row * plan.row, plan.cell - gap, plan.row - 1);
@@ -100,12 +98,6 @@ function outline(context, style, state, plan) {
   context.strokeStyle = style.color;
   context.lineWidth = 2;
   context.strokeRect(plan.left + column * plan.cell, row * plan.row, Math.max(plan.cell - 1, 2), plan.row - 1);
-}
-
-function fitted(context, text, room) {
-  let shown = text;
-  while (shown.length > 2 && context.measureText(shown).width > room) shown = `${shown.slice(0, -2)}…`;
-  return shown;
 }
 
 function pointed(canvas, event, plan) {

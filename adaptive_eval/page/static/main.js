@@ -90,7 +90,7 @@ function partOf(section) {
 }
 
 function navigation() {
-  return h("nav", { "aria-label": "Sections" }, h("ul", null, SECTIONS.map((section) => h("li", null, h("a", { href: `#${section.id}` }, section.title)))));
+  return h("nav", { "aria-label": "Sections" }, h("ul", null, SECTIONS.map((section) => h("li", null, h("a", { href: `#${section.id}` }, section.short)))));
 }
 
 function title(state) {

@@ -9,6 +9,7 @@ import { chance, name, number, percent, plain } from "./text.js";
 export const matrix = {
   id: "matrix",
   title: "Pair matrix",
+  short: "Pairs",
   render({ view, facts, ui }) {
     if (!view.z.length) return [h("p", { class: "quiet" }, "There is nothing to compare before the first look.")];
     if (view.z.length < 2) return [h("p", { class: "quiet" }, "One model alone has nobody to be compared with.")];
@@ -17,13 +18,13 @@ export const matrix = {
     const chosen = ui.cell && facts.rankOf.has(ui.cell[0]) && facts.rankOf.has(ui.cell[1]) ? ui.cell : [facts.names[0], facts.names[1]];
     return [
       h("p", null, `z of the row against the column, positive where the row is ahead. A filled cell stands among all pairs: its Holm-adjusted p is below ${number(level, 2)}. The frame marks what the objective compares.`),
-      h("div", { class: "scroll", "data-key": "grid" },
+      h("div", { class: "beside" }, h("div", { class: "scroll", "data-key": "grid" },
         h("table", { class: "matrix", role: "grid", "aria-label": "z of every model against every other" },
           h("thead", null, h("tr", null, h("td", null), facts.names.map((model, at) => h("th", { scope: "col", "data-tip": plain(model) }, at + 1)))),
           h("tbody", null, facts.names.map((model, row) =>
             h("tr", { "data-key": model }, h("th", { scope: "row" }, h("span", { class: "rank" }, row + 1), " ", name(model, 24)),
               facts.names.map((other, column) => cell(view, pairs, level, chosen, [model, other], [row, column]))))))),
-      h("div", { class: "detail", "aria-live": "polite", "data-key": "detail" }, detail(view, facts, pairs, chosen)),
+      h("div", { class: "detail", "aria-live": "polite", "data-key": "detail" }, detail(view, facts, pairs, chosen))),
     ];
   },
   wire(root, state) {
@@ -48,7 +49,12 @@ function cell(view, pairs, level, chosen, [model, other], [row, column]) {
   return h("td", {
     class: [stands ? (z > 0 ? "ahead" : "behind") : "", compared ? "compared" : "", picked ? "picked" : ""].join(" ").trim() || null,
     tabindex: picked ? 0 : -1, "aria-selected": String(picked), "aria-label": label, "data-row": model, "data-column": other,
-  }, number(z, 1));
+  }, short(z));
+}
+
+/** Far from 0 nobody needs decimals. */
+function short(z) {
+  return number(z, Math.abs(z) < 9.95 ? 1 : 0);
 }
 
 function pOf(view, row, column) {

@@ -16,6 +16,7 @@ const REASONS = {
 export const overview = {
   id: "overview",
   title: "Overview",
+  short: "Overview",
   render(state) {
     const { view } = state;
     return [

@@ -1,6 +1,6 @@
 // What is known of every question: posterior mean and interval of every model, one lane a model.
 
-import { linear } from "./chart.js";
+import { fitted, linear } from "./chart.js";
 import { h, on, s } from "./dom.js";
 import { interval, score } from "./facts.js";
 import { count, name, plain, plural } from "./text.js";
@@ -10,10 +10,12 @@ const PAGE = 200;
 const HEIGHT = 24;
 const PAD = 5;
 const SIDE = 250;
+const HEAD = 130;
 
 export const posteriors = {
   id: "questions",
   title: "Questions",
+  short: "Questions",
   render(state) {
     const { view, facts, ui } = state;
     if (!view.results) return [h("p", { class: "quiet" }, "There are no posteriors before the first look.")];
@@ -26,7 +28,7 @@ export const posteriors = {
       h("p", { class: "controls" },
         h("label", null, "Filter ", h("input", { type: "search", "data-filter": "", placeholder: "id, text or cluster", autocomplete: "off", spellcheck: "false" })),
         h("span", { class: "quiet", role: "status" }, `${count(rows.length)} of ${plural(view.questions.length, "question")}`)),
-      h("div", { class: "scroll", "data-key": "table", tabindex: 0, role: "region", "aria-label": "Posteriors by question" },
+      h("div", { class: "scroll tall high", "data-key": "table", tabindex: 0, role: "region", "aria-label": "Posteriors by question" },
         h("table", { class: "posteriors", style: { width: `${SIDE + lanes * lane}px` } },
           h("caption", { class: "unseen" }, "Posterior mean and interval of each model on each question"),
           h("colgroup", null, h("col", { style: { width: "130px" } }), h("col", { style: { width: "60px" } }), h("col", { style: { width: "60px" } }), facts.names.map((model) => h("col", { "data-key": model, style: { width: `${lane}px` } }))),
@@ -90,7 +92,7 @@ function header(by, title, sort, className = null) {
 function modelHeader(model, lane, sort) {
   const by = `model:${model}`;
   return h("th", { scope: "col", class: lane < 90 ? "upright" : "lane", "aria-sort": sortOf(by, sort), "data-tip": plain(model), "data-key": by },
-    h("button", { type: "button", "data-sort": by }, name(model, lane < 90 ? 16 : Math.floor(lane / 8)), arrow(by, sort)));
+    h("button", { type: "button", "data-sort": by }, h("bdi", { class: "name" }, fitted(model, (lane < 90 ? HEAD : lane) - 14, 12.5, 600)), arrow(by, sort)));
 }
 
 function sortOf(by, sort) {

@@ -2,14 +2,15 @@
 
 import { badge, linear, ticks } from "./chart.js";
 import { h, s } from "./dom.js";
-import { againstText, interval, pairText, score, verdictWord } from "./facts.js";
+import { againstText, interval, pairText, score, verdictWord, zText } from "./facts.js";
 import { count, name, number, percent, plain, usd } from "./text.js";
 
-const PLOT = { width: 260, height: 26, pad: 8 };
+const PAD = 3;
 
 export const ranking = {
   id: "ranking",
   title: "Ranking",
+  short: "Ranking",
   render({ view, facts }) {
     const rows = view.results?.models;
     if (!rows) return [h("p", { class: "quiet" }, "There is no ranking before the first look.")];
@@ -26,9 +27,9 @@ export const ranking = {
           h("thead", null, h("tr", null,
             h("th", { scope: "col", class: "tier" }, "Tier"),
             h("th", { scope: "col", class: "model" }, "Model"),
-            h("th", { scope: "col", class: "digits" }, "Score", h("small", null, "avg@N")),
+            h("th", { scope: "col", class: "digits" }, "Score", h("small", null, "avg@N, 95%")),
             h("th", { scope: "col", class: "plot" }, axis(x, facts)),
-            columns.map((column) => h("th", { scope: "col", class: column.digits === false ? null : "digits" }, column.title, column.small ? h("small", null, column.small) : null)))),
+            columns.map((column) => h("th", { scope: "col", class: column.digits === false ? null : "digits", "data-tip": column.tip }, column.title, column.small ? h("small", null, column.small) : null)))),
           tiersOf(rows).map((tier) => tierBody(tier, columns, x, view, facts)),
         ),
       ),
@@ -56,7 +57,7 @@ function tierBody({ number: tier, rows }, columns, x, view, facts) {
       { "data-key": row.name, class: row.set_aside === null ? null : "aside" },
       at === 0 ? h("th", { scope: "rowgroup", rowspan: rows.length, class: "tier" }, h("span", null, tier ?? "–")) : null,
       h("th", { scope: "row", class: "model", "data-tip": row.name.length > 28 ? plain(row.name) : null }, name(row.name, 60), row.set_aside === null ? null : h("small", { class: "aside" }, "set aside: ", plain(row.set_aside, 120))),
-      h("td", { class: "digits score" }, score(facts, row.score)),
+      h("td", { class: "digits" }, h("b", null, score(facts, row.score)), below(interval(facts, row.lo, row.hi))),
       h("td", { class: "plot" }, forest(row, x, facts)),
       columns.map((column) => h("td", { class: column.digits === false ? null : "digits" }, column.cell(row, at))),
     )));
@@ -67,16 +68,19 @@ function columnsOf(view, facts) {
   const against = comparisonsBeside(view, facts);
   const any = (key) => rows.some((row) => row[key]);
   return [
-    { title: "95% interval", cell: (row) => interval(facts, row.lo, row.hi) },
     against && { title: "Verdict", small: against.title, digits: false, cell: (row) => against.cell(row) },
     { title: "Trials", cell: (row) => count(row.trials) },
-    { title: "Bayes@N", small: "μ ± σ", cell: (row) => (row.bayes === null ? "–" : `${score(facts, row.bayes)} ± ${score(facts, row.bayes_sigma)}`) },
-    { title: "σ", small: "these questions", cell: (row) => score(facts, row.sigma, 2) },
-    { title: "σ", small: "questions like these", cell: (row) => score(facts, row.sampled_sigma, 2) },
+    { title: "Bayes@N", small: "μ ± σ", cell: (row) => [score(facts, row.bayes), below(`± ${score(facts, row.bayes_sigma)}`)] },
+    { title: "σ here", small: "like these", tip: "Uncertainty of the score on these questions, and where they stand for questions like these", cell: (row) => [score(facts, row.sigma, 2), below(score(facts, row.sampled_sigma, 2))] },
     any("tokens") && { title: "Tokens", cell: (row) => count(row.tokens) },
     any("usd") && { title: "USD", cell: (row) => usd(row.usd) },
     any("gpu_seconds") && { title: "GPU hours", cell: (row) => number(row.gpu_seconds / 3600) },
   ].filter(Boolean);
+}
+
+/** The second line of a cell. */
+function below(text) {
+  return h("small", null, text);
 }
 
 /** The comparison that is shown beside a model: with the next one, the only one it has, or the one least decided. */
@@ -97,35 +101,36 @@ function comparisonsBeside(view, facts) {
 
 function verdictCell(pair, facts) {
   if (!pair) return "";
-  const z = pair.z === null ? null : h("span", { class: "z" }, `z ${number(pair.z)}${pair.boundary === null ? "" : ` of ${number(pair.boundary)}`}`);
+  const z = pair.z === null ? null : h("span", { class: "z" }, zText(pair));
   return h("span", { class: "verdict", "data-tip": `${pairText(facts, pair)}: ${verdictWord(pair.verdict)}${pair.rho === null ? "" : `, ρ = ${percent(pair.rho, 2)}`}` }, badge(pair.verdict), z);
 }
 
+/** Where scores lie in the plot, in percent of its width, so that it takes any width undistorted. */
 function plotScale(rows, facts) {
   const ends = rows.flatMap((row) => (row.score === null ? [] : [Math.max(row.lo ?? row.score, facts.low), Math.min(row.hi ?? row.score, facts.high)]));
   if (!ends.length) ends.push(facts.low, facts.high);
   let [from, to] = [Math.min(...ends), Math.max(...ends)];
   const room = Math.max(0.04 * (to - from), 0.005 * (facts.high - facts.low));
   [from, to] = [from - room, to + room];
-  return { from, to, at: linear(from, to, PLOT.pad, PLOT.width - PLOT.pad), ticks: ticks(from, to, 4) };
+  const place = linear(from, to, PAD, 100 - PAD);
+  return { from, to, at: (value) => `${place(value).toFixed(2)}%`, ticks: ticks(from, to, 5) };
 }
 
 function axis(x, facts) {
   const label = (value) => (facts.inPercent ? percent(value, 100 * (x.to - x.from) < 4 ? 1 : 0) : String(value));
   return s(
     "svg",
-    { viewBox: `0 0 ${PLOT.width} 18`, role: "img", "aria-label": `Scores from ${score(facts, x.from)} to ${score(facts, x.to)}` },
+    { height: 18, role: "img", "aria-label": `Scores from ${score(facts, x.from)} to ${score(facts, x.to)}` },
     x.ticks.map((value) => s("text", { class: "tick", x: x.at(value), y: 13, "text-anchor": "middle" }, label(value))),
   );
 }
 
 function forest(row, x, facts) {
-  const grid = x.ticks.map((value) => s("line", { class: "grid", x1: x.at(value), x2: x.at(value), y1: 0, y2: PLOT.height }));
+  const grid = x.ticks.map((value) => s("line", { class: "grid", x1: x.at(value), x2: x.at(value), y1: 0, y2: "100%" }));
   const label = row.score === null ? "no score" : `${score(facts, row.score)}, ${interval(facts, row.lo, row.hi)}`;
-  const middle = PLOT.height / 2;
   const known = row.score === null ? null : [
-    row.lo === null ? null : s("line", { class: "whisker", x1: x.at(Math.max(row.lo, facts.low)), x2: x.at(Math.min(row.hi, facts.high)), y1: middle, y2: middle }),
-    s("circle", { class: "dot", cx: x.at(row.score), cy: middle, r: 4.5 }),
+    row.lo === null ? null : s("line", { class: "whisker", x1: x.at(Math.max(row.lo, facts.low)), x2: x.at(Math.min(row.hi, facts.high)), y1: "50%", y2: "50%" }),
+    s("circle", { class: "dot", cx: x.at(row.score), cy: "50%", r: 4 }),
   ];
-  return s("svg", { viewBox: `0 0 ${PLOT.width} ${PLOT.height}`, role: "img", "aria-label": label, preserveAspectRatio: "none" }, grid, known);
+  return s("svg", { role: "img", "aria-label": label }, grid, known);
 }

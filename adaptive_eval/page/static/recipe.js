@@ -1,12 +1,13 @@
 // How to repeat the run: what decides, how answers were sampled and graded, and the configuration whole.
 
 import { h, on } from "./dom.js";
-import { name, plain, visible } from "./text.js";
+import { listed, name, plain, visible } from "./text.js";
 import { yaml } from "./yaml.js";
 
 export const recipe = {
   id: "repeat",
   title: "How to repeat this run",
+  short: "Repeat",
   render({ view }) {
     const configuration = tidy(view.configuration);
     const run = view.results?.run;
@@ -56,16 +57,25 @@ function rubric(view) {
   ];
 }
 
+/** How answers were drawn; models that were asked alike share a row. */
 function sampling(view) {
-  const models = view.configuration.models ?? [];
-  const keys = [...new Set(models.flatMap((model) => Object.entries(model.sampling ?? {}).filter(([, value]) => present(value)).map(([key]) => key)))];
+  const { models } = view.configuration;
+  const groups = new Map();
+  for (const model of models) {
+    const settings = Object.entries(model.sampling).filter(([, value]) => present(value) && value !== false);
+    const key = JSON.stringify(settings);
+    if (!groups.has(key)) groups.set(key, { settings: new Map(settings), names: [] });
+    groups.get(key).names.push(model.name);
+  }
+  const keys = [...new Set([...groups.values()].flatMap((group) => [...group.settings.keys()]))];
   if (!keys.length) return null;
+  const who = (names) => (names.length > 1 && groups.size === 1 ? `all ${names.length} models` : plain(listed(names), 400));
   return [
     h("h3", null, "Sampling"),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sampling settings" }, h("table", null,
       h("caption", { class: "unseen" }, "Sampling settings of each model"),
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Model"), h("th", { scope: "col" }, "served as"), keys.map((key) => h("th", { scope: "col", class: "digits" }, plain(key.replaceAll("_", " ")))))),
-      h("tbody", null, models.map((model) => h("tr", null, h("th", { scope: "row" }, name(model.name, 60)), h("td", null, name(model.model ?? model.name, 80)), keys.map((key) => h("td", { class: "digits" }, present(model.sampling[key]) ? shown(model.sampling[key]) : "–"))))))),
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Model"), keys.map((key) => h("th", { scope: "col", class: "digits" }, plain(key.replaceAll("_", " ")))))),
+      h("tbody", null, [...groups.values()].map((group) => h("tr", null, h("th", { scope: "row", class: "names" }, who(group.names)), keys.map((key) => h("td", { class: "digits" }, group.settings.has(key) ? shown(group.settings.get(key)) : "–"))))))),
   ];
 }
 

@@ -1,6 +1,6 @@
 // The budget over time: what was left of each cap, and of the trials of a fixed design.
 
-import { bottomTicks, figure, horizontalLines, line, linear, ticks } from "./chart.js";
+import { bottomTicks, figure, horizontalLines, line, linear, roomFor, ticks } from "./chart.js";
 import { h, s } from "./dom.js";
 import { caps } from "./overview.js";
 import { count, duration, moment, number, percent, usd } from "./text.js";
@@ -11,6 +11,7 @@ const USED = { trials: (one) => one.trials, tokens: (one) => one.tokens, usd: (o
 export const spending = {
   id: "budget",
   title: "Budget over time",
+  short: "Budget",
   render(state) {
     const { view } = state;
     if (!view.spending.length) return [h("p", { class: "quiet" }, "No trial has been stored yet.")];
@@ -33,11 +34,12 @@ function chart(state) {
   const lines = linesOf(state);
   const width = Math.max(state.width, 280);
   const height = 250;
-  const frame = { left: 46, right: 110, top: 12, bottom: 40 };
+  const texts = lines.map((one) => `${one.label} ${percent(Math.max(0, one.points.at(-1)[1]))}`);
+  const frame = { left: 46, right: 16 + roomFor(texts, width / 2, 12, 600), top: 12, bottom: 40 };
   const end = Math.max(1, ...lines.flatMap((one) => one.points.map(([at]) => at)));
   const x = linear(0, end, frame.left, width - frame.right);
   const y = linear(0, 1, height - frame.bottom, frame.top);
-  const labels = spread(lines.map((one) => ({ text: `${one.label} ${percent(Math.max(0, one.points.at(-1)[1]))}`, y: y(Math.max(0, one.points.at(-1)[1])) })));
+  const labels = spread(lines.map((one, at) => ({ text: texts[at], y: y(Math.max(0, one.points.at(-1)[1])) })));
   const summary = lines.map((one) => `${one.label}: ${percent(Math.max(0, one.points.at(-1)[1]))} left`).join("; ");
   return figure(
     { label: `What was left over time. ${summary}`, caption: `Left of each cap${facts.fixed.trials ? `, and of the ${count(facts.fixed.trials)} trials of a fixed design` : ""}.${facts.clock.resumes.length ? " Dotted: the run was resumed." : ""}`, width, height, className: "wide spending" },

@@ -1,8 +1,8 @@
 // The stopping rule at work: z of each comparison against its boundary, look by look.
 
-import { badge, band, bottomTicks, figure, horizontalLines, line, linear, sign, ticks } from "./chart.js";
+import { badge, band, bottomTicks, figure, fitted, horizontalLines, line, linear, sign, ticks } from "./chart.js";
 import { h, on, s } from "./dom.js";
-import { WIDTH_95, againstText, pairKey, pairText, score, verdictWord } from "./facts.js";
+import { WIDTH_95, againstText, pairKey, pairText, score, verdictWord, zText } from "./facts.js";
 import { chance, count, number, percent, plain, plural } from "./text.js";
 
 const SHOWN = 24;
@@ -11,12 +11,13 @@ const SMALL = { width: 216, height: 104, top: 8, right: 10, bottom: 8, left: 10 
 export const stopping = {
   id: "stopping",
   title: "The stopping rule at work",
+  short: "Stopping rule",
   render(state) {
     const { view, facts, ui } = state;
     const pairs = view.results?.pairs ?? [];
     if (!pairs.length) return [h("p", { class: "quiet" }, view.results ? "There is nothing to compare." : "There is nothing to show before the first look.")];
     const keys = pairs.map((pair) => pairKey(pair.better, pair.worse));
-    const chosen = facts.series.has(ui.pair) ? ui.pair : keys[mostTelling(pairs)];
+    const chosen = facts.series.has(ui.pair) ? ui.pair : keys[mostTelling(pairs, keys, facts.series)];
     const shown = ui.allPairs ? pairs.length : Math.min(SHOWN, pairs.length);
     return [
       explanation(facts),
@@ -43,17 +44,17 @@ function choose(state, key) {
 }
 
 /** The first comparison that is open, else the one that was decided last. */
-function mostTelling(pairs) {
+function mostTelling(pairs, keys, series) {
   const open = pairs.findIndex((pair) => pair.verdict === "open");
   if (open >= 0) return open;
-  const margin = (pair) => (pair.z === null || pair.boundary === null ? Infinity : Math.abs(Math.abs(pair.z) - pair.boundary));
-  return pairs.reduce((best, pair, at) => (margin(pair) < margin(pairs[best]) ? at : best), 0);
+  const decided = keys.map((key) => series.get(key).points.find((point) => point.verdict !== "open")?.look ?? 0);
+  return decided.indexOf(Math.max(...decided));
 }
 
 function explanation(facts) {
   if (isPrecision(facts)) return h("p", null, "A score is known once half of its 95% interval is within the width that was asked for.");
   const tie = facts.decisions.stopping?.delta > 0 ? " Within the inner wedge, which opens as the difference becomes known to within delta, the pair is called tied." : "";
-  return h("p", null, `A comparison is called at the first look at which z lies beyond the boundary, above it or below.${tie} Calls and ties stand.`);
+  return h("p", null, `A comparison is called at the first look at which z lies beyond the boundary, above it or below.${tie} Calls and ties stand. A gap: the two were not compared at those looks.`);
 }
 
 function isPrecision(facts) {
@@ -84,7 +85,7 @@ function curvesOf(facts, one) {
     const goal = facts.decisions.objective.half_width;
     return { value: (point) => WIDTH_95 * point.sigma, upper: () => goal, lower: null, tie: () => null, label: (value) => score(facts, value), title: "half of the 95% interval" };
   }
-  return { value: (point) => point.z, upper: (point) => point.boundary, lower: (point) => -point.boundary, tie: (point) => point.tie, label: (value) => number(value, 1), title: `z, positive where ${plain(one.first, 30)} is ahead` };
+  return { value: (point) => point.z, upper: (point) => point.boundary, lower: (point) => -point.boundary, tie: (point) => point.tie, label: (value) => number(value, Number.isInteger(value) ? 0 : 1), title: `z, positive where ${plain(one.first, 30)} is ahead` };
 }
 
 function small(facts, one, pair, chosen) {
@@ -96,17 +97,26 @@ function small(facts, one, pair, chosen) {
   const clip = (value) => (value === null || !Number.isFinite(value) ? null : Math.min(Math.max(value, extent[0]), extent[1]));
   const y = linear(extent[0], extent[1], height - bottom, top);
   const last = points.at(-1);
-  const summary = pair.z === null ? "" : ` z ${number(pair.z)}${pair.boundary === null ? "" : ` of ${number(pair.boundary)}`}`;
   return h(
     "button",
     { type: "button", class: "panel", "data-key": one.key, "data-pair": one.key, "aria-pressed": String(chosen) },
-    h("span", { class: "title" }, pairText(facts, pair, 22)),
+    h("span", { class: "title" }, plain(pair.better, 40)),
+    h("span", { class: "title second" }, pair.worse === null ? againstText(facts) : `over ${plain(pair.worse, 40)}`),
     s("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
       backdrop(points, curves, x, y, clip, extent),
-      s("path", { class: "curve", d: line(points.map((point) => [point.look, clip(curves.value(point))]), x, y) }),
+      s("path", { class: "curve", d: line(broken(points, (point) => clip(curves.value(point))), x, y) }),
       clip(curves.value(last)) === null ? null : sign(pair.verdict, x(last.look), y(clip(curves.value(last))), 5)),
-    h("span", { class: "below" }, badge(pair.verdict), h("span", { class: "digits" }, summary)),
+    h("span", { class: "below" }, badge(pair.verdict), h("span", { class: "digits" }, zText(pair))),
   );
+}
+
+/** [look, value] of each point, with a gap over the looks at which the two were not compared. */
+function broken(points, value) {
+  return points.flatMap((point, at) => (at > 0 && points[at - 1].look < point.look - 1 ? [[point.look, null]] : []).concat([[point.look, value(point)]]));
+}
+
+function alone(points, at) {
+  return points[at - 1]?.look !== points[at].look - 1 && points[at + 1]?.look !== points[at].look + 1;
 }
 
 /** The regions in which a comparison is called, and the boundary itself. */
@@ -143,9 +153,9 @@ function large(state, one, pair) {
     backdrop(points, curves, x, y, clip, extent),
     horizontalLines(ticks(extent[0], extent[1], 6), y, frame.left, width - frame.right, curves.label),
     bottomTicks(ticks(points[0].look, points.at(-1).look, width / 90, true), x, height - frame.bottom, String, "look", width - frame.right),
-    regionLabels(facts, one, curves, points, x, y, extent, clip),
-    s("path", { class: "curve", d: line(points.map((point) => [point.look, clip(curves.value(point))]), x, y) }),
-    points.length > 60 ? null : points.map((point) => (clip(curves.value(point)) === null ? null : s("circle", { class: "point", cx: x(point.look), cy: y(clip(curves.value(point))), r: 2.2 }))),
+    regionLabels(facts, one, curves, points, x, y, extent, clip, width / 3),
+    s("path", { class: "curve", d: line(broken(points, (point) => clip(curves.value(point))), x, y) }),
+    points.filter((point, at) => points.length <= 60 || alone(points, at)).map((point) => (clip(curves.value(point)) === null ? null : s("circle", { class: "point", cx: x(point.look), cy: y(clip(curves.value(point))), r: 2.2 }))),
     marks(points).map((point) => sign(point.verdict, x(point.look), y(clip(curves.value(point)) ?? 0), 6.5)),
   );
   return h("div", { class: "large" }, h("h3", null, title, " ", badge(points.at(-1).verdict)), h("p", { class: "axis" }, curves.title), chart, dataTable(facts, one, curves));
@@ -163,19 +173,23 @@ function marks(points) {
   return points.filter((point, at) => at === points.length - 1 || (point.verdict !== (points[at - 1]?.verdict ?? "open") && point.verdict !== "open"));
 }
 
-function regionLabels(facts, one, curves, points, x, y, extent, clip) {
+/** What it means to lie in each region, written where the curve does not end. */
+function regionLabels(facts, one, curves, points, x, y, extent, clip, room) {
   if (!curves.lower) return null;
   const at = x(points.at(-1).look) - 6;
   const bounded = points.filter((point) => point.boundary !== null);
   if (!bounded.length) return s("text", { class: "region", x: at, y: y(0) - 8, "text-anchor": "end" }, "too early for a call");
   const last = bounded.at(-1);
   const wedge = Math.max(0, curves.tie(last) ?? 0);
-  const below = one.second === null ? `below ${againstText(facts).replace("against ", "")}` : `${plain(one.second, 24)} is better`;
-  const above = one.second === null ? `above ${againstText(facts).replace("against ", "")}` : `${plain(one.first, 24)} is better`;
+  const value = one.second === null ? againstText(facts).replace("against ", "") : null;
+  const end = y(clip(points.at(-1).z) ?? 0);
+  const free = (...places) => places.reduce((best, place) => (Math.abs(place - end) > Math.abs(best - end) ? place : best));
+  const upper = free(y(extent[1]) + 16, y(clip(last.boundary)) - 8);
+  const lower = free(y(extent[0]) - 8, y(clip(-last.boundary)) + 17);
   return [
-    s("text", { class: "region", x: at, y: y(clip(last.boundary)) - 7, "text-anchor": "end" }, above),
-    s("text", { class: "region", x: at, y: y(clip(-last.boundary)) + 15, "text-anchor": "end" }, below),
-    y(-wedge) - y(wedge) > 18 ? s("text", { class: "region tie", x: at, y: y(0) + 14, "text-anchor": "end" }, "tied") : null,
+    s("text", { class: "region", x: at, y: upper, "text-anchor": "end" }, value === null ? `${fitted(one.first, room)} is better` : `above ${value}`),
+    s("text", { class: "region", x: at, y: lower, "text-anchor": "end" }, value === null ? `${fitted(one.second, room)} is better` : `below ${value}`),
+    y(-wedge) - y(wedge) > 30 ? s("text", { class: "region tie", x: at, y: free(y(wedge) + 15, y(-wedge) - 7), "text-anchor": "end" }, "tied") : null,
   ];
 }
 

@@ -37,7 +37,7 @@ export function chance(value) {
 }
 
 export function usd(value) {
-  return value === null || value === undefined ? DASH : `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: value < 1 ? 4 : 2 })}`;
+  return value === null || value === undefined ? DASH : `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: Math.abs(value) < 0.01 ? 4 : 2 })}`;
 }
 
 /** 75 -> 1m 15s; 9000 -> 2h 30m. */

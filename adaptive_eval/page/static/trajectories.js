@@ -1,6 +1,6 @@
 // How the order came about: the rank of every model over the looks.
 
-import { bottomTicks, figure, line, lineColour, linear, ticks } from "./chart.js";
+import { bottomTicks, figure, fitted, line, lineColour, linear, roomFor, ticks } from "./chart.js";
 import { h, on, s } from "./dom.js";
 import { count, plain, plural } from "./text.js";
 
@@ -9,14 +9,15 @@ const ROW = 22;
 export const trajectories = {
   id: "trajectories",
   title: "Rank over looks",
+  short: "Ranks",
   render(state) {
     const { view, facts, ui } = state;
     const looks = view.looks;
     if (!looks.length) return [h("p", { class: "quiet" }, "There is nothing to show before the first look.")];
     const names = facts.names;
     const width = Math.max(state.width, 280);
-    const label = Math.min(170, 0.3 * width);
-    const frame = { left: 34, right: label, top: 8, bottom: 40 };
+    const label = roomFor(names, 0.32 * width);
+    const frame = { left: 34, right: label + 16, top: 8, bottom: 40 };
     const height = frame.top + frame.bottom + ROW * names.length;
     const first = looks[0].look;
     const last = looks.at(-1).look;
@@ -30,7 +31,7 @@ export const trajectories = {
         { label: `Ranks of ${plural(names.length, "model")} over ${plural(looks.length, "look")}; the final order is the ranking above`, width, height, className: "wide trajectories" },
         names.map((_, at) => s("text", { class: "tick", x: frame.left - 12, y: y(at + 1), dy: "0.32em", "text-anchor": "end" }, at + 1)),
         bottomTicks(ticks(first, last, (width - frame.left - frame.right) / 70, true), x, height - frame.bottom, String, "look", width - frame.right),
-        names.map((name, at) => trajectory(name, stairs(ranks.get(name) ?? []), { x, y, colour: colour(at), rank: at + 1, end: width - frame.right, state: chosen === null ? "" : chosen === name ? "chosen" : "dimmed", room: Math.floor(label / 7.2) })),
+        names.map((name, at) => trajectory(name, stairs(ranks.get(name) ?? []), { x, y, colour: colour(at), rank: at + 1, end: width - frame.right, state: chosen === null ? "" : chosen === name ? "chosen" : "dimmed", room: label })),
       ),
       table(looks, ranks, names),
     ];
@@ -62,7 +63,7 @@ function trajectory(name, points, { x, y, colour, rank, end, state, room }) {
     s("path", { class: "casing", d: line(points, x, y) }),
     s("path", { class: "stroke", style: { stroke: colour }, d: line(points, x, y) }),
     s("circle", { style: { fill: colour }, cx: end, cy: y(rank), r: 4 }),
-    s("text", { x: end + 10, y: y(rank), dy: "0.32em" }, plain(name, room)),
+    s("text", { x: end + 10, y: y(rank), dy: "0.32em" }, fitted(name, room)),
   );
 }
 

@@ -12,6 +12,7 @@ const SHOWN = 300;
 export const trouble = {
   id: "traffic",
   title: "Answers, requests, events",
+  short: "Traffic",
   render({ view }) {
     return [answers(view), traffic(view), events(view)];
   },
@@ -27,8 +28,12 @@ function answers(view) {
   ].filter(([, of]) => rows.some((row) => of(row)));
   if (!rows.length) return null;
   if (!columns.length) return h("p", { class: "note" }, "No answer was truncated, empty, refused, repeated or left ungraded.");
-  return grid("Answers worth a note", ["Model", "Answers", ...columns.map(([title]) => title)], rows.map((row) =>
-    [name(row.name, 60), count(row.stored_trials), ...columns.map(([, of]) => (of(row) ? `${count(of(row))} (${percent(of(row) / Math.max(1, row.stored_trials), 1)})` : "0"))]));
+  return grid("Answers worth a note", ["Model", "Answers", ...columns.map(([title]) => title)], rows.filter((row) => columns.some(([, of]) => of(row))).map((row) =>
+    [name(row.name, 60), count(row.stored_trials), ...columns.map(([, of]) => (of(row) ? `${count(of(row))} (${smallShare(of(row) / Math.max(1, row.stored_trials))})` : "0"))]));
+}
+
+function smallShare(share) {
+  return share < 0.001 ? "< 0.1%" : percent(share, 1);
 }
 
 function traffic(view) {
