@@ -7,7 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from adaptive_eval.config.decisions import AllocationConfig, Decisions, ObjectiveConfig, StoppingConfig, TrialsConfig
+from adaptive_eval.config.decisions import (
+    AllocationConfig,
+    BudgetConfig,
+    Decisions,
+    ObjectiveConfig,
+    StoppingConfig,
+    TrialsConfig,
+)
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import objectives, policies, rules
 from adaptive_eval.core.judge import Judging
@@ -60,7 +67,7 @@ def plan_of(
 
 def plan_on(bench: Bench, config: Decisions, names: Sequence[str], first: NDArray[np.integer] | None = None) -> Plan:
     """The plan for these models and questions."""
-    budget, stopping = config.budget, config.stopping
+    stopping = config.stopping
     start = first_information(bench, config.trials, first)
     return Plan(
         bench=bench,
@@ -75,14 +82,19 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], first: NDArra
         prior=stopping.prior,
         trials=Trials(config.trials.min, config.trials.max),
         pace=pace_of(config.allocation, config.trials, bench.questions),
-        budget=Budget(
-            trials=budget.trials,
-            tokens=budget.tokens,
-            usd=budget.usd,
-            gpu_seconds=None if budget.gpu_hours is None else 3600.0 * budget.gpu_hours,
-            wall_seconds=budget.wall_time,
-        ),
+        budget=budget_of(config.budget),
         first=first,
+    )
+
+
+def budget_of(config: BudgetConfig) -> Budget:
+    """The caps in the core's units."""
+    return Budget(
+        trials=config.trials,
+        tokens=config.tokens,
+        usd=config.usd,
+        gpu_seconds=None if config.gpu_hours is None else 3600.0 * config.gpu_hours,
+        wall_seconds=config.wall_time,
     )
 
 

@@ -42,6 +42,7 @@ LAYERS: list[set[str]] = [
     {"adaptive_eval.page"},
     {"adaptive_eval.display"},
     {"adaptive_eval.report"},
+    {"adaptive_eval.monitor"},
     {"adaptive_eval.cli", "adaptive_eval.__main__"},
 ]
 

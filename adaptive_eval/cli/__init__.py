@@ -14,6 +14,7 @@ from adaptive_eval import __version__
 
 COMMANDS = {
     "run": "Rank the models of CONFIG. The same command again resumes the run.",
+    "monitor": "Watch RUN from another terminal, or with --web in a browser.",
     "check": "Ask every server for its models and for one tiny answer.",
     "report": "Publish RUN as HTML, Markdown, JSON or CSV, with plots where they are wanted.",
     "compare": "Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have.",

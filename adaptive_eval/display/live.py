@@ -22,7 +22,8 @@ from adaptive_eval.display.scale import Scale
 from adaptive_eval.display.summary import summary
 from adaptive_eval.display.text import count, duration, number, safe
 from adaptive_eval.run.ending import Ended
-from adaptive_eval.run.status import Cap, Detail, Standing, Status
+from adaptive_eval.run.standings import Standing
+from adaptive_eval.run.status import Cap, Detail, Status
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
@@ -84,7 +85,7 @@ class LiveDisplay:
 
     def _tick(self) -> None:
         status = self._take()
-        self._rates.add(status)
+        self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
         self._status = status
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
@@ -94,7 +95,7 @@ class LiveDisplay:
             return Text("starting")
         rows = max(self._console.height - OTHER_LINES, 5)
         parts: list[RenderableType] = [
-            headline(self._name, status, self._rates.eta(status)),
+            headline(self._name, status, self._rates.eta(status.trials_to_go)),
             ranking(status.standings, self._scale, rows),
             comparisons(status),
             budgets(status.caps),
@@ -171,14 +172,10 @@ def budgets(caps: Sequence[Cap]) -> RenderableType:
 def traffic(status: Status, rates: Rates) -> Text:
     """What the servers do."""
     now = status.traffic
-    parts = [
-        f"{count(status.trials)} trials",
-        f"{count(now.in_flight)} in flight",
-        f"{number(rates.trials, 1)} trials/s",
-        f"{count(rates.tokens)} tokens/s",
-        f"{count(now.retries)} retries",
-        f"{count(now.errors)} errors",
-    ]
+    parts = [f"{count(status.trials)} trials"]
+    parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
+    parts += [f"{number(rates.trials, 1)} trials/s", f"{count(rates.tokens)} tokens/s", f"{count(now.retries)} retries"]
+    parts += [f"{count(now.errors)} errors"] if now.errors is not None else []
     line = Text(" · ".join(parts), style="dim")
     if down := now.replicas - now.healthy_replicas:
         line.append(f" · {down} of {now.replicas} replicas down", style="red")

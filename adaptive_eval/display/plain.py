@@ -34,8 +34,8 @@ class PlainDisplay:
 
     def looked(self, looks: Sequence[Look]) -> None:
         status = self._take()
-        self._rates.add(status)
-        eta = self._rates.eta(status)
+        self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
+        eta = self._rates.eta(status.trials_to_go)
         left = "" if eta is None else f", about {duration(eta)} left"
         for look in looks:
             verdicts = ", ".join(f"{look.count(verdict)} {str(verdict).replace('_', ' ')}" for verdict in _SHOWN)
@@ -66,8 +66,8 @@ class PlainDisplay:
         silent = time.monotonic() - self._printed
         if silent >= SILENCE_SECONDS:
             status = self._take()
-            self._rates.add(status)
-            self._print(f"{_pending(status)}; {duration(status.elapsed)}")
+            self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
+            self._print(f"{pending(status)}; {duration(status.elapsed)}")
             silent = 0.0
         self._listen(SILENCE_SECONDS - silent)
 
@@ -76,9 +76,10 @@ class PlainDisplay:
         print(line, file=self._out, flush=True)
 
 
-def _pending(status: Status) -> str:
+def pending(status: Status) -> str:
     """What is being waited for."""
-    now, parts = status.traffic, [f"{count(status.trials)} trials", f"{count(status.traffic.in_flight)} in flight"]
+    now, parts = status.traffic, [f"{count(status.trials)} trials"]
+    parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
     parts += [f"{count(now.retries)} retries", f"{count(now.errors)} errors"] if now.errors else []
     down = now.replicas - now.healthy_replicas
     parts += [f"{down} of {now.replicas} replicas down"] if down else []

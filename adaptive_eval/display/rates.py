@@ -2,8 +2,6 @@
 
 from collections import deque
 
-from adaptive_eval.run.status import Status
-
 WINDOW_SECONDS = 30.0
 
 
@@ -13,9 +11,9 @@ class Rates:
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, int]] = deque()
 
-    def add(self, status: Status) -> None:
-        """Note where the run stands."""
-        self._seen.append((status.elapsed, status.new_trials, status.new_tokens))
+    def add(self, elapsed: float, trials: int, tokens: int) -> None:
+        """Note where the run stands; only differences count."""
+        self._seen.append((elapsed, trials, tokens))
         while self._seen[-1][0] - self._seen[0][0] > WINDOW_SECONDS:
             self._seen.popleft()
 
@@ -29,11 +27,11 @@ class Rates:
         """Tokens a second."""
         return self._slope(2)
 
-    def eta(self, status: Status) -> float | None:
+    def eta(self, trials_to_go: float | None) -> float | None:
         """Seconds until the trials still needed are done; None while that cannot be said."""
-        if status.trials_to_go is None or self.trials <= 0.0:
+        if trials_to_go is None or self.trials <= 0.0:
             return None
-        return status.trials_to_go / self.trials
+        return trials_to_go / self.trials
 
     def _slope(self, column: int) -> float:
         if len(self._seen) < 2 or self._seen[-1][0] <= self._seen[0][0]:

@@ -1,10 +1,9 @@
 """From a run directory to a `RunView`."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from adaptive_eval.reading.types import (
 )
 from adaptive_eval.reading.words import words_of
 from adaptive_eval.results import Results, read_results
-from adaptive_eval.store import Event, EventKind, RunReader, StoredLook, is_held
+from adaptive_eval.store import Event, EventKind, RunReader, Spending, StoredLook, Traffic, is_held
 from scorio.sinf.compare import compare
 
 
@@ -50,13 +49,44 @@ def final_results(reader: RunReader) -> Results | None:
     return results
 
 
-def assemble(reader: RunReader, stored: StoredRun, results: Results | None) -> RunView:
+class Source(Protocol):
+    """What a view is made of, besides the results: a `RunReader`, or whoever remembers what one has read."""
+
+    def graded(self) -> Mapping[tuple[str, str], int]:
+        """How many trials of each model and question have a grade."""
+        ...
+
+    def looks(self) -> Sequence[StoredLook]:
+        """The looks that were taken under the newest configuration."""
+        ...
+
+    def look_times(self) -> Mapping[int, float]:
+        """When each of these was taken."""
+        ...
+
+    def spending(self, steps: int) -> Sequence[Spending]:
+        """What had been used at up to so many moments."""
+        ...
+
+    def traffic(self) -> Sequence[Traffic]:
+        """The stored answers by model and replica."""
+        ...
+
+    def events(self) -> Sequence[Event]:
+        """Everything that happened to the run."""
+        ...
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds the run has been active."""
+        ...
+
+
+def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunView:
     """The view of a run whose results are known."""
     config, questions = stored
     rubric = open_rubric(config.rubric)
-    graded: Counter[tuple[str, str]] = Counter()
-    for (name, key, _), number in reader.categories().items():
-        graded[name, key] += number
+    graded = source.graded()
     models = tuple(model.name for model in config.models)
     return RunView(
         results=results,
@@ -67,14 +97,14 @@ def assemble(reader: RunReader, stored: StoredRun, results: Results | None) -> R
         categories=rubric.names,
         models=models,
         questions=tuple(QuestionView(one.id, one.prompt, one.answer, one.choices, one.cluster) for one in questions),
-        trials=tuple(tuple(graded[model, one.id] for one in questions) for model in models),
-        looks=tuple(look_views(reader.looks(), reader.look_times())),
+        trials=tuple(tuple(graded.get((model, one.id), 0) for one in questions) for model in models),
+        looks=tuple(look_views(source.looks(), source.look_times())),
         z=z_matrix(results),
         trials_to_go=None if results is None else results.trials_to_go,
-        spending=tuple(SpendingView(*one) for one in reader.spending(STEPS)),
-        traffic=tuple(TrafficView(*one) for one in reader.traffic()),
-        events=tuple(map(event_view, reader.events())),
-        elapsed=reader.elapsed,
+        spending=tuple(SpendingView(*one) for one in source.spending(STEPS)),
+        traffic=tuple(TrafficView(*one) for one in source.traffic()),
+        events=tuple(map(event_view, source.events())),
+        elapsed=source.elapsed,
     )
 
 

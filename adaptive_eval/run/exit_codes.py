@@ -20,3 +20,5 @@ class ExitCode(IntEnum):
     """The models' servers could not be used."""
     WORSE = 6
     """A model is worse than the baseline, and `objective.gate` was set."""
+    RUNNING = 7
+    """The run goes on; only `monitor` returns it."""

@@ -1,7 +1,7 @@
 """Where a run stands at this moment, as plain values: what every display shows."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 
@@ -10,32 +10,15 @@ import numpy as np
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.result import Result
 from adaptive_eval.core.rules import Precision
+from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import PairVerdict, Reason, Verdict
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.results.posterior import question_posteriors
+from adaptive_eval.run.standings import Compared, Placed, Standing, standings
 from adaptive_eval.scheduler.scheduler import Scheduler
 from scorio.moments import question_moments
 
 DETAILED_QUESTIONS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One model in the ranking."""
-
-    name: str
-    tier: int
-    score: float
-    lo: float
-    hi: float
-    trials: int
-    z: float | None
-    """Of the comparison that is shown beside this model, if any: with the model placed next, with a fixed value, or
-    with `against`; None where the objective is about precision alone."""
-    boundary: float | None
-    verdict: Verdict | None
-    against: str | None
-    set_aside: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +32,30 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What goes on between us and the servers."""
+    """What goes on between us and the servers; None: only the process of the run knows."""
 
-    in_flight: int
+    in_flight: int | None
     retries: int
-    errors: int
+    errors: int | None
     healthy_replicas: int
     replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTraffic:
+    """What one model has used over all starts, and what goes on between us and its servers."""
+
+    model: str
+    trials: int
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    in_flight: int
+    retries: int
+    errors: Mapping[str, int]
+    """By kind."""
+    replicas: Mapping[str, bool]
+    """By address, whether they are healthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,8 @@ class Status:
     verdicts: Counter[Verdict]
     caps: tuple[Cap, ...]
     traffic: Traffic
+    models: tuple[ModelTraffic, ...]
+    """Empty where the status was taken from the store: only the process of the run knows."""
     trials: int
     """Committed, over all starts."""
     new_trials: int
@@ -96,6 +98,11 @@ class Status:
     trials_to_go: float | None
     """What the open comparisons still need at most; None before the first look."""
     detail: Detail | None
+
+
+def caps(budget: Budget, used: Mapping[str, float]) -> tuple[Cap, ...]:
+    """The caps that there are, and what was used of each."""
+    return tuple(Cap(name, used[name], cap) for name in used if (cap := getattr(budget, name)) is not None)
 
 
 class StatusTaker:
@@ -132,6 +139,7 @@ class StatusTaker:
             verdicts=Counter(pair.verdict for pair in pairs),
             caps=self._caps(),
             traffic=self._traffic(),
+            models=tuple(self._models_traffic()),
             trials=trials,
             new_trials=trials - scheduler.taken_up[0],
             new_tokens=sum(tally.tokens for tally in scheduler.tallies) - scheduler.taken_up[1],
@@ -141,32 +149,26 @@ class StatusTaker:
         )
 
     def _standings(self, result: Result, pairs: Sequence[PairVerdict]) -> tuple[Standing, ...]:
+        names, set_aside = self._models, self._controller.set_aside
         without_z = isinstance(self._controller.plan.deciding_rule, Precision)
-        beside = _beside([row.model for row in result.models], pairs)
-        rows = []
-        for row, next_model in zip(result.models, [*(row.model for row in result.models[1:]), None], strict=True):
-            pair = beside.get(row.model)
-            members = () if pair is None else (pair.better, pair.worse)
-            other = next((model for model in members if model not in (row.model, next_model, None)), None)
-            rows.append(
-                Standing(
-                    name=self._models[row.model],
-                    tier=row.tier,
-                    score=row.score,
-                    lo=row.lo,
-                    hi=row.hi,
-                    trials=row.trials,
-                    z=None if pair is None or without_z else pair.z,
-                    boundary=None if pair is None or without_z else pair.boundary,
-                    verdict=None if pair is None else pair.verdict,
-                    against=None if other is None else self._models[other],
-                    set_aside=self._controller.set_aside.get(row.model),
-                )
+        placed = [
+            Placed(names[row.model], row.tier, row.score, row.lo, row.hi, row.trials, set_aside.get(row.model))
+            for row in result.models
+        ]
+        compared = [
+            Compared(
+                names[pair.better],
+                None if pair.worse is None else names[pair.worse],
+                pair.verdict,
+                z=None if without_z else pair.z,
+                boundary=None if without_z else pair.boundary,
             )
-        return tuple(rows)
+            for pair in pairs
+        ]
+        return standings(placed, compared)
 
     def _caps(self) -> tuple[Cap, ...]:
-        budget, tallies = self._controller.plan.budget, self._scheduler.tallies
+        tallies = self._scheduler.tallies
         used = {
             "trials": sum(tally.trials for tally in tallies),
             "tokens": sum(tally.tokens for tally in tallies),
@@ -174,8 +176,7 @@ class StatusTaker:
             "gpu_seconds": sum(tally.gpu_seconds for tally in tallies),
             "wall_seconds": self._scheduler.elapsed(),
         }
-        caps = ((name, getattr(budget, name)) for name in used)
-        return tuple(Cap(name, used[name], cap) for name, cap in caps if cap is not None)
+        return caps(self._controller.plan.budget, used)
 
     def _traffic(self) -> Traffic:
         stats = [endpoint.stats for endpoint in self._endpoints]
@@ -187,6 +188,23 @@ class StatusTaker:
             healthy_replicas=sum(replica.healthy for replica in replicas),
             replicas=len(replicas),
         )
+
+    def _models_traffic(self) -> Iterator[ModelTraffic]:
+        scheduler = self._scheduler
+        each = zip(self._models, scheduler.tallies, scheduler.in_flight, self._endpoints, strict=True)
+        for model, tally, in_flight, endpoint in each:
+            stats = endpoint.stats
+            yield ModelTraffic(
+                model=model,
+                trials=tally.trials,
+                tokens=tally.tokens,
+                usd=tally.usd,
+                gpu_seconds=tally.gpu_seconds,
+                in_flight=in_flight,
+                retries=stats.retries,
+                errors=stats.errors,
+                replicas={replica.url: replica.healthy for replica in stats.replicas},
+            )
 
     def _detail(self, pairs: Sequence[PairVerdict]) -> Detail | None:
         open_pairs = [pair for pair in pairs if pair.verdict is Verdict.OPEN and pair.worse is not None]
@@ -200,16 +218,3 @@ class StatusTaker:
         first, second = np.stack(question_posteriors(counts[:, least_known], w), axis=-1).tolist()
         rows = zip((self._questions[q] for q in least_known), map(tuple, first), map(tuple, second), strict=True)
         return Detail(self._models[pair.better], self._models[pair.worse], tuple(starmap(QuestionDetail, rows)))
-
-
-def _beside(order: Sequence[int], pairs: Sequence[PairVerdict]) -> dict[int, PairVerdict]:
-    """The comparison to show beside each model: with the next or with a fixed value, else one that is shown nowhere
-    yet, an open one before others."""
-    following = dict(zip(order, order[1:], strict=False))
-    beside = {pair.better: pair for pair in pairs if pair.worse in (None, following.get(pair.better))}
-    left = [pair for pair in pairs if beside.get(pair.better) is not pair]
-    for pair in sorted(left, key=lambda pair: pair.verdict is not Verdict.OPEN):
-        free = [model for model in (pair.better, pair.worse) if model is not None and model not in beside]
-        if free:
-            beside[free[0]] = pair
-    return beside

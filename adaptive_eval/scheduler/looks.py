@@ -1,8 +1,9 @@
 """A look as plain values, by names: what is stored and published."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-from adaptive_eval.core.types import Look, PairVerdict
+from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.store import StoredLook
 
 
@@ -29,3 +30,23 @@ def plain_verdict(pair: PairVerdict, models: Sequence[str]) -> dict[str, object]
     values["worse"] = None if pair.worse is None else models[pair.worse]
     values["verdict"] = str(pair.verdict)
     return values
+
+
+def look_of(stored: StoredLook) -> Look:
+    """The look that `plain_look` was given, its models by their position in the stored one."""
+    body = cast(dict[str, Any], stored.body)
+    at = {name: number for number, name in enumerate(body["models"])}
+    return Look(
+        index=stored.number,
+        trials=tuple(body["trials"]),
+        order=tuple(at[name] for name in body["order"]),
+        tiers=tuple(body["tiers"]),
+        scores=tuple(body["scores"]),
+        sigmas=tuple(body["sigmas"]),
+        comparisons=tuple(_verdict(pair, at) for pair in body["comparisons"]),
+    )
+
+
+def _verdict(plain: dict[str, Any], at: Mapping[str, int]) -> PairVerdict:
+    models = {"better": at[plain["better"]], "worse": None if plain["worse"] is None else at[plain["worse"]]}
+    return PairVerdict(**(plain | models | {"verdict": Verdict(plain["verdict"])}))

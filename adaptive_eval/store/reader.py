@@ -19,6 +19,7 @@ from adaptive_eval.store.records import (
     Spending,
     StoredLook,
     StoredOutcome,
+    Sums,
     Traffic,
     TrialRecord,
 )
@@ -43,10 +44,17 @@ _SPENDING = (
     "SELECT max(at), max(id), count(*), sum(tokens), sum(usd), sum(gpu_seconds) FROM trials "
     "GROUP BY (id - 1) * ? / (SELECT max(id) FROM trials) ORDER BY 2"
 )
-_TRAFFIC = (
-    "SELECT models.name, replica, count(*), sum(attempts - 1), sum(prompt_tokens), sum(completion_tokens), "
-    "avg(latency), avg(ttft) FROM trials JOIN models ON models.id = model GROUP BY models.id, replica "
-    "ORDER BY models.id, replica"
+# both by number: the index by model and question would be read from one end to the other for a few new trials
+_GRADED = (
+    "SELECT models.name, questions.key, graded FROM (SELECT model, question, count(*) AS graded "
+    "FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL GROUP BY model, question) "
+    "JOIN models ON models.id = model JOIN questions ON questions.id = question"
+)
+_SUMS = (
+    "SELECT models.name, summed.* FROM (SELECT replica, count(*), sum(attempts - 1), sum(prompt_tokens), "
+    "sum(completion_tokens), sum(latency), count(ttft), total(ttft), sum(tokens), sum(usd), sum(gpu_seconds), max(id), "
+    "max(at), model FROM trials NOT INDEXED WHERE id > ? GROUP BY model, replica) AS summed "
+    "JOIN models ON models.id = summed.model ORDER BY models.id, replica"
 )
 
 
@@ -132,6 +140,15 @@ class RunReader:
         for row in self._rows(f"{_TRIALS}WHERE models.name = ? ORDER BY question, trial", model):
             yield _record(row)
 
+    def cell(self, model: str, question: str, after: int = -1) -> Iterator[TrialRecord]:
+        """The trials of one model and question whose number is beyond `after`, in the order of their numbers."""
+        condition = "WHERE models.name = ? AND questions.key = ? AND trial > ? ORDER BY trial"
+        yield from map(_record, self._rows(_TRIALS + condition, model, question, after))
+
+    def sums(self, after: int = 0) -> list[Sums]:
+        """What the trials come to, by model and replica, counted from after the trial with this number."""
+        return [Sums(*row[:-1]) for row in self._rows(_SUMS, after)]
+
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks that were taken under the newest configuration, from number `first` on."""
         rows = self._rows(
@@ -148,6 +165,10 @@ class RunReader:
             "JOIN questions ON questions.id = question WHERE category IS NOT NULL GROUP BY model, question, category"
         )
         return {(name, key, category): count for name, key, category, count in rows}
+
+    def graded(self, after: int = 0) -> dict[tuple[str, str], int]:
+        """How many trials of each model and question have a grade, counted from after the trial with this number."""
+        return {(name, key): count for name, key, count in self._rows(_GRADED, after)}
 
     def count_until(self, at: float) -> int:
         """How many trials were stored by a moment."""
@@ -170,7 +191,7 @@ class RunReader:
 
     def traffic(self) -> list[Traffic]:
         """The stored answers by model and replica."""
-        return [Traffic(*row) for row in self._rows(_TRAFFIC)]
+        return [one.traffic() for one in self.sums()]
 
     def events(self) -> list[Event]:
         """Everything that happened to the run."""

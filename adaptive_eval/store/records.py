@@ -130,6 +130,34 @@ class Traffic(NamedTuple):
     ttft: float | None
 
 
+class Sums(NamedTuple):
+    """What the stored answers of one model by one of its replicas come to."""
+
+    model: str
+    replica: str
+    trials: int
+    retries: int
+    prompt_tokens: int
+    completion_tokens: int
+    latency: float
+    timed: int
+    """Answers whose time to the first token is known, and
+    the sum of these times."""
+    ttft: float
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    last: int
+    """The number of the trial that was committed last, and
+    when that was, in seconds since 1970."""
+    at: float
+
+    def traffic(self) -> Traffic:
+        """The same, with means of the times."""
+        latency, ttft = self.latency / self.trials, self.ttft / self.timed if self.timed else None
+        return Traffic(*self[:6], latency, ttft)
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What is committed together."""

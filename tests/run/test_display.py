@@ -28,7 +28,8 @@ from adaptive_eval.display.text import cells, count, duration, safe
 from adaptive_eval.results import Subject
 from adaptive_eval.run.ending import Ended, why_finished
 from adaptive_eval.run.exit_codes import ExitCode
-from adaptive_eval.run.status import Standing, StatusTaker, Traffic
+from adaptive_eval.run.standings import Standing
+from adaptive_eval.run.status import StatusTaker, Traffic
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.scheduler.types import Cause, Lost

@@ -1,0 +1,60 @@
+"""`adaptive-eval monitor RUN`: watch a run from another terminal, or in a browser."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_eval.cli.errors import reported
+from adaptive_eval.display import Kind, open_display
+from adaptive_eval.display.json_lines import JsonDisplay
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.monitor.attach import attach, end, glance, open_feed, still
+from adaptive_eval.monitor.feed import Feed
+from adaptive_eval.run.exit_codes import ExitCode
+
+PATIENCE_SECONDS = 30.0
+"""How long to wait for a run that has not begun: monitors are started together with their runs."""
+
+
+def monitor(
+    run: Annotated[
+        Path, typer.Argument(help="The directory of a run; with --web also a folder of runs.", metavar="RUN|FOLDER")
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and do not stay.")] = False,
+    display: Annotated[
+        Kind | None, typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False)
+    ] = None,
+) -> None:
+    """Watch RUN from another terminal, or with --web in a browser; the run does not notice.
+
+    Without --web it ends when the run ends, with the run's exit code. Ctrl-C ends the monitor alone. Exit code 7: the
+    run goes on.
+    """
+    with reported():
+        feed = open_feed(run, 0.0 if once else PATIENCE_SECONDS, lambda: _tell_of_waiting(run))
+        code = _glance(feed, display) if once else _attach(feed, display)
+    raise typer.Exit(code)
+
+
+def _tell_of_waiting(run: Path) -> None:
+    typer.echo(f"there is no run in {run} yet; waiting up to {PATIENCE_SECONDS:.0f} s for it", err=True)
+
+
+def _attach(feed: Feed, kind: Kind | None) -> ExitCode:
+    try:
+        return asyncio.run(attach(feed, open_display(kind, open_rubric(feed.stored.config.rubric).weights)))
+    except KeyboardInterrupt:
+        typer.echo("the run goes on", err=True)
+        return ExitCode.RUNNING
+
+
+def _glance(feed: Feed, kind: Kind | None) -> ExitCode:
+    if kind == "json":
+        return asyncio.run(glance(feed, JsonDisplay()))
+    if not feed.running:
+        return end(feed, open_display(kind, open_rubric(feed.stored.config.rubric).weights))
+    if kind != "none":
+        typer.echo(still(feed))
+    return ExitCode.RUNNING

@@ -1,0 +1,1 @@
+"""Watching a run from outside: in another terminal, in a browser, by Prometheus."""

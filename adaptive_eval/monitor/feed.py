@@ -1,0 +1,137 @@
+"""Following one run from outside: a look at the files' times, and a short read where they have changed.
+
+Nothing is kept open between two reads and no read is long, so the run never waits for its monitor, and its write-ahead
+log can be emptied at any time. The results are those that the run publishes; they are worked out anew only where a run
+ended without publishing any.
+"""
+
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from adaptive_eval.monitor.ledger import Ledger
+from adaptive_eval.reading import RunView, StoredRun, assemble, restored_results, stored_run
+from adaptive_eval.reading.view import final_results
+from adaptive_eval.results import RESULTS_FILE, Results, read_results
+from adaptive_eval.store import EventKind, RunReader, is_held
+from adaptive_eval.store.lock import LOCK_FILE
+from adaptive_eval.store.schema import DATABASE_FILE
+
+TICK_NS = 100_000_000
+"""Changes within one tick of a file system's clock leave the same time, so what was just changed is read again."""
+
+Stamp = tuple[int, int, int]
+
+
+class Mark(NamedTuple):
+    """How the files of a run look from outside."""
+
+    database: Stamp
+    log: Stamp
+    results: Stamp
+    lock: Stamp
+    running: bool
+
+    @classmethod
+    def of(cls, directory: Path) -> Self:
+        """The mark as it is now."""
+        return cls(
+            database=_stamp(directory / DATABASE_FILE),
+            log=_stamp(directory / f"{DATABASE_FILE}-wal"),
+            results=_stamp(directory / RESULTS_FILE),
+            lock=_stamp(directory / LOCK_FILE),
+            running=is_held(directory),
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Every change so far is older than a tick."""
+        return time.time_ns() - max(self.database[-1], self.log[-1], self.results[-1]) > TICK_NS
+
+    @property
+    def written(self) -> float:
+        """When the run was begun, resumed, or committed something, whichever was last."""
+        return max(self.database[-1], self.log[-1], self.lock[-1]) / 1e9
+
+
+class Feed:
+    """One run as of the latest `poll`; used by one thread at a time."""
+
+    ledger: Ledger
+    stored: StoredRun
+    results: Results | None
+    running: bool
+    """A process is at work on it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.edition = 0
+        """Grows when something has happened besides trials: a look, an event, the beginning or the end."""
+        self._mark: Mark | None = None
+        self._picture: tuple[object, ...] = ()
+
+    def poll(self) -> bool:
+        """Read what is new; whether there was anything. Raises `StoreError` where the run cannot be read."""
+        mark = Mark.of(self.directory)
+        if mark == self._mark:
+            return False
+        with closing(RunReader.open(self.directory)) as reader, reader.one_moment():
+            self._read_trials(reader, anew=self._mark is None or mark.database[0] != self._mark.database[0])
+            self._read_results(reader, mark)
+        # what is still changing will be read again, whether or not its times tell
+        self._mark = mark if mark.settled else mark._replace(log=(-1, 0, 0))
+        self.running, self._written = mark.running, mark.written
+        picture = len(self.ledger.looks()), len(self.ledger.events()), mark.results, mark.running, id(self.ledger)
+        if picture != self._picture:
+            self._picture, self.edition = picture, self.edition + 1
+        return True
+
+    def view(self) -> RunView:
+        """The whole run."""
+        return assemble(self.ledger, self.stored, self.results)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models' names, in the order of the configuration."""
+        return tuple(model.name for model in self.stored.config.models)
+
+    @property
+    def status(self) -> str:
+        """running, finished or stopped."""
+        if self.running:
+            return "running"
+        events = self.ledger.events()
+        return "finished" if events and events[-1].kind is EventKind.FINISHED else "stopped"
+
+    def elapsed(self) -> float:
+        """Seconds the run has been active until now; what is stored of them goes up to its latest commit."""
+        return self.ledger.elapsed + (max(0.0, time.time() - self._written) if self.running else 0.0)
+
+    def _read_trials(self, reader: RunReader, anew: bool) -> None:
+        if anew or not self.ledger.fits(reader):
+            self.stored, self.ledger = stored_run(reader.header()), Ledger(reader)
+        else:
+            self.ledger.update(reader)
+
+    def _read_results(self, reader: RunReader, mark: Mark) -> None:
+        if not mark.running:
+            self.results = final_results(reader) or restored_results(reader, self.stored, running=False)
+        elif self._mark is None or mark.results != self._mark.results or not self._mark.running:
+            self.results = self._published()
+
+    def _published(self) -> Results | None:
+        """What the run has published; None where that was before a resume with other models."""
+        results = read_results(self.directory)
+        if results is None or {model.name for model in results.models} != set(self.models):
+            return None
+        return replace(results, run=replace(results.run, status="running", reason=None))
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return found.st_ino, found.st_size, found.st_mtime_ns

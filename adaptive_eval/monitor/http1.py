@@ -1,0 +1,180 @@
+"""HTTP/1.1 for a page on this machine: heads without bodies, whole responses, and streams of events.
+
+The simulator's server reads bodies, times its replies and believes whoever asks; this one reads no body and believes
+nobody. Everything a client can make it hold is bounded: connections, the length of a head, the time it may take, and
+what waits to be sent. A task per connection, so that a slow client only ever waits for itself.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+MOST_CONNECTIONS = 128
+LONGEST_HEAD = 16 * 1024
+HEAD_SECONDS = 20.0
+"""For a head to be whole, from when the connection is ready for it: also how long one may be kept open for nothing."""
+SEND_SECONDS = 60.0
+"""For a client to take one response or event, but for what the system buffers."""
+
+_REQUEST_LINE = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
+_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The head of a request; there is never a body."""
+
+    method: str
+    path: tuple[str, ...]
+    """What stands between the slashes, decoded: nothing of it is a path of the file system."""
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """By names in lower case."""
+    keeps: bool
+    """The connection stays open for another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole response, or with `events` a stream that follows."""
+
+    status: int = 200
+    body: bytes = b""
+    kind: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    events: AsyncGenerator[bytes, None] | None = None
+
+
+class Malformed(Exception):
+    """A request that is not served; the connection is closed after saying so."""
+
+    def __init__(self, status: int, what: str) -> None:
+        super().__init__(what)
+        self.status = status
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def parse_head(head: bytes) -> Request:
+    """The request that these bytes, up to the empty line, are the head of; raises `Malformed`."""
+    first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    asked = _REQUEST_LINE.fullmatch(first)
+    if asked is None:
+        raise Malformed(400, "the request line is not METHOD /PATH HTTP/1.1")
+    headers: dict[str, str] = {}
+    for line in lines:
+        found = _FIELD.fullmatch(line)
+        if found is None:
+            raise Malformed(400, "a header field is not NAME: VALUE")
+        name = found[1].lower()
+        if name == "host" and name in headers:
+            raise Malformed(400, "there are two Host fields")
+        headers[name] = found[2]
+    if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
+        raise Malformed(413, "a request may have no body")
+    parts = urlsplit(f"//host{asked[2]}")
+    keeps = asked[3] == "1" and headers.get("connection", "").lower() != "close"
+    path = tuple(unquote(part) for part in parts.path[1:].split("/"))
+    return Request(asked[1], path, dict(parse_qsl(parts.query)), headers, keeps)
+
+
+class HttpServer:
+    """Serves `handler` until it is closed; every response carries `headers`."""
+
+    def __init__(self, handler: Handler, headers: Mapping[str, str]) -> None:
+        self._handler = handler
+        self._headers = headers
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def listen(self, host: str, port: int) -> int:
+        """Take connections; gives the port. Raises `OSError` where it cannot be had."""
+        self._listener = await asyncio.start_server(self._connected, host, port, limit=LONGEST_HEAD)
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening and drop every connection."""
+        self._listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                if len(self._tasks) > MOST_CONNECTIONS:
+                    await self._send(writer, _plain(503, f"more than {MOST_CONNECTIONS} connections"), "GET", False)
+                else:
+                    await self._converse(reader, writer)
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort()  # what was sent whole is with the system, and the rest is of no use
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request after the other."""
+        writer.transport.set_write_buffer_limits(high=0)  # `drain` then waits until nothing is left here
+        keeps = True
+        while keeps:
+            try:
+                async with asyncio.timeout(HEAD_SECONDS):
+                    request = parse_head(await reader.readuntil(b"\r\n\r\n"))
+            except asyncio.LimitOverrunError:
+                await self._send(writer, _plain(431, f"the head is longer than {LONGEST_HEAD} bytes"), "GET", False)
+                return
+            except Malformed as error:
+                await self._send(writer, _plain(error.status, str(error)), "GET", False)
+                return
+            response = await self._answer(request)
+            keeps = request.keeps and response.events is None
+            await self._send(writer, response, request.method, keeps)
+            if response.events is not None and request.method == "GET":
+                await _stream(reader, writer, response.events)
+
+    async def _answer(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return Response(405, b"only GET and HEAD are served\n", headers={"Allow": "GET, HEAD"})
+        return await self._handler(request)
+
+    async def _send(self, writer: asyncio.StreamWriter, response: Response, method: str, keeps: bool) -> None:
+        lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in {**self._headers, **response.headers}.items()]
+        lines += [f"Content-Type: {response.kind}"] if response.status != 304 else []
+        lines += [f"Content-Length: {len(response.body)}"] if response.events is None else []
+        lines += [] if keeps else ["Connection: close"]
+        head = "\r\n".join([*lines, "\r\n"]).encode("latin-1")
+        writer.write(head if method == "HEAD" else head + response.body)
+        async with asyncio.timeout(SEND_SECONDS):
+            await writer.drain()
+
+
+async def _stream(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, events: AsyncGenerator[bytes, None]
+) -> None:
+    """Send events until there are no more, or the client has gone: it has nothing more to say but that."""
+    gone = asyncio.create_task(reader.read(1))
+    sending = asyncio.create_task(_pump(writer, events))
+    try:
+        await asyncio.wait((gone, sending), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (gone, sending):
+            task.cancel()
+        await asyncio.gather(gone, sending, return_exceptions=True)
+
+
+async def _pump(writer: asyncio.StreamWriter, events: AsyncGenerator[bytes, None]) -> None:
+    async with aclosing(events):
+        async for event in events:
+            writer.write(event)
+            async with asyncio.timeout(SEND_SECONDS):
+                await writer.drain()
+
+
+def _plain(status: int, what: str) -> Response:
+    return Response(status, f"{what}\n".encode())
