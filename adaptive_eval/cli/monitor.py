@@ -9,13 +9,14 @@ import typer
 from adaptive_eval.cli.errors import reported
 from adaptive_eval.display import Kind, open_display
 from adaptive_eval.display.json_lines import JsonDisplay
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.monitor.attach import attach, end, glance, open_feed, still
 from adaptive_eval.monitor.feed import Feed
 from adaptive_eval.run.exit_codes import ExitCode
 
 PATIENCE_SECONDS = 30.0
-"""How long to wait for a run that has not begun: monitors are started together with their runs."""
+"""How long to wait for a run that has not begun: a monitor is often started together with its run."""
 
 
 def monitor(
@@ -26,13 +27,35 @@ def monitor(
     display: Annotated[
         Kind | None, typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False)
     ] = None,
+    web: Annotated[bool, typer.Option("--web", help="Serve a page on this machine, until Ctrl-C.")] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="With --web; default: any that is free.", show_default=False),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="With --web: an address that others can reach, who then read everything, without a password. "
+            "Default: 127.0.0.1.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Watch RUN from another terminal, or with --web in a browser; the run does not notice.
 
-    Without --web it ends when the run ends, with the run's exit code. Ctrl-C ends the monitor alone. Exit code 7: the
+    In a terminal it ends when the run ends, with the run's exit code; Ctrl-C ends the monitor alone. Exit code 7: the
     run goes on.
     """
     with reported():
+        if web:
+            if once or display is not None:
+                raise ConfigError(
+                    "--web serves a page, so --once and --display have no meaning with it; leave them out"
+                )
+            _serve(run, host, port or 0)
+            return
+        if port is not None or host is not None:
+            raise ConfigError("--port and --host say where --web serves its page; add --web")
         feed = open_feed(run, 0.0 if once else PATIENCE_SECONDS, lambda: _tell_of_waiting(run))
         code = _glance(feed, display) if once else _attach(feed, display)
     raise typer.Exit(code)
@@ -58,3 +81,15 @@ def _glance(feed: Feed, kind: Kind | None) -> ExitCode:
     if kind != "none":
         typer.echo(still(feed))
     return ExitCode.RUNNING
+
+
+def _serve(path: Path, host: str | None, port: int) -> None:
+    # imported here: a terminal needs none of it
+    from adaptive_eval.monitor.serve import LOOPBACK, serve, stays_here
+
+    if not path.is_dir():
+        raise ConfigError(f"{path} is no directory; give that of a run, or the folder in which runs lie")
+    where = host or LOOPBACK
+    if not stays_here(where):
+        typer.echo(f"warning: whoever reaches {where} reads everything in {path}, without a password", err=True)
+    asyncio.run(serve(path, where, port, lambda url: typer.echo(f"{path} at {url}  Ctrl-C ends it")))

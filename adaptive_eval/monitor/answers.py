@@ -10,7 +10,7 @@ from adaptive_eval.store import RunReader, TrialRecord
 
 MOST_TRIALS = 20
 MOST_CHARACTERS = 1_000_000
-"""Of all texts of a page together; the first answer is there even if it is longer, each of its two texts cut at this."""
+"""Of all texts of a page together; the first answer is there even if longer, each of its two texts cut at this."""
 
 
 def answers(directory: Path, stored: StoredRun, question: int, model: int, after: int) -> dict[str, object]:

@@ -107,8 +107,8 @@ class _Shown:
         if self._feed.models != self._models:
             raise StoreError(f"{self._feed.directory} goes on with other models than before; attach to it again")
         looks, events = self._feed.ledger.looks(), since_the_start(self._feed.ledger.events())
-        if new := looks[self._looks :]:
-            self._display.looked([look_of(stored) for stored in new])
         for event in events[self._events :]:
             self._display.happened(event)
+        if new := looks[self._looks :]:
+            self._display.looked([look_of(stored) for stored in new])
         self._looks, self._events = len(looks), len(events)

@@ -52,7 +52,7 @@ class Channel:
         """Server-sent events, until the listener has gone or is too slow."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING)
         yield RETRY
-        greeting = await self._read(self._picture.greeting)
+        greeting = await self._read(lambda: self._picture.greeting(alone=self.idle))
         # in the same step of the loop, so that nothing is told before the greeting, or missed after it
         self._listeners.add(queue)
         if self._following is None or self._following.done():

@@ -1,4 +1,4 @@
-"""The runs that a monitor serves, by name: one, or those that lie in a folder; and how each of them stands, in brief."""
+"""The runs that a monitor serves, by name: one, or those that lie in a folder; and how each of them stands."""
 
 from contextlib import closing
 from dataclasses import dataclass

@@ -23,6 +23,8 @@ SEND_SECONDS = 60.0
 _REQUEST_LINE = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
 
+Events = AsyncGenerator[bytes, None]
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -46,7 +48,7 @@ class Response:
     body: bytes = b""
     kind: str = "text/plain; charset=utf-8"
     headers: Mapping[str, str] = field(default_factory=dict)
-    events: AsyncGenerator[bytes, None] | None = None
+    events: Events | None = None
 
 
 class Malformed(Exception):
@@ -154,9 +156,7 @@ class HttpServer:
             await writer.drain()
 
 
-async def _stream(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, events: AsyncGenerator[bytes, None]
-) -> None:
+async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, events: Events) -> None:
     """Send events until there are no more, or the client has gone: it has nothing more to say but that."""
     gone = asyncio.create_task(reader.read(1))
     sending = asyncio.create_task(_pump(writer, events))
@@ -168,7 +168,7 @@ async def _stream(
         await asyncio.gather(gone, sending, return_exceptions=True)
 
 
-async def _pump(writer: asyncio.StreamWriter, events: AsyncGenerator[bytes, None]) -> None:
+async def _pump(writer: asyncio.StreamWriter, events: Events) -> None:
     async with aclosing(events):
         async for event in events:
             writer.write(event)

@@ -58,9 +58,12 @@ class Picture:
             return None
         return to_json(answers(self._feed.directory, stored, question, model, after))
 
-    def greeting(self) -> list[bytes]:
-        """What somebody who begins to listen is told."""
+    def greeting(self, alone: bool) -> list[bytes]:
+        """What somebody who begins to listen is told; who is `alone` then knows all that has to be known."""
         self._feed.poll()
+        if alone:
+            self._told, self._told_trials = dict(self._feed.ledger.graded()), self._feed.ledger.spent().trials
+            self._announced = self._feed.edition, self._feed.status, time.monotonic()
         messages = [message("view", {"etag": self._etag()}), self._pulse([])]
         return messages if self._feed.running else [*messages, self._end()]
 
