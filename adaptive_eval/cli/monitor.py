@@ -41,7 +41,7 @@ def monitor(
         ),
     ] = None,
 ) -> None:
-    """Watch RUN from another terminal, or with --web in a browser; the run does not notice.
+    """Watch RUN from another terminal, or with --web in a browser. The run does not notice.
 
     In a terminal it ends when the run ends, with the run's exit code; Ctrl-C ends the monitor alone. Exit code 7: the
     run goes on.
