@@ -15,10 +15,10 @@ FORMAT = "adaptive-eval.report/1"
 
 def report(
     run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
-    kind: Annotated[Literal["md", "json", "csv"], typer.Option("--format", help="What to write.")] = "md",
+    kind: Annotated[Literal["html", "md", "json", "csv"], typer.Option("--format", help="What to write.")] = "html",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file, or - for the terminal; default: report.md etc. in RUN."),
+        typer.Option("--output", "-o", help="The file, or - for the terminal; default: report.html etc. in RUN."),
     ] = None,
     plots: Annotated[
         Path | None, typer.Option("--plots", help="Draw the figures into this folder too, as SVG and PNG.")
@@ -26,7 +26,7 @@ def report(
 ) -> None:
     """Publish RUN, whether it is finished, stopped or still going on.
 
-    md: for a paper or a pull request. json: everything but the trials. csv: the
+    html: one file that needs nothing else. md: for a paper or a pull request. json: everything but the trials. csv: the
     ranking, one line a model.
     """
     with reported():
@@ -45,8 +45,12 @@ def report(
                 typer.echo(str(drawn), err=output == Path("-"))
 
 
-def _rendered(view: RunView, kind: Literal["md", "json", "csv"]) -> str:
+def _rendered(view: RunView, kind: Literal["html", "md", "json", "csv"]) -> str:
     match kind:
+        case "html":
+            from adaptive_eval.page import report_page
+
+            return report_page(view)
         case "md":
             from adaptive_eval.report.markdown import markdown
 

@@ -28,7 +28,7 @@ VERDICTS = {
     "out_of_reach": "#777777",
     "blocked": "#777777",
 }
-MOST_PATHS = 12
+MOST_PATHS = 9
 """Comparisons that one figure shows: those that are nearest to their boundary."""
 LONGEST_NAME = 28
 STYLE: Any = {
@@ -49,6 +49,8 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "pn
     with _styled():
         for name, draw in FIGURES.items():
             figure = draw(view)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # laid out once, not again for each format
             for kind in formats:
                 path = folder / f"{name}.{kind}"
                 figure.savefig(path, dpi=160, metadata={"Date": None} if kind == "svg" else None)
