@@ -6,9 +6,10 @@ differently the second time. It costs one fsync per group commit, in the writer'
 commit 10 microseconds a trial against 9.5.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,6 +18,9 @@ from adaptive_eval.store.schema import APPLICATION_ID, DATABASE_FILE, SCHEMA_VER
 
 BUSY_SECONDS = 30.0
 """How long to wait for a reader that holds a checkpoint up."""
+
+CLOSING_MS = 1000
+"""The same at the end, when the log may as well stay."""
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
@@ -49,10 +53,19 @@ def open_readonly(directory: Path) -> sqlite3.Connection:
     """The database of a run that may be running in another process."""
     if not (directory / DATABASE_FILE).exists():
         raise StoreError(f"{directory} holds no run: there is no {DATABASE_FILE} in it")
-    connection = _connect(directory, "ro")
+    # where nothing can be written, SQLite cannot share the database with anyone, and nobody is writing it
+    unshared = not os.access(directory, os.W_OK) and not (directory / f"{DATABASE_FILE}-wal").exists()
+    connection = _connect(directory, "ro&immutable=1" if unshared else "ro")
     with explained(directory):
         _require_ours(connection, directory)
     return connection
+
+
+def empty_log(connection: sqlite3.Connection) -> None:
+    """Bring everything into the one file: closing does that only where nobody else has the database open."""
+    with suppress(sqlite3.Error):  # what is in the log is as safe there
+        connection.execute(f"PRAGMA busy_timeout = {CLOSING_MS}")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def is_run(directory: Path) -> bool:

@@ -123,6 +123,7 @@ class Store:
     def close(self) -> None:
         """Close the database and let the run directory go."""
         try:
+            database.empty_log(self._connection)
             self._connection.close()
         finally:
             self._lock.release()

@@ -1,5 +1,6 @@
 """What is committed is there again, whatever happened in between."""
 
+import os
 import random
 import sqlite3
 from collections.abc import Callable
@@ -193,3 +194,62 @@ def test_a_reader_sees_commits_while_the_run_goes_on(open_store: OpenStore, dire
     store.commit(Batch([make_trial()]))
     assert reader.trial_count() == 1
     reader.close()
+
+
+def test_the_database_is_whole_in_one_file_though_somebody_reads_it(
+    open_store: OpenStore, directory: Path, tmp_path: Path
+) -> None:
+    store = open_store()
+    store.commit(Batch([make_trial(trial=trial) for trial in range(5)]))
+    watching = RunReader.open(directory)
+    assert watching.trial_count() == 5
+    store.close()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / DATABASE_FILE).write_bytes((directory / DATABASE_FILE).read_bytes())
+    with closing(RunReader.open(copy)) as reader:
+        assert reader.trial_count() == 5
+    watching.close()
+
+
+def test_a_run_is_read_where_nothing_can_be_written(
+    open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    store.commit(Batch([make_trial()]))
+    store.close()
+    before = {path.name for path in directory.iterdir()}
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with closing(RunReader.open(directory)) as reader:
+        assert reader.trial_count() == 1
+        assert {path.name for path in directory.iterdir()} == before
+
+
+def test_the_trials_of_one_model_and_question_are_read_alone(open_store: OpenStore) -> None:
+    store = open_store()
+    cells = [(model, key) for key in ("q1", "q2") for model in ("small", "large")]
+    trials = [make_trial(model, key, trial) for trial in (2, 0, 1) for model, key in cells]
+    store.commit(Batch(trials))
+    found = list(store.reader.cell("large", "q2"))
+    assert [(one.model, one.question, one.trial) for one in found] == [("large", "q2", trial) for trial in range(3)]
+    assert found[0] == make_trial("large", "q2", 0)
+    assert [one.trial for one in store.reader.cell("large", "q2", after=1)] == [2]
+    assert list(store.reader.cell("large", "nothing")) == []
+
+
+def test_sums_from_any_trial_on_come_to_the_whole(open_store: OpenStore) -> None:
+    store = open_store()
+    cells = [(model, key) for key in ("q1", "q2") for model in ("small", "large")]
+    trials = [make_trial(model, key, trial) for trial in range(4) for model, key in cells]
+    trials[3] = replace(trials[3], category=None, grader_error="too slow")
+    store.commit(Batch(trials[:5]))
+    store.commit(Batch(trials[5:]))
+    reader = store.reader
+    whole, later = reader.sums(), reader.sums(5)
+    assert [(one.model, one.trials) for one in whole] == [("small", 8), ("large", 8)]
+    assert sum(one.trials for one in later) == 11 and max(one.last for one in later) == 16
+    assert (whole[0].tokens, whole[0].latency, whole[0].retries) == (8 * 33, 8 * 1.25, 8)
+    assert (whole[0].timed, whole[0].ttft) == (8, 4.0)
+    assert whole[0].traffic() == reader.traffic()[0] and reader.traffic()[0].ttft == 0.5
+    assert sum(reader.graded().values()) == 15 and sum(reader.graded(5).values()) == 11
+    assert reader.graded()["large", "q2"] == 3
