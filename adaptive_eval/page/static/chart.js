@@ -122,7 +122,7 @@ const LIGHT = [[241, 245, 240], [190, 224, 206], [110, 190, 190], [42, 132, 176]
 const DARK = [[24, 32, 44], [24, 62, 104], [28, 112, 158], [66, 168, 172], [150, 214, 178], [246, 244, 190]];
 const LINES_LIGHT = [[64, 12, 92], [46, 90, 145], [14, 120, 118], [70, 136, 44], [166, 112, 0]];
 const LINES_DARK = [[205, 150, 235], [120, 175, 245], [70, 200, 185], [150, 210, 90], [245, 205, 80]];
-const night = matchMedia("(prefers-color-scheme: dark)");
+const night = matchMedia("screen and (prefers-color-scheme: dark)");
 
 /** Calls back when the reader changes between light and dark. */
 export function onNight(handle) {
@@ -131,16 +131,12 @@ export function onNight(handle) {
 
 /** A colour for a share in [0, 1], whose lightness grows or falls evenly. */
 export function ramp(share) {
-  return mixed(night.matches && !printing() ? DARK : LIGHT, share);
+  return mixed(night.matches ? DARK : LIGHT, share);
 }
 
 /** A colour for one of many lines, readable on the page. */
 export function lineColour(share) {
-  return mixed(night.matches && !printing() ? LINES_DARK : LINES_LIGHT, share);
-}
-
-function printing() {
-  return matchMedia("print").matches;
+  return mixed(night.matches ? LINES_DARK : LINES_LIGHT, share);
 }
 
 function mixed(stops, share) {

@@ -67,7 +67,7 @@ function content(state, seen, answers) {
 function known(row, facts, seen, answers) {
   const x = linear(facts.low, facts.high, FOREST.pad, FOREST.width - FOREST.pad);
   const model = (text) => (answers ? h("button", { type: "button", class: "link", "data-model": text, "aria-pressed": String(text === seen.model) }, name(text, 40)) : name(text, 40));
-  return h("div", { class: "scroll", "data-key": "known" }, h("table", null,
+  return h("div", { class: answers ? "scroll tall low" : "scroll", "data-key": "known", tabindex: 0, role: "region", "aria-label": "What is known of each model" }, h("table", null,
     h("caption", { class: answers ? null : "unseen" }, answers ? "What is known of each model on it; choose one for its answers" : "What is known of each model on it"),
     h("thead", null, h("tr", null, ["Model", "Trials", "Mean", "95% interval", ""].map((title, at) => h(title ? "th" : "td", { scope: title ? "col" : null, class: at ? "digits" : null }, title)))),
     h("tbody", null, facts.names.map((text, at) =>

@@ -53,6 +53,13 @@ export function interval(facts, lo, hi) {
   return `${score(facts, Math.max(lo, facts.low))} to ${score(facts, Math.min(hi, facts.high))}`;
 }
 
+/** The same for narrow places: 61.9–67.4. */
+export function narrowInterval(facts, lo, hi) {
+  if (lo === null || hi === null) return number(null);
+  const bare = (value) => score(facts, value).replace("%", "");
+  return `${bare(Math.max(lo, facts.low))}–${bare(Math.min(hi, facts.high))}`;
+}
+
 /** What names a comparison, whichever of the two is ahead. */
 export function pairKey(one, other) {
   return JSON.stringify(other === null ? [one] : [one, other].sort());
@@ -66,7 +73,7 @@ export function pairText(facts, pair, longest = 40) {
 
 /** z beside its boundary; where a call stands though z has come back since, z alone. */
 export function zText(pair) {
-  if (pair.z === null) return "";
+  if (pair.z === null || pair.verdict === "blocked") return "";
   if (pair.boundary === null) return `z ${number(pair.z)}`;
   return pair.verdict === "resolved" && Math.abs(pair.z) < pair.boundary ? `z ${number(pair.z)} now` : `z ${number(pair.z)} of ${number(pair.boundary)}`;
 }
@@ -76,6 +83,11 @@ export function againstText(facts) {
   const objective = facts.decisions.objective ?? {};
   if (objective.kind === "threshold") return `against ${score(facts, objective.value)}`;
   return objective.kind === "precision" ? `to ± ${score(facts, objective.half_width)}` : "";
+}
+
+/** What the objective decides on: comparisons, or scores by themselves. */
+export function unit(facts) {
+  return facts.decisions.objective?.kind === "precision" ? "score" : "comparison";
 }
 
 /** A trial count beside what it would be in a fixed design. */

@@ -21,10 +21,11 @@ import { trouble } from "./trouble.js";
 
 const SECTIONS = [overview, ranking, stopping, trajectories, matrix, heat, posteriors, spending, trouble, recipe];
 const NEAR = "600px";
+const PAPER = 1000;
 
 /** One page: its state, and how it is drawn. */
 function openPage(page, view, api) {
-  const state = { view, facts: factsOf(view), ui: {}, pulse: null, live: false, width: 0 };
+  const state = { view, facts: factsOf(view), ui: {}, pulse: null, live: false, printing: false, width: 0 };
   const top = h("div", { class: "sheet title" });
   const announcer = h("p", { class: "unseen", role: "status", "aria-live": "polite" });
   const parts = new Map(SECTIONS.map((section) => [section.id, partOf(section)]));
@@ -43,6 +44,11 @@ function openPage(page, view, api) {
   state.refresh = (id) => draw(parts.get(id));
   state.openQuestion = questionDialog(state, api === null ? null : trialsBehind(api));
   const all = () => parts.forEach(ask);
+  const print = (printing) => {
+    Object.assign(state, { printing, width: printing ? PAPER : 0 });
+    if (!printing) measure();
+    parts.forEach(draw);
+  };
   const measure = () => {
     const width = Math.floor(parts.get("overview").body.clientWidth);
     if (width === state.width) return false;
@@ -55,7 +61,8 @@ function openPage(page, view, api) {
   watch(parts, (part) => part.due && draw(part));
   new ResizeObserver(() => measure() && all()).observe(parts.get("overview").body);
   onNight(all);
-  window.addEventListener("beforeprint", () => parts.forEach(draw));
+  window.addEventListener("beforeprint", () => print(true));
+  window.addEventListener("afterprint", () => print(false));
   for (const part of parts.values()) part.section.wire?.(part.body, state);
   whenIdle([...parts.values()], (part) => part.due && draw(part));
 

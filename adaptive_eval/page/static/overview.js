@@ -2,11 +2,11 @@
 
 import { badge } from "./chart.js";
 import { h } from "./dom.js";
-import { VERDICTS, shareOfFixed, verdictWord } from "./facts.js";
+import { VERDICTS, shareOfFixed, unit, verdictWord } from "./facts.js";
 import { count, duration, listed, moment, name, percent, plain, plural, usd } from "./text.js";
 
 const REASONS = {
-  settled: "every comparison is resolved or tied",
+  settled: "everything is decided",
   out_of_reach: "what is not settled could hardly be decided with the trials that are left",
   blocked: "what is not settled needs a model that was set aside",
   budget: "the next round no longer fits the budget",
@@ -55,6 +55,7 @@ function found(view, facts) {
   if (kind === "precision") return `${facts.verdicts.resolved} of ${plural(pairs.length, "score")} ${facts.verdicts.resolved === 1 ? "is" : "are"} known as precisely as was asked.`;
   if (kind === "threshold") return aboveValue(pairs, facts);
   if (kind === "baseline") return againstBaseline(pairs, facts);
+  if (kind === "top_k") return ["First come ", joined(scored.slice(0, facts.decisions.objective.k).map((row) => h("b", null, name(row.name, 40)))), "."];
   if (scored.length === 1) return [h("b", null, name(scored[0].name)), " is the only model."];
   const first = scored.filter((row) => row.tier === scored[0].tier);
   const shown = first.slice(0, 4).map((row) => h("b", null, name(row.name, 40)));
@@ -77,7 +78,8 @@ function againstBaseline(pairs, facts) {
   const called = pairs.filter((pair) => pair.verdict === "resolved");
   const ahead = (pair) => (pair.z > 0 ? pair.better : pair.worse);
   const better = called.filter((pair) => ahead(pair) !== baseline).length;
-  return [`${plural(better, "model")} better than `, h("b", null, name(baseline, 40)), `, ${called.length - better} worse, ${facts.verdicts.tied} as good within delta, ${pairs.length - called.length - facts.verdicts.tied} not decided.`];
+  const others = [[called.length - better, "worse"], [facts.verdicts.tied, "as good within delta"], [pairs.length - called.length - facts.verdicts.tied, "not decided"]];
+  return [`${plural(better, "model")} better than `, h("b", null, name(baseline, 40)), ...others.filter(([many]) => many).map(([many, what]) => `, ${many} ${what}`), "."];
 }
 
 function verdictBar({ view, facts }) {
@@ -88,10 +90,10 @@ function verdictBar({ view, facts }) {
   return h(
     "div",
     { class: "verdicts" },
-    h("div", { class: "bar", role: "img", "aria-label": `${plural(total, "comparison")}: ${text}` },
+    h("div", { class: "bar", role: "img", "aria-label": `${plural(total, unit(facts))}: ${text}` },
       shown.map((verdict) => h("span", { class: `v-${verdict}`, style: { "flex-grow": facts.verdicts[verdict] } }))),
     h("ul", { class: "legend" }, shown.map((verdict) => h("li", null, badge(verdict, `${facts.verdicts[verdict]} ${verdictWord(verdict)}`)))),
-    h("span", { class: "quiet" }, `of ${plural(total, "comparison")}`),
+    h("span", { class: "quiet" }, `of ${plural(total, unit(facts))}`),
   );
 }
 
@@ -180,7 +182,7 @@ export function subtitle(view) {
   const run = view.results?.run;
   return [
     plural(view.models.length, "model"), " · ", plural(view.questions.length, "question"),
-    run ? [" · begun ", moment(run.created), " · as of ", moment(run.updated)] : null,
+    run ? [" · begun ", moment(run.created), " · as of ", moment(run.updated)] : view.events.length ? [" · begun ", moment(view.events[0].at)] : null,
   ];
 }
 

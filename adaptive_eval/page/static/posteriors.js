@@ -81,8 +81,8 @@ function sorted(rows, sort, facts) {
   return [...rows].sort((one, other) => (sort.down ? -1 : 1) * (value(one) - value(other)) || one.index - other.index);
 }
 
-function laneWidth({ width, facts }) {
-  return Math.floor(Math.min(150, Math.max(44, (width - SIDE) / Math.max(1, facts.names.length))));
+function laneWidth({ width, facts, printing }) {
+  return Math.floor(Math.min(150, Math.max(printing ? 30 : 44, (width - SIDE) / Math.max(1, facts.names.length))));
 }
 
 function header(by, title, sort, className = null) {

@@ -2,7 +2,7 @@
 
 import { badge, linear, ticks } from "./chart.js";
 import { h, s } from "./dom.js";
-import { againstText, interval, pairText, score, verdictWord, zText } from "./facts.js";
+import { againstText, interval, narrowInterval, pairText, score, verdictWord, zText } from "./facts.js";
 import { count, name, number, percent, plain, usd } from "./text.js";
 
 const PAD = 3;
@@ -57,7 +57,7 @@ function tierBody({ number: tier, rows }, columns, x, view, facts) {
       { "data-key": row.name, class: row.set_aside === null ? null : "aside" },
       at === 0 ? h("th", { scope: "rowgroup", rowspan: rows.length, class: "tier" }, h("span", null, tier ?? "–")) : null,
       h("th", { scope: "row", class: "model", "data-tip": row.name.length > 28 ? plain(row.name) : null }, name(row.name, 60), row.set_aside === null ? null : h("small", { class: "aside" }, "set aside: ", plain(row.set_aside, 120))),
-      h("td", { class: "digits" }, h("b", null, score(facts, row.score)), below(interval(facts, row.lo, row.hi))),
+      h("td", { class: "digits" }, h("b", null, score(facts, row.score)), row.lo === null ? null : below(narrowInterval(facts, row.lo, row.hi))),
       h("td", { class: "plot" }, forest(row, x, facts)),
       columns.map((column) => h("td", { class: column.digits === false ? null : "digits" }, column.cell(row, at))),
     )));
@@ -70,8 +70,8 @@ function columnsOf(view, facts) {
   return [
     against && { title: "Verdict", small: against.title, digits: false, cell: (row) => against.cell(row) },
     { title: "Trials", cell: (row) => count(row.trials) },
-    { title: "Bayes@N", small: "μ ± σ", cell: (row) => [score(facts, row.bayes), below(`± ${score(facts, row.bayes_sigma)}`)] },
-    { title: "σ here", small: "like these", tip: "Uncertainty of the score on these questions, and where they stand for questions like these", cell: (row) => [score(facts, row.sigma, 2), below(score(facts, row.sampled_sigma, 2))] },
+    { title: "Bayes@N", small: "μ ± σ", cell: (row) => [score(facts, row.bayes), row.bayes === null ? null : below(`± ${score(facts, row.bayes_sigma)}`)] },
+    { title: "σ here", small: "like these", tip: "Uncertainty of the score on these questions, and where they stand for questions like these", cell: (row) => [score(facts, row.sigma, 2), row.sampled_sigma === null ? null : below(score(facts, row.sampled_sigma, 2))] },
     any("tokens") && { title: "Tokens", cell: (row) => count(row.tokens) },
     any("usd") && { title: "USD", cell: (row) => usd(row.usd) },
     any("gpu_seconds") && { title: "GPU hours", cell: (row) => number(row.gpu_seconds / 3600) },
@@ -94,7 +94,8 @@ function comparisonsBeside(view, facts) {
     return { title: "against the next", cell: (row) => verdictCell(of(row).find((pair) => pair.better === row.name && pair.worse === next.get(row.name)), facts) };
   }
   const margin = (pair) => (pair.z === null || pair.boundary === null ? -Infinity : Math.abs(pair.z) - pair.boundary);
-  const nearest = (row) => of(row).sort((one, other) => margin(one) - margin(other))[0];
+  const baseline = facts.decisions.objective?.baseline;
+  const nearest = (row) => (row.name === baseline ? undefined : of(row).sort((one, other) => margin(one) - margin(other))[0]);
   const title = { baseline: "against the baseline", threshold: againstText(facts), precision: againstText(facts) }[kind] ?? "least decided";
   return { title, cell: (row) => verdictCell(nearest(row), facts) };
 }

@@ -2,7 +2,7 @@
 
 import { badge, band, bottomTicks, figure, fitted, horizontalLines, line, linear, sign, ticks } from "./chart.js";
 import { h, on, s } from "./dom.js";
-import { WIDTH_95, againstText, pairKey, pairText, score, verdictWord, zText } from "./facts.js";
+import { WIDTH_95, againstText, pairKey, pairText, score, unit, verdictWord, zText } from "./facts.js";
 import { chance, count, number, percent, plain, plural } from "./text.js";
 
 const SHOWN = 24;
@@ -14,13 +14,15 @@ export const stopping = {
   short: "Stopping rule",
   render(state) {
     const { view, facts, ui } = state;
-    const pairs = view.results?.pairs ?? [];
+    const keyOf = (pair) => pairKey(pair.better, pair.worse);
+    // after a resume with other settings the results may be ahead of the looks, which are taken anew
+    const pairs = (view.results?.pairs ?? []).filter((pair) => facts.series.has(keyOf(pair)));
     if (!pairs.length) return [h("p", { class: "quiet" }, view.results ? "There is nothing to compare." : "There is nothing to show before the first look.")];
-    const keys = pairs.map((pair) => pairKey(pair.better, pair.worse));
+    const keys = pairs.map(keyOf);
     const chosen = facts.series.has(ui.pair) ? ui.pair : keys[mostTelling(pairs, keys, facts.series)];
     const shown = ui.allPairs ? pairs.length : Math.min(SHOWN, pairs.length);
     return [
-      explanation(facts),
+      explanation(facts, facts.series.get(chosen).points),
       large(state, facts.series.get(chosen), pairs[keys.indexOf(chosen)]),
       picker(state, chosen, keys),
       h("div", { class: "panels" }, pairs.slice(0, shown).map((pair, at) => small(facts, facts.series.get(keys[at]), pair, keys[at] === chosen))),
@@ -51,10 +53,11 @@ function mostTelling(pairs, keys, series) {
   return decided.indexOf(Math.max(...decided));
 }
 
-function explanation(facts) {
+function explanation(facts, points) {
   if (isPrecision(facts)) return h("p", null, "A score is known once half of its 95% interval is within the width that was asked for.");
+  const gap = points.some((point, at) => at > 0 && points[at - 1].look < point.look - 1) ? " A gap: the two were not compared at those looks." : "";
   const tie = facts.decisions.stopping?.delta > 0 ? " Within the inner wedge, which opens as the difference becomes known to within delta, the pair is called tied." : "";
-  return h("p", null, `A comparison is called at the first look at which z lies beyond the boundary, above it or below.${tie} Calls and ties stand. A gap: the two were not compared at those looks.`);
+  return h("p", null, `A comparison is called at the first look at which z lies beyond the boundary, above it or below.${tie} Calls and ties stand.${gap}`);
 }
 
 function isPrecision(facts) {
@@ -224,7 +227,7 @@ function dataTable(facts, one, curves) {
 /** What is not decided, and how many trials it would need. */
 function undecided(view, facts) {
   const rows = view.results.pairs.filter((pair) => !["resolved", "tied"].includes(pair.verdict));
-  if (!rows.length) return h("p", { class: "note" }, `Every one of the ${plural(view.results.pairs.length, "comparison")} is decided.`);
+  if (!rows.length) return h("p", { class: "note" }, `Every one of the ${plural(view.results.pairs.length, unit(facts))} is decided.`);
   const sorted = [...rows].sort((one, other) => (one.trials_needed ?? Infinity) - (other.trials_needed ?? Infinity));
   return [
     h("h3", null, "Not decided, and what it would take"),
