@@ -2,7 +2,8 @@
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,12 +13,13 @@ from adaptive_eval.cli.arguments import Config, Overrides
 from adaptive_eval.cli.errors import reported
 from adaptive_eval.cli.rehearsal import rehearse
 from adaptive_eval.config.load import load_config
-from adaptive_eval.display import Kind, open_display
+from adaptive_eval.display import Display, Kind, open_display
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.run.directory import fresh as fresh_directory
 from adaptive_eval.run.directory import newest
 from adaptive_eval.run.execute import execute
 from adaptive_eval.run.prepare import prepare
+from adaptive_eval.run.watching import Watcher, Watchers
 
 
 def run(
@@ -34,6 +36,15 @@ def run(
     ] = False,
     display: Annotated[
         Kind | None, typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False)
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics-port",
+            metavar="[HOST:]PORT",
+            help="Serve metrics for Prometheus, on 127.0.0.1 unless another address is given.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Rank the models of CONFIG. The same command again resumes the run.
@@ -55,9 +66,23 @@ def run(
         folder, name = settings.store.folder, settings.name
         directory = run_dir or (fresh_directory(folder, name) if fresh else newest(folder, name))
         shown = open_display(display, prepared.rubric.weights)
-        ended = asyncio.run(execute(prepared, directory, shown))
+        with _watched_by(shown, metrics) as watcher:
+            ended = asyncio.run(execute(prepared, directory, watcher))
         shown.ended(ended, _command(config, run_dir, overrides or ()))
     raise typer.Exit(ended.exit_code)
+
+
+@contextmanager
+def _watched_by(shown: Display, metrics: str | None) -> Iterator[Watcher]:
+    """The display, and beside it the metrics where they are asked for."""
+    if metrics is None:
+        yield shown
+        return
+    # imported here: it needs an extra
+    from adaptive_eval.monitor.metrics import Address, metrics_at
+
+    with metrics_at(Address.of(metrics)) as served:
+        yield Watchers(shown, served)
 
 
 def _command(config: Path, run_dir: Path | None, overrides: Sequence[str]) -> str:

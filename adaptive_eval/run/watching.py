@@ -3,8 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from adaptive_eval.core.types import Look
 from adaptive_eval.run.status import Status
 from adaptive_eval.scheduler.types import Observer
+from adaptive_eval.store import Event
 
 
 class Watcher(Observer, Protocol):
@@ -21,3 +23,30 @@ class Watcher(Observer, Protocol):
     def closed(self) -> None:
         """The run has ended, well or badly: give the terminal back."""
         ...
+
+
+class Watchers:
+    """Several watchers as one."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self._watchers = watchers
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        for watcher in self._watchers:
+            watcher.opened(name, models, take)
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        for watcher in self._watchers:
+            watcher.looked(looks)
+
+    def happened(self, event: Event) -> None:
+        for watcher in self._watchers:
+            watcher.happened(event)
+
+    def stopping(self, in_flight: int) -> None:
+        for watcher in self._watchers:
+            watcher.stopping(in_flight)
+
+    def closed(self) -> None:
+        for watcher in self._watchers:
+            watcher.closed()
