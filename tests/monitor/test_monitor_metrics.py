@@ -46,7 +46,7 @@ def of(sample: Sample, name: str, **labels: str) -> float:
 
 
 def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int) -> None:
-    config = site.write(budget={"trials": 900, "wall_time": 600}, concurrency=1, trials={"min": 20, "max": 200})
+    config = site.write(budget={"trials": 500, "wall_time": 600}, concurrency=1, trials={"min": 10, "max": 200})
     process = site.start(config, "--metrics-port", str(port))
     seen: list[Sample] = []
     while process.poll() is None:
@@ -67,7 +67,7 @@ def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int) -> None:
         assert of(earlier, "active_seconds_total") <= of(later, "active_seconds_total")
     trials = sum(of(last, "trials_total", model=name) for name in MODELS)
     assert trials > 0 and of(last, "budget_used_trials") == trials
-    assert (of(last, "budget_cap_trials"), of(last, "budget_cap_wall_seconds")) == (900, 600)
+    assert (of(last, "budget_cap_trials"), of(last, "budget_cap_wall_seconds")) == (500, 600)
     assert all(of(last, "replica_healthy", model=name, replica=site.base_url) == 1.0 for name in MODELS)
     assert max(of(sample, "requests_in_flight", model=name) for sample in seen for name in MODELS) > 0
     with pytest.raises(OSError):
