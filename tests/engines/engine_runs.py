@@ -1,0 +1,188 @@
+"""Whole runs of `adaptive-eval run` against real servers, and what they left behind."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arithmetic import answer_tokens, prompt_tokens, questions
+from family import weights
+from llama import Chance, Weights, chance, token_log_probabilities
+
+from adaptive_eval.endpoints.answers import bits_per_token
+from adaptive_eval.store import EventKind, RunReader, TrialRecord
+from adaptive_eval.store.schema import DATABASE_FILE
+
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 8}
+"""What the exact probabilities are of: the model's own distribution, whatever a server's defaults are."""
+RUN_SECONDS = 600.0
+BITS = 1e-3
+"""A token, within which measured and exact bits agree."""
+
+Key = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that has ended."""
+
+    code: int
+    results: Mapping[str, Any]
+    records: Sequence[TrialRecord]
+    looks: Sequence[object]
+    events: Sequence[EventKind]
+    meaning: Mapping[str, Any]
+    """What the store says that each model's trials depend on."""
+
+    @property
+    def outcomes(self) -> dict[Key, tuple[int, str, str, int | None]]:
+        """What must not depend on how the run went: of each trial the seed, the text, its end and its category."""
+        return {
+            (one.model, one.question, one.trial): (
+                one.answer.seed,
+                one.answer.text,
+                one.answer.finish_reason,
+                one.category,
+            )
+            for one in self.records
+        }
+
+    @property
+    def order(self) -> list[str]:
+        """The models, best first."""
+        return [row["name"] for row in self.results["models"]]
+
+    @property
+    def tiers(self) -> list[int]:
+        return [row["tier"] for row in self.results["models"]]
+
+    def tokens(self) -> tuple[int, int]:
+        """Of all prompts and of all answers."""
+        answers = [one.answer for one in self.records]
+        return sum(one.prompt_tokens for one in answers), sum(one.completion_tokens for one in answers)
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A folder with the thirty questions, where configurations and runs lie."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> "Workplace":
+        rows = [{"id": one.prompt, "prompt": one.prompt, "answer": one.answer} for one in questions()]
+        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+        return cls(folder)
+
+    def configure(self, name: str, models: Sequence[Mapping[str, object]], **changes: object) -> Path:
+        """A configuration file; `changes` replaces whole sections."""
+        settings: dict[str, object] = {
+            "name": name,
+            "seed": 2026,
+            "questions": "questions.jsonl",
+            "prompt": "{prompt}",
+            "sampling": SAMPLING,
+            "models": list(models),
+            "grader": "exact",
+            "trials": {"min": 4, "max": 80},
+            "concurrency": 32,
+            "store": {"folder": str(self.folder / "runs")},
+        }
+        path = self.folder / f"{name}.yaml"
+        path.write_text(json.dumps(settings | changes))
+        return path
+
+    def start(self, config: Path, *options: str) -> "subprocess.Popen[str]":
+        """`adaptive-eval run` in a process of its own."""
+        command = [sys.executable, "-m", "adaptive_eval", "run", str(config), "--display", "plain", *options]
+        return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def finish(self, config: Path, process: "subprocess.Popen[str]", accepted: Sequence[int] = (0,)) -> Finished:
+        """Wait for the end of a run and read it."""
+        try:
+            said, _ = process.communicate(timeout=RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+            raise AssertionError(f"the run took longer than {RUN_SECONDS:g} s:\n{said[-2000:]}") from None
+        assert process.returncode in accepted, said[-4000:]
+        return read(self.directory(config), process.returncode)
+
+    def run(self, config: Path, *options: str, accepted: Sequence[int] = (0,)) -> Finished:
+        """A whole run."""
+        return self.finish(config, self.start(config, *options), accepted)
+
+    def directory(self, config: Path) -> Path:
+        return self.folder / "runs" / config.stem
+
+    def await_trials(self, config: Path, number: int, process: "subprocess.Popen[str]") -> None:
+        """Return when the run has stored so many trials."""
+        deadline = time.monotonic() + RUN_SECONDS
+        while time.monotonic() < deadline and process.poll() is None:
+            if stored(self.directory(config)) >= number:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"the run ended before it had {number} trials")
+
+
+def stored(directory: Path) -> int:
+    """How many trials a run has stored, also while it runs; 0 before it has begun."""
+    if not (directory / DATABASE_FILE).exists():
+        return 0
+    try:
+        with closing(RunReader.open(directory)) as reader:
+            return reader.trial_count()
+    except Exception:  # it is being created at this moment
+        return 0
+
+
+def read(directory: Path, code: int) -> Finished:
+    with closing(RunReader.open(directory)) as reader:
+        return Finished(
+            code=code,
+            results=json.loads((directory / "results.json").read_text()),
+            records=list(reader.trials()),
+            looks=list(reader.looks()),
+            events=[event.kind for event in reader.events()],
+            meaning=reader.header().models,
+        )
+
+
+# -- the truth ---------------------------------------------------------------------------------------------------------
+
+
+def true_score(model: Weights, temperature: float = 1.0) -> Chance:
+    """The mean chance of a right answer over the thirty questions."""
+    found = [chance(model, prompt_tokens(one.prompt), answer_tokens(one.answer), temperature) for one in questions()]
+    return Chance(sum(one.exact for one in found) / len(found), sum(one.slack for one in found) / len(found))
+
+
+def require_exact_ranking(run: Finished, truth: Mapping[str, Chance]) -> None:
+    """The run's order is that of the true scores, no two models share a tier, and no score is four sigma off."""
+    assert run.order == sorted(truth, key=lambda name: -truth[name].exact)
+    assert run.tiers == list(range(1, len(truth) + 1))
+    for row in run.results["models"]:
+        exact, slack = truth[row["name"]]
+        assert exact - 4 * row["sigma"] <= row["score"] <= exact + slack + 4 * row["sigma"], row
+
+
+def require_exact_bits(run: Finished) -> None:
+    """The bits per token of every answer are those of the weights.
+
+    All but a few: an answer with a token that its text does not show cannot be read back from the text.
+    """
+    compared = 0
+    for one in run.records:
+        prompt, answer = prompt_tokens(one.question), answer_tokens(one.answer.text)
+        if one.answer.finish_reason == "stop" and len(answer) == one.answer.completion_tokens:
+            found = token_log_probabilities(weights(one.model), [*prompt, *answer])[-len(answer) :]
+            expected = bits_per_token(list(found))
+            assert one.answer.completion_bpt is not None and expected is not None
+            assert abs(one.answer.completion_bpt - expected) < BITS, one
+            compared += 1
+    assert compared > 0.98 * len(run.records)
