@@ -8,9 +8,9 @@ the same kind of CPU writes the same bytes again.
 A Llama of 170 thousand parameters learns arithmetic, byte by byte. `CHECKPOINTS` are moments of its training, from a
 model that knows little to one that knows most, so that their scores differ. `ADAPTERS` are LoRA adapters of the
 checkpoint `BASE`: moments of a second training that moves only low-rank matrices, so that one server with one base can
-serve several models. All are stored in half precision, and what is stored is the model: a server that computes in
-single precision has exactly these weights. `exact.json` has the probability that a sampled answer is right, for every
-model and question, computed in double precision by `llama.py`.
+serve several models; the first changes nothing. All are stored in half precision, and what is stored is the model: a
+server that computes in single precision has exactly these weights. `exact.json` has the probability that a sampled
+answer is right, for every model and question, computed in double precision by `llama.py`.
 """
 
 import json
@@ -46,7 +46,7 @@ from torch import Tensor
 FAMILY = Path(__file__).with_name("family")
 CHECKPOINTS = (600, 900, 1000, 1200, 1400)
 BASE = 900
-ADAPTERS = (150, 250, 500)
+ADAPTERS = (0, 150, 250, 500)
 """Steps after which a checkpoint or an adapter is written."""
 
 BATCH, LENGTH = 128, 11
@@ -133,8 +133,9 @@ def train(
     steps: int,
     after: Callable[[int], None],
 ) -> None:
-    """AdamW with a warm-up and a cosine; `after` is called after every step."""
+    """AdamW with a warm-up and a cosine; `after` is called after every step, and before the first."""
     optimizer = torch.optim.AdamW(moving, lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
+    after(0)
     for step in range(1, steps + 1):
         for group in optimizer.param_groups:
             group["lr"] = rate * min(1.0, step / 100) * (0.1 + 0.45 * (1.0 + math.cos(math.pi * step / steps)))
