@@ -1,9 +1,9 @@
 """What comes back: answers out of a response of the chat or text completion API.
 
 Servers differ. The text may be a string, null or a list of parts; reasoning is `reasoning_content` or `reasoning`;
-`usage` covers every choice (OpenAI, vLLM) or one of them (llama-server, known by its `timings`); an echoed prompt
-stands in front of the text and of its log-probabilities. Nothing of a response is trusted: whatever is not an answer
-is a `Failure`.
+`usage` covers every choice (OpenAI, vLLM) or one of them (llama-server, known by its `timings`; in a stream it says
+each, see `wire`); an echoed prompt stands in front of the text and of its log-probabilities. Nothing of a response is
+trusted: whatever is not an answer is a `Failure`.
 """
 
 from collections.abc import Sequence
@@ -27,6 +27,8 @@ class Arrival(NamedTuple):
     latency: float
     ttft: float | None
     attempts: int
+    abreast: int | None = None
+    """Answers that the replica may be at at the same time."""
 
 
 def _bad(what: str) -> Failure:
@@ -96,6 +98,8 @@ class _Draft(NamedTuple):
     refused: bool
     logprobs: list[object]
     prompt_logprobs: list[object]
+    tokens: int
+    """By a usage of its own; 0 where there is none."""
 
     @property
     def size(self) -> int:
@@ -159,11 +163,14 @@ class Reader:
             refused,
             logprobs,
             before,
+            _count(choice["usage"].get("completion_tokens")) if isinstance(choice.get("usage"), dict) else 0,
         )
 
 
 def _completion_tokens(drafts: list[_Draft], used: int, counts_one: bool) -> list[int]:
-    """Each choice's tokens: its log-probabilities where given, else its share of the usage by length."""
+    """Each choice's tokens: by its own usage or its log-probabilities, else its share of the usage by length."""
+    if counts_one and all(draft.tokens for draft in drafts):
+        return [draft.tokens for draft in drafts]
     if all(draft.logprobs for draft in drafts):
         return [len(draft.logprobs) for draft in drafts]
     sizes = [draft.size for draft in drafts]
@@ -200,6 +207,7 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: 
         completion_bpt=bits_per_token(draft.logprobs),
         prompt_bpt=bits_per_token(draft.prompt_logprobs),
         signals=_signals(draft),
+        abreast=arrival.abreast,
     )
 
 
@@ -214,6 +222,7 @@ def without_text(signal: Signal, seeds: range, arrival: Arrival) -> list[Answer]
             latency=arrival.latency,
             attempts=arrival.attempts,
             signals=frozenset({signal}),
+            abreast=arrival.abreast,
         )
         for seed in seeds
     ]

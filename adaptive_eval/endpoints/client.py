@@ -21,6 +21,8 @@ from .wire import PATHS
 PROBE_SECONDS = 10.0
 QUIET_SECONDS = 120.0
 """A stream without a byte for so long has stopped."""
+BESIDE_SECONDS = 2.0
+BESIDE_BYTES = 4 * 1024 * 1024
 SECRET_LENGTH = 8
 """A shorter header value, such as a flag, is no secret and would blot out ordinary text."""
 
@@ -54,6 +56,10 @@ class Caller(Protocol):
 
     async def probe(self, base_url: str) -> str | None:
         """None for a sign of life, else what is wrong."""
+        ...
+
+    async def beside(self, base_url: str, path: str) -> tuple[int, bytes]:
+        """Status and body of something that a server says of itself beside the API, such as `/metrics`."""
         ...
 
     async def close(self) -> None: ...
@@ -117,8 +123,10 @@ class HttpCaller:
         self._http = httpx.AsyncClient(
             transport=self._transport, headers=headers, timeout=PROBE_SECONDS, trust_env=False
         )
+        self._beside = httpx.AsyncClient(
+            transport=SlotTransport(BESIDE_BYTES), headers=headers, timeout=BESIDE_SECONDS, trust_env=False
+        )
         self._chat = config.api == "chat"
-        self._stream = config.stream
         self._limit = sampling.timeout
         self._clock = asyncio.get_running_loop().time
         self._origins: dict[str, Origin] = {}
@@ -133,7 +141,7 @@ class HttpCaller:
         """Send one request and wait for its whole response."""
         content = orjson.dumps(body)
         payload = b"%b%d\r\n\r\n%b" % (self._heads[base_url], len(content), content)
-        reader = StreamReader(self._chat, self._clock) if self._stream else None
+        reader = StreamReader(self._chat, self._clock) if body.get("stream") else None
         try:
             if reader is None:
                 done = await self._transport.exchange(self._origins[base_url], payload, self._limit)
@@ -163,7 +171,10 @@ class HttpCaller:
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         begun = self._clock()
-        response = await self._get(base_url + "/models")
+        try:
+            response = await self._beside.get(base_url + "/models", timeout=PROBE_SECONDS)
+        except httpx.HTTPError as error:
+            raise failure_of(error, self.secrets) from None
         return self._whole(response.status_code, response.headers.raw, response.content, self._clock() - begun)
 
     async def probe(self, base_url: str) -> str | None:
@@ -178,9 +189,19 @@ class HttpCaller:
             self._health_urls[base_url] = base_url + "/models"
         return None if response.status_code < 500 else f"its health check says HTTP {response.status_code}"
 
+    async def beside(self, base_url: str, path: str) -> tuple[int, bytes]:
+        """GET a path beside the API's root, on a connection that no answer waits for, bounded in time and size."""
+        try:
+            async with asyncio.timeout(BESIDE_SECONDS):
+                response = await self._beside.get(base_url.removesuffix("/v1") + path)
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise Failure(Kind.TIMED_OUT, f"{path} could not be read: {clean(str(error), self.secrets)}") from None
+        return response.status_code, response.content
+
     async def close(self) -> None:
         """Close every connection."""
         await self._http.aclose()
+        await self._beside.aclose()
 
     async def _get(self, url: str) -> httpx.Response:
         try:

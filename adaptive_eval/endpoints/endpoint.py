@@ -6,19 +6,22 @@ a failure starts tenacity. Every attempt carries the same seeds, so which attemp
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import tenacity
 
 from ..errors import EndpointError, Rejected, Unavailable
+from .acquaintance import Acquaintance
 from .answers import Arrival, Reader, without_text
 from .client import Caller, Reply
 from .failures import Failure, Kind, signal_of_error
 from .health import HealthWatch
+from .load_watch import LoadWatch
 from .pacing import Pacer
 from .replicas import Replica, ReplicaSet
 from .retry import Persistence
+from .servers import Server, meet, name_of
 from .types import (
     Answer,
     EndpointConfig,
@@ -26,12 +29,13 @@ from .types import (
     Health,
     Limits,
     Message,
+    Notice,
     Prompt,
     ReplicaHealth,
     Sampling,
     Signal,
 )
-from .wire import BodyBuilder
+from .wire import BodyBuilder, counted_apart
 
 _CONNECTION = frozenset({Kind.UNREACHABLE, Kind.RESET, Kind.STALLED})
 FIRST_GUESS = 1000.0
@@ -79,6 +83,7 @@ class ModelEndpoint:
         limits: Limits,
         caller: Caller,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        loads: LoadWatch | None = None,
     ) -> None:
         self._config = config
         self._sampling = sampling
@@ -90,20 +95,23 @@ class ModelEndpoint:
         self._reader = Reader(config)
         self._replicas = ReplicaSet(config.replicas, limits.concurrency, self._clock)
         self._watch = HealthWatch(self._replicas, caller.probe, limits.patience, self._clock)
+        self._loads = (loads or LoadWatch()) if limits.steer else None
+        self._acquaintance = Acquaintance(config.model, self._meet)
         self._pacer = Pacer(limits.requests_per_minute, limits.tokens_per_minute, self._clock)
         self._longest_refusal = max(sampling.timeout, limits.patience)
         self._together = limits.samples_per_request
         self._traffic = _Traffic()
+        self._started = False
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
     async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
         """One answer per seed, in their order."""
-        self._watch.start()
+        if not self._started:
+            self._start()
         if len(seeds) <= self._together:
             return await self._request(prompt, seeds)
-        groups = [seeds[start : start + self._together] for start in range(0, len(seeds), self._together)]
-        return await self._all(prompt, groups)
+        return await self._all(prompt, _groups(seeds, self._together))
 
     async def check(self) -> Health:
         """Ask every replica for its models and for one tiny answer."""
@@ -112,6 +120,9 @@ class ModelEndpoint:
     async def close(self) -> None:
         """Stop watching and close every connection."""
         await self._watch.close()
+        await self._acquaintance.close()
+        if self._loads is not None:
+            await self._loads.leave(self._replicas)
         await self._caller.close()
 
     @property
@@ -126,9 +137,19 @@ class ModelEndpoint:
             prompt_tokens=traffic.prompt_tokens,
             completion_tokens=traffic.completion_tokens,
             replicas=self._replicas.stats,
+            notices=self._acquaintance.notices,
         )
 
     # -- one request ---------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._started = True
+        self._watch.start()
+        if self._loads is not None:
+            self._loads.join(self._replicas, self._metrics)
+
+    async def _metrics(self, url: str) -> tuple[int, bytes]:
+        return await self._caller.beside(url, "/metrics")
 
     async def _all(self, prompt: Prompt, groups: list[range]) -> list[Answer]:
         """Several requests at once; waits for all of them even where one fails, so that none is left alone."""
@@ -147,16 +168,22 @@ class ModelEndpoint:
                 answers = await self._attempt(request)
             except Failure as failure:
                 answers = await self._persist(request, failure)
-        except Rejected:
+        except Rejected as error:
             if len(seeds) == 1:
                 raise
-            return await self._singly(prompt, seeds)
-        return answers if len(answers) == len(seeds) else answers + await self._singly(prompt, seeds[len(answers) :])
+            return await self._fewer(prompt, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
+        if len(answers) == len(seeds):
+            return answers
+        why = f"gave {len(answers)} of n = {len(seeds)} answers"
+        return answers + await self._fewer(prompt, seeds[len(answers) :], 1, why)
 
-    async def _singly(self, prompt: Prompt, seeds: range) -> list[Answer]:
-        """The server refuses or ignores n: ask for one answer at a time, now and from now on."""
-        answers = await self._all(prompt, _singles(seeds))
-        self._together = 1
+    async def _fewer(self, prompt: Prompt, seeds: range, refused: int, why: str) -> list[Answer]:
+        """The server refuses or ignores n: ask for fewer answers at a time, now and from now on."""
+        together = self._acquaintance.fewer(refused)
+        answers = await self._all(prompt, _groups(seeds, together))
+        if together < self._together:
+            self._together = together
+            self._acquaintance.note(Notice("fewer_together", f"its server {why}; it is asked for {together} at a time"))
         return answers
 
     async def _persist(self, request: _Request, first: Failure) -> list[Answer]:
@@ -186,7 +213,7 @@ class ModelEndpoint:
         except Failure as failure:
             replica = request.replica.url if request.replica is not None else ""
             if failure.kind is Kind.TIMED_OUT and len(request.seeds) > 1:
-                return await self._all(request.prompt, _singles(request.seeds))
+                return await self._all(request.prompt, _groups(request.seeds, 1))
             if failure.kind is Kind.TIMED_OUT:
                 arrival = Arrival(replica, self._sampling.timeout, None, request.attempts)
                 return without_text("timed_out", request.seeds, arrival)
@@ -206,9 +233,11 @@ class ModelEndpoint:
         try:
             async with asyncio.timeout(None) as lease:
                 replica.leases.add(lease)
+                server = self._acquaintance.known(replica.url) or await self._acquaintance.of(replica.url)
                 expected = 0.0 if self._pacer.unlimited else await self._keep_pace(len(request.seeds))
                 sent_at = self._clock()
-                reply = await self._caller.ask(replica.url, request.body)
+                body = counted_apart(request.body) if server.llama else request.body
+                reply = await self._caller.ask(replica.url, body)
             answers = self._read(request, replica, reply)
         except TimeoutError:
             traffic.errors[Kind.REPLICA_LOST.value] += 1
@@ -225,8 +254,10 @@ class ModelEndpoint:
         return answers
 
     def _read(self, request: _Request, replica: Replica, reply: Reply) -> list[Answer]:
-        arrival = Arrival(replica.url, reply.latency, reply.ttft, request.attempts)
+        abreast = replica.window.size * len(request.seeds)
+        arrival = Arrival(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
         if reply.status == 200:
+            self._acquaintance.answered_as(name_of(reply.payload))
             return self._reader.answers(reply.payload, request.prompt, request.seeds, arrival)
         return without_text(self._signal(reply), request.seeds, arrival)
 
@@ -271,6 +302,7 @@ class ModelEndpoint:
         if failure.retry_after is not None and failure.retry_after <= self._longest_refusal:
             self._replicas.pause(replica, failure.retry_after)
         if failure.kind is Kind.UNREACHABLE:
+            self._acquaintance.forget(replica.url)
             self._watch.unreachable(replica)
         elif failure.kind is not Kind.RATE_LIMITED:
             self._watch.suspect(replica)
@@ -287,22 +319,19 @@ class ModelEndpoint:
             return ReplicaHealth(url, False, str(error))
 
     async def _ask_once(self, url: str) -> ReplicaHealth:
-        served = _served(await self._caller.models(url))
-        if served and self._config.model not in served:
-            known = ", ".join(served[:10])
-            return ReplicaHealth(url, False, f"it does not serve {self._config.model!r} but {known}", served)
-        reply = await self._caller.ask(url, self._bodies.tiny(_TINY_CHAT if self._config.api == "chat" else _TINY_TEXT))
+        server = await self._acquaintance.of(url)
+        reply = await self._caller.ask(url, self._tiny())
         if reply.status != 200:
             self._signal(reply)
-        return ReplicaHealth(url, True, "it answers", served, reply.latency)
+        return ReplicaHealth(url, True, "it answers", server.served, reply.latency, server.notices)
+
+    async def _meet(self, url: str) -> Server:
+        return await meet(self._caller, url, self._config, self._sampling, self._tiny())
+
+    def _tiny(self) -> Mapping[str, object]:
+        """A request that costs next to nothing."""
+        return self._bodies.tiny(_TINY_CHAT if self._config.api == "chat" else _TINY_TEXT)
 
 
-def _singles(seeds: range) -> list[range]:
-    return [seeds[i : i + 1] for i in range(len(seeds))]
-
-
-def _served(reply: Reply) -> tuple[str, ...]:
-    """The names in a list of models, none where the server has no such list."""
-    data = reply.payload.get("data") if isinstance(reply.payload, dict) else None
-    entries = data if isinstance(data, list) else []
-    return tuple(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry)
+def _groups(seeds: range, size: int) -> list[range]:
+    return [seeds[start : start + size] for start in range(0, len(seeds), size)]

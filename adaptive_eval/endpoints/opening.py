@@ -8,20 +8,32 @@ from pydantic import SecretStr
 from ..errors import ConfigError
 from .client import Caller, HttpCaller
 from .endpoint import ModelEndpoint
+from .load_watch import LoadWatch
 from .types import Endpoint, EndpointConfig, Limits, Sampling
 
 MOST_FILES = 10_240
 """What macOS allows at most."""
 
 
-def open_endpoint(config: EndpointConfig, sampling: Sampling, limits: Limits, *, keys: Mapping[str, str]) -> Endpoint:
-    """The endpoint of one model; `keys` is the environment. Needs a running event loop."""
+def open_endpoint(
+    config: EndpointConfig,
+    sampling: Sampling,
+    limits: Limits,
+    *,
+    keys: Mapping[str, str],
+    loads: LoadWatch | None = None,
+) -> Endpoint:
+    """The endpoint of one model; `keys` is the environment. Needs a running event loop.
+
+    Endpoints that ask the same servers share their `loads`.
+    """
     if (problem := config.missing_key(keys)) is not None:
         raise ConfigError(problem)
     # a key read from a file often ends in a line break
     key = keys.get(config.api_key_env, "").strip()
     _allow_many_files()
-    return ModelEndpoint(config, sampling, limits, _caller(config, sampling, SecretStr(key) if key else None))
+    caller = _caller(config, sampling, SecretStr(key) if key else None)
+    return ModelEndpoint(config, sampling, limits, caller, loads=loads)
 
 
 def _allow_many_files() -> None:

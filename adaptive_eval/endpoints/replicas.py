@@ -1,9 +1,10 @@
 """The replicas of one model: which of them gets the next request, and how many each may have in flight.
 
 A request goes to the replica with the fewest in flight among those that are usable: healthy, not told to wait by a
-Retry-After, and below their window. The window starts at the configured concurrency, is halved when a request is
-refused (429) or its connection fails, and grows step by step with the answers; it does not look at latency, since a
-model server slows as it fills. Who finds no usable replica waits in line.
+Retry-After, and below their window. The window starts at its ceiling, is halved when a request is refused (429) or its
+connection fails, and grows step by step with the answers; it does not look at latency, since a model server slows as
+it fills. The ceiling is the configured concurrency, or less where the server's own load says so (`load_watch`). Who
+finds no usable replica waits in line.
 """
 
 import asyncio
@@ -20,11 +21,18 @@ STEPS = 16
 class Window:
     """How many requests may be in flight."""
 
-    def __init__(self, ceiling: int) -> None:
-        self.ceiling = ceiling
-        self.size = ceiling
+    def __init__(self, configured: int) -> None:
+        self.configured = configured
+        self.ceiling = configured
+        self.size = configured
         self._answers = 0
         self._halved_at = -float("inf")
+
+    def steer(self, ceiling: int) -> None:
+        """Set the ceiling, within the configured one; a window that refusals have made smaller grows on by itself."""
+        whole = self.size == self.ceiling
+        self.ceiling = max(1, min(self.configured, ceiling))
+        self.size = self.ceiling if whole else min(self.size, self.ceiling)
 
     def refused(self, sent_at: float, now: float) -> None:
         """Halve, once for all the requests that were already on their way when it was last halved."""
@@ -49,6 +57,8 @@ class Replica:
         self.url = url
         self.window = Window(ceiling)
         self.in_flight = 0
+        self.most = 0
+        """The most in flight since the load of the server was last read."""
         self.healthy = True
         self.wait_until = -float("inf")
         self.answered_at = -float("inf")
@@ -57,6 +67,11 @@ class Replica:
 
     def usable(self, now: float) -> bool:
         return self.healthy and self.in_flight < self.window.size and now >= self.wait_until
+
+    def take_place(self) -> None:
+        """One more request is in flight."""
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
 
     def interrupt(self) -> None:
         """End every request in flight here, so that it is sent elsewhere."""
@@ -81,7 +96,7 @@ class ReplicaSet:
         if self._gone is not None:
             raise Unavailable(self._gone)
         if not self._waiting and (replica := self._choose(avoid)) is not None:
-            replica.in_flight += 1
+            replica.take_place()
             return replica
         place: asyncio.Future[Replica] = asyncio.get_running_loop().create_future()
         self._waiting.append((place, avoid))
@@ -109,7 +124,7 @@ class ReplicaSet:
             if replica is None:
                 return
             self._waiting.popleft()
-            replica.in_flight += 1
+            replica.take_place()
             place.set_result(replica)
 
     def pause(self, replica: Replica, seconds: float) -> None:

@@ -59,7 +59,7 @@ class SdkCaller:
         arguments["extra_body"] = {name: value for name, value in body.items() if name not in named}
         begun = self._clock()
         try:
-            if self._stream and body.get("stream"):
+            if body.get("stream"):
                 return await self._streamed(resource, arguments, begun)
             response = await resource.with_raw_response.create(**arguments)
             return self._reply(response.status_code, response.headers, response.content, begun)
@@ -105,6 +105,10 @@ class SdkCaller:
         except Failure as failure:
             return str(failure)
         return None if reply.status < 500 else f"its list of models says HTTP {reply.status}"
+
+    async def beside(self, base_url: str, path: str) -> tuple[int, bytes]:
+        """Nothing: behind what the SDK is for, gateways and proxies, there is no server to look at."""
+        return 404, b""
 
     async def close(self) -> None:
         """Close every client."""

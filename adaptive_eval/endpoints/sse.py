@@ -1,4 +1,7 @@
-"""A streamed answer, put together into the response that the same request would have had without a stream."""
+"""A streamed answer, put together into the response that the same request would have had without a stream.
+
+One thing more than there: llama-server says the usage of each choice after it, and each choice keeps its own.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +15,7 @@ MAX_LINE = 16 * 1024 * 1024
 class _Choice:
     """The pieces of one choice so far."""
 
-    __slots__ = ("finish_reason", "logprobs", "pieces", "steps", "token_logprobs")
+    __slots__ = ("finish_reason", "logprobs", "pieces", "steps", "token_logprobs", "usage")
 
     def __init__(self) -> None:
         self.pieces: dict[str, list[str]] = {}
@@ -20,6 +23,8 @@ class _Choice:
         self.logprobs: list[object] = []
         self.token_logprobs: list[object] = []
         self.steps = 0
+        self.usage: dict[str, Any] | None = None
+        """What came right after its end."""
 
     def add(self, choice: dict[str, Any]) -> bool:
         """Take one event's part of this choice; True where it carried text."""
@@ -40,9 +45,11 @@ class _Choice:
         self.steps += spoke
         return spoke
 
-    def payload(self, index: int, chat: bool) -> dict[str, Any]:
+    def payload(self, index: int, chat: bool, apart: bool) -> dict[str, Any]:
         texts = {name: "".join(pieces) for name, pieces in self.pieces.items()}
         choice: dict[str, Any] = {"index": index, "finish_reason": self.finish_reason}
+        if apart:
+            choice["usage"] = self.usage
         if self.logprobs:
             choice["logprobs"] = {"content": self.logprobs}
         elif self.token_logprobs:
@@ -59,6 +66,8 @@ class StreamReader:
         self._rest = b""
         self._choices: dict[int, _Choice] = {}
         self._usage: dict[str, Any] | None = None
+        self._ended: _Choice | None = None
+        """The choice that has ended last."""
         self._timings: object = None
         self._done = False
         self.error: bytes | None = None
@@ -87,15 +96,22 @@ class StreamReader:
             raise Failure(Kind.BAD_RESPONSE, f"an event of the stream is of type {type(event).__name__}")
         if event.get("error"):
             self.error = data
-        if isinstance(usage := event.get("usage"), dict):
-            self._usage = usage
         self._timings = event.get("timings", self._timings)
         choices = event.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and isinstance(index := choice.get("index", 0), int):
-                spoke = self._choices.setdefault(index, _Choice()).add(choice)
-                if spoke and self.first_token_at is None:
-                    self.first_token_at = self._clock()
+                self._part(self._choices.setdefault(index, _Choice()), choice)
+        if isinstance(usage := event.get("usage"), dict):
+            self._usage = usage
+            if self._ended is not None:
+                self._ended.usage = usage
+
+    def _part(self, choice: _Choice, part: dict[str, Any]) -> None:
+        """Take one event's part of a choice."""
+        if choice.add(part) and self.first_token_at is None:
+            self.first_token_at = self._clock()
+        if isinstance(part.get("finish_reason"), str):
+            self._ended = choice
 
     def payload(self) -> dict[str, Any]:
         """The response; raises `Failure` for a stream that stopped before its end."""
@@ -104,8 +120,9 @@ class StreamReader:
             raise Failure(Kind.RESET, "the stream ended before the answer was complete")
         # a server that sends no usage sends about one token per event
         steps = sum(choice.steps for choice in self._choices.values())
+        apart = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())
         payload: dict[str, Any] = {
-            "choices": [choice.payload(index, self._chat) for index, choice in sorted(self._choices.items())],
+            "choices": [choice.payload(index, self._chat, apart) for index, choice in sorted(self._choices.items())],
             "usage": self._usage or {"completion_tokens": steps},
         }
         return payload | ({"timings": self._timings} if self._timings is not None else {})

@@ -102,6 +102,9 @@ class Limits(_Section):
     """Seconds a model may fail before it is given up, however many attempts that takes: servers restart in minutes."""
     samples_per_request: int = Field(1, ge=1)
     """Answers to one question that may travel in one request (`n`), so that its prompt is read once."""
+    steer: bool = True
+    """Where a server tells its load (`/metrics` of vLLM and llama-server), keep no more in flight than it can use, so
+    that requests do not queue there while their time runs; `concurrency` is then the most."""
 
 
 class EndpointConfig(_Section):
@@ -184,6 +187,16 @@ class Answer:
     completion_bpt: float | None = None
     prompt_bpt: float | None = None
     signals: frozenset[Signal] = frozenset()
+    abreast: int | None = None
+    """Answers that its replica was allowed to be at at the same time: they share its GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something about a model's servers that a reader of the results should know."""
+
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +208,7 @@ class ReplicaHealth:
     detail: str
     served: tuple[str, ...] = ()
     latency: float | None = None
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +231,8 @@ class ReplicaStats:
     healthy: bool
     in_flight: int
     limit: int
-    """Requests in flight that are allowed now: the configured concurrency, less after refusals."""
+    """Requests in flight that are allowed now: the configured concurrency, less after refusals or where more would only
+    wait there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +247,7 @@ class EndpointStats:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     replicas: tuple[ReplicaStats, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
 
 class Endpoint(Protocol):

@@ -1,6 +1,9 @@
 """What is sent: request bodies of the OpenAI chat and text completion API.
 
 n = len(seeds) answers with seed s = seeds[0] get the seeds s .. s+n-1, as vLLM and llama-server define it.
+
+llama-server counts the tokens of one choice in the usage of n, but in a stream it says the usage of each: there n
+answers are always asked for as a stream.
 """
 
 from collections.abc import Mapping
@@ -21,6 +24,8 @@ _PLAIN_KEYS = (
     "reasoning_effort",
 )
 _TINY_ANSWER = 16
+_STREAM = {"stream": True, "stream_options": {"include_usage": True}}
+SERVER_DEFAULT = "server default"
 
 
 def _logprob_keys(config: EndpointConfig, sampling: Sampling) -> dict[str, object]:
@@ -41,6 +46,18 @@ def _logprob_keys(config: EndpointConfig, sampling: Sampling) -> dict[str, objec
     return keys
 
 
+def sent_sampling(config: EndpointConfig, sampling: Sampling) -> dict[str, object]:
+    """The sampling settings of every request as it is sent; what is not sent is the server's choice."""
+    plain = {key: getattr(sampling, key) for key in _PLAIN_KEYS}
+    told: dict[str, object] = {key: SERVER_DEFAULT if value is None else value for key, value in plain.items()}
+    return {**told, **_logprob_keys(config, sampling), **sampling.extra_body}
+
+
+def counted_apart(body: Mapping[str, object]) -> Mapping[str, object]:
+    """The request to a server that says the tokens of each of several answers in a stream only."""
+    return body if body.get("n", 1) == 1 else {**body, **_STREAM}
+
+
 class BodyBuilder:
     """Builds the bodies of one model's requests; what does not change is prepared once."""
 
@@ -53,7 +70,7 @@ class BodyBuilder:
                 self._fixed[key] = value
         self._fixed |= _logprob_keys(config, sampling)
         if config.stream:
-            self._fixed |= {"stream": True, "stream_options": {"include_usage": True}}
+            self._fixed |= _STREAM
         self._fixed |= sampling.extra_body
 
     def body(self, prompt: Prompt, seeds: range) -> dict[str, object]:

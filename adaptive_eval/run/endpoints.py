@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from adaptive_eval.config.environment import read_environment
 from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.endpoints.load_watch import LoadWatch
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig
 
@@ -15,10 +16,10 @@ async def opened_endpoints(config: RunConfig) -> AsyncIterator[Sequence[Endpoint
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
         simulated = await _simulator(config, stack)
-        endpoints = []
+        endpoints, loads = [], LoadWatch()
         for model in config.models:
             address = _address(model, simulated)
-            endpoint = open_endpoint(address, model.sampling, model.concurrency, keys=keys)
+            endpoint = open_endpoint(address, model.sampling, model.concurrency, keys=keys, loads=loads)
             stack.push_async_callback(endpoint.close)
             endpoints.append(endpoint)
         yield endpoints

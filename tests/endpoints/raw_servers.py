@@ -84,6 +84,9 @@ async def raw_server(script: Script, health: int = 200, tls: ssl.SSLContext | No
                     # no idle connection stays behind, so that scripts count connections of their own
                     await exchange.reply(health, b"", "Connection: close")
                     return
+                if path == "/metrics":
+                    await exchange.reply(404, b"", "Connection: close")
+                    return
                 if path == "/v1/models":
                     await exchange.reply(200, {"data": [{"id": "m"}]})
                 else:

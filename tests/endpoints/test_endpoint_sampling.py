@@ -459,6 +459,7 @@ async def test_seeds_of_many_requests_at_once_stay_with_their_answers(endpoint: 
     async with raw_server(shuffled) as server:
         model = endpoint(server.base_url, concurrency=50)
         answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(200)))
-        assert server.connections <= 51  # and one for a health check, where this takes longer than it should
+        # and those for what the server says of itself, and for a health check where this takes longer than it should
+        assert server.connections <= 53
     assert [answer[0].text for answer in answers] == [f"#{i}" for i in range(200)]
     assert all(second[0].seed - first[0].seed == 1 for first, second in pairwise(answers))

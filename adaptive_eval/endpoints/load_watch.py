@@ -1,0 +1,149 @@
+"""Who reads the load of servers and sizes their windows by it.
+
+One small task per server, whatever the number of models that are asked there: a reading is one request for `/metrics`
+on a connection of its own, bounded in time and size (`client`), and none is made while nothing is in flight.
+Until the first reading a window is small enough for most servers. Without `/metrics`, or where it fails again and
+again, windows are as large as configured; a server that does not have it is not asked again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from math import ceil
+from typing import NamedTuple
+
+from .failures import Failure
+from .load import Load, load_in
+from .replicas import Replica, ReplicaSet
+from .steering import Move, Steering
+
+READ_EVERY = 1.0
+SLOWEST = 60.0
+MISSES = 3
+"""Readings that may fail in a row before a window is no longer held to what they said."""
+BEFORE_THE_FIRST = 32
+"""Requests in flight before anything is known; from there on a window doubles as long as nothing waits."""
+ABSENT = frozenset({401, 403, 404, 405, 501})
+"""What a server says that has no `/metrics`, or not for us (llama-server without --metrics: 501)."""
+
+Fetch = Callable[[str], Awaitable[tuple[int, bytes]]]
+"""Asks the server of a base URL for `/metrics`: status and body; raises `Failure`."""
+
+
+class _Window(NamedTuple):
+    """One model's window at a server."""
+
+    replica: Replica
+    replicas: ReplicaSet
+    """Where requests wait for a place in it."""
+    fetch: Fetch
+
+    def steer(self, ceiling: int) -> None:
+        if ceiling != self.replica.window.ceiling:
+            self.replica.window.steer(ceiling)
+            self.replicas.hand_out()
+
+
+class _Absent(Exception):
+    """There is nothing to read."""
+
+
+class _Server:
+    """One server, and the windows of everyone who asks it."""
+
+    def __init__(self, url: str, clock: Callable[[], float]) -> None:
+        self.windows: list[_Window] = []
+        self._url = url
+        self._clock = clock
+        self._steering = Steering()
+        self._known = False
+        self._misses = 0
+        self._task = asyncio.create_task(self._watch())
+
+    def add(self, window: _Window) -> None:
+        if not self._task.done():
+            window.steer(BEFORE_THE_FIRST)
+            self.windows.append(window)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        try:
+            await self._look()
+            while True:
+                await asyncio.sleep(min(SLOWEST, READ_EVERY * 2.0**self._misses))
+                # what is done with a reading says nothing of a server that nobody asks
+                if any(window.replica.most and window.replica.healthy for window in self.windows):
+                    await self._look()
+        except _Absent:
+            pass
+        finally:
+            self._let_go()
+
+    async def _look(self) -> None:
+        load = await self._read()
+        if load is not None:
+            self._known, self._misses = True, 0
+            self._act(load)
+            return
+        self._misses += 1
+        if self._misses >= MISSES or not self._known:
+            self._let_go()
+
+    async def _read(self) -> Load | None:
+        try:
+            status, body = await self.windows[0].fetch(self._url)
+        except Failure:
+            return None
+        if status in ABSENT:
+            raise _Absent
+        return load_in(body) if status == 200 else None
+
+    def _act(self, load: Load) -> None:
+        full = [window for window in self.windows if window.replica.most >= window.replica.window.ceiling]
+        in_flight = sum(window.replica.most for window in self.windows)
+        move = self._steering.read(load, in_flight, bool(full), self._clock())
+        if move.let_go:
+            self._let_go()
+        else:
+            for window in full:
+                window.steer(resized(window.replica.window.ceiling, window.replica.most, move))
+        for window in self.windows:
+            window.replica.most = window.replica.in_flight
+
+    def _let_go(self) -> None:
+        for window in self.windows:
+            window.steer(window.replica.window.configured)
+
+
+def resized(ceiling: int, in_flight: int, move: Move) -> int:
+    """The ceiling after a move: it grows by 1 at least, and shrinks to a share of what is in flight."""
+    if move.factor > 1.0:
+        return max(ceiling + 1, round(ceiling * move.factor))
+    return min(ceiling, ceil(in_flight * move.factor)) if move.factor < 1.0 else ceiling
+
+
+class LoadWatch:
+    """Watches the servers of a run: all models that are asked at one server are steered together."""
+
+    def __init__(self) -> None:
+        self._servers: dict[str, _Server] = {}
+
+    def join(self, replicas: ReplicaSet, fetch: Fetch) -> None:
+        """Size the windows of these replicas from now on; needs a running loop."""
+        clock = asyncio.get_running_loop().time
+        for replica in replicas.replicas:
+            if replica.url not in self._servers:
+                self._servers[replica.url] = _Server(replica.url, clock)
+            self._servers[replica.url].add(_Window(replica, replicas, fetch))
+
+    async def leave(self, replicas: ReplicaSet) -> None:
+        """Leave these windows alone; a server that nobody asks any more is not read."""
+        for replica in replicas.replicas:
+            server = self._servers.get(replica.url)
+            if server is None:
+                continue
+            server.windows = [window for window in server.windows if window.replica is not replica]
+            if not server.windows:
+                await self._servers.pop(replica.url).close()

@@ -1,0 +1,130 @@
+"""Getting to know a server before it is asked: whether it serves the model, and what it does that nobody asked for.
+
+llama-server answers for any model name with the one that it has, so the list of models is what counts, and where a
+name is not on it, what an answer is named after. It also cuts off improbable tokens unless it is told not to, and
+counts the tokens of one answer where it gives several (`wire`).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from ..errors import Rejected
+from .client import Caller, Reply
+from .failures import Failure, Kind, signal_of_error
+from .types import EndpointConfig, Notice, Sampling
+
+LLAMA_OWNER = "llamacpp"
+"""What llama-server says to be the owner of its models."""
+LLAMA_CUTS = {"top_k": 40, "top_p": 0.95, "min_p": 0.05}
+"""What it does to the distribution where a request does not say; `/props` has what it really is."""
+NAMED = 10
+
+
+class Server(NamedTuple):
+    """What is known of a server."""
+
+    served: tuple[str, ...] = ()
+    """Names of its models, none where it has no list."""
+    llama: bool = False
+    slots: int | None = None
+    """Answers that one request may ask llama-server for."""
+    notices: tuple[Notice, ...] = ()
+
+
+async def meet(
+    caller: Caller, base_url: str, config: EndpointConfig, sampling: Sampling, tiny: Mapping[str, object]
+) -> Server:
+    """Ask a server for its models; raises `Rejected` where it serves others, and `Failure` where nobody listens.
+
+    `tiny` is a request that costs next to nothing, for a server whose list does not have the name.
+    """
+    try:
+        entries = list(_entries(await caller.models(base_url)))
+    except Failure as failure:
+        if failure.kind is Kind.UNREACHABLE:
+            raise
+        return Server()  # some servers have no such list, or a broken one
+    mine = [entry for entry in entries if config.model in _names(entry)]
+    served = tuple(str(entry["id"]) for entry in entries)
+    if entries and not mine:
+        await _require_answer(caller, base_url, config.model, served, tiny)
+    if not any(entry.get("owned_by") == LLAMA_OWNER for entry in mine or entries):
+        return Server(served)
+    slots, defaults = await _llama_settings(caller, base_url)
+    return Server(served, True, slots, tuple(_cuts(sampling, defaults)))
+
+
+def _entries(reply: Reply) -> Iterator[dict[str, Any]]:
+    """The list of models; empty where the server has none."""
+    data = reply.payload.get("data") if isinstance(reply.payload, dict) else None
+    for entry in data if isinstance(data, list) else []:
+        if isinstance(entry, dict) and "id" in entry:
+            yield entry
+
+
+def _names(entry: dict[str, Any]) -> set[str]:
+    aliases = entry.get("aliases")
+    return {str(entry["id"]), *(map(str, aliases) if isinstance(aliases, list) else ())}
+
+
+async def _require_answer(
+    caller: Caller, base_url: str, model: str, served: tuple[str, ...], tiny: Mapping[str, object]
+) -> None:
+    """A list may leave names out: then the server must answer, and name the answer after the model."""
+    known = ", ".join(served[:NAMED]) + (f" and {len(served) - NAMED} more" if len(served) > NAMED else "")
+    rule = f"it does not serve {model!r} but {known}: set `model` to one of these, or base_url to a server that does"
+    reply = await caller.ask(base_url, tiny)
+    if reply.status != 200:
+        try:
+            signal_of_error(reply.status, reply.body, reply.headers, secrets=caller.secrets)
+        except Rejected:
+            raise Rejected(rule) from None
+    named = name_of(reply.payload)
+    if named is None or not alike(named, model):
+        raise Rejected(f"{rule} (it answers any name, and calls this answer {named!r})")
+
+
+def name_of(payload: object) -> str | None:
+    """The model that a response says it is from."""
+    named = payload.get("model") if isinstance(payload, dict) else None
+    return named if isinstance(named, str) else None
+
+
+def alike(named: str, asked: str) -> bool:
+    """Whether a name stands for the other: a dated version of it, or without the folder."""
+    return bool(named) and (asked in named or named in asked)
+
+
+async def _llama_settings(caller: Caller, base_url: str) -> tuple[int | None, dict[str, Any]]:
+    """Slots and default sampling settings of a llama-server, as far as it says."""
+    try:
+        status, body = await caller.beside(base_url, "/props")
+        props = orjson.loads(body) if status == 200 else {}
+    except (Failure, orjson.JSONDecodeError):
+        props = {}
+    slots = props.get("total_slots") if isinstance(props, dict) else None
+    settings = props.get("default_generation_settings") if isinstance(props, dict) else None
+    said = settings.get("params") if isinstance(settings, dict) else None
+    defaults = {key: said.get(key, cut) for key, cut in LLAMA_CUTS.items()} if isinstance(said, dict) else LLAMA_CUTS
+    return slots if isinstance(slots, int) and slots > 0 else None, defaults
+
+
+def _cuts(sampling: Sampling, defaults: Mapping[str, Any]) -> Iterator[Notice]:
+    """That tokens are cut off by settings that nobody has chosen."""
+    off = {"top_k": 0, "top_p": 1, "min_p": 0}
+    chosen = {key for key in off if getattr(sampling, key) is not None or key in sampling.extra_body}
+    left = {key: defaults[key] for key in off if key not in chosen and defaults[key] != off[key]}
+    if left and sampling.temperature != 0:
+        is_now = ", ".join(f"{key} {_plain(value)}" for key, value in left.items())
+        mend = ", ".join(f"{key}: {off[key]}" for key in left)
+        text = (
+            f"its server is llama.cpp, which cuts off improbable tokens where sampling does not say ({is_now}): this "
+            f"moves scores by points. Set {mend} to sample as vLLM does, or these values if they are meant"
+        )
+        yield Notice("server_defaults", text)
+
+
+def _plain(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
