@@ -16,6 +16,10 @@ def simulate(
     world: Annotated[str, typer.Argument(help=f"One of {', '.join(WORLDS)}.")] = "coins",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
     seed: Annotated[int, typer.Option(help="Another seed, other answers.")] = 0,
+    max_num_seqs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Answers made at the same time; others wait, and /metrics says how many."),
+    ] = None,
     fault: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help=f"May be repeated. Names: {', '.join(Faults.__slots__)}."),
@@ -31,7 +35,9 @@ def simulate(
         if world not in WORLDS:
             raise ConfigError(f"WORLD must be one of {', '.join(WORLDS)}, but got {world!r}")
         built = WORLDS[world]()
-        server = SimulatedServer(built, port=port, seed=seed, faults=parse_faults(fault or ()))
+        server = SimulatedServer(
+            built, port=port, seed=seed, faults=parse_faults(fault or ()), max_num_seqs=max_num_seqs
+        )
         try:
             asyncio.run(_serve(server, built))
         except KeyboardInterrupt:  # how a server is meant to end

@@ -169,6 +169,8 @@ class Reader:
 
 def _completion_tokens(drafts: list[_Draft], used: int, counts_one: bool) -> list[int]:
     """Each choice's tokens: by its own usage or its log-probabilities, else its share of the usage by length."""
+    if counts_one and used and len(drafts) == 1:
+        return [used]
     if counts_one and all(draft.tokens for draft in drafts):
         return [draft.tokens for draft in drafts]
     if all(draft.logprobs for draft in drafts):

@@ -3,7 +3,7 @@
 n = len(seeds) answers with seed s = seeds[0] get the seeds s .. s+n-1, as vLLM and llama-server define it.
 
 llama-server counts the tokens of one choice in the usage of n, but in a stream it says the usage of each: there n
-answers are always asked for as a stream.
+answers are asked for as a stream, unless their log-probabilities count them (its stream leaves out that of the end).
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def sent_sampling(config: EndpointConfig, sampling: Sampling) -> dict[str, objec
 
 def counted_apart(body: Mapping[str, object]) -> Mapping[str, object]:
     """The request to a server that says the tokens of each of several answers in a stream only."""
-    return body if body.get("n", 1) == 1 else {**body, **_STREAM}
+    return body if "n" not in body or body.get("logprobs") else {**body, **_STREAM}
 
 
 class BodyBuilder:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -10,6 +11,7 @@ import orjson
 from .answering import Drawn, Respondent
 from .faults import Fault, Faults, Window
 from .http1 import Reply, Request, response
+from .places import Places
 from .shapes import Choice, Shape, cut
 
 MAX_N = 128
@@ -60,10 +62,13 @@ def _prompt(body: dict[str, Any], chat: bool) -> str:
 class Api:
     """Answers requests; `now` gives the seconds since the server started."""
 
-    def __init__(self, respondent: Respondent, faults: Faults, now: Callable[[], float]) -> None:
+    def __init__(
+        self, respondent: Respondent, faults: Faults, now: Callable[[], float], places: Places | None = None
+    ) -> None:
         self._respondent = respondent
         self._faults = faults
         self._now = now
+        self._places = places
         self._attempts: Counter[object] = Counter()
         self._serial = count()
         self.counts: Counter[str] = Counter()
@@ -87,6 +92,10 @@ class Api:
     def _metrics(self) -> bytes:
         lines = ["# TYPE simulate_requests_total counter"]
         lines += [f'simulate_requests_total{{result="{name}"}} {n}' for name, n in sorted(self.counts.items())]
+        if self._places is not None:
+            for name, n in (("running", self._places.running), ("waiting", self._places.waiting)):
+                lines.append(f"# TYPE vllm:num_requests_{name} gauge")
+                lines.append(f'vllm:num_requests_{name}{{engine="0",model_name="simulated"}} {n:.1f}')
         return ("\n".join(lines) + "\n").encode()
 
     def _is(self, windows: tuple[Window, ...]) -> bool:
@@ -109,7 +118,8 @@ class Api:
             return _error(error.status, str(error), error.code)
         fault = self._fault(body, prompt)
         self.counts[fault.value if fault is not None else "answered"] += 1
-        seconds = max(choice.seconds for choice in choices) * self._faults.slow
+        sequences = tuple(choice.seconds * self._faults.slow for choice in choices)
+        seconds = max(sequences)
         if fault is Fault.RATE_LIMITED:
             wait = f"Retry-After: {self._faults.retry_after:g}\r\n"
             return _error(429, "too many requests", "rate_limit_exceeded", wait)
@@ -119,10 +129,12 @@ class Api:
             return Reply((), reset_after=seconds / 2.0)
         shape = Shape(body, prompt, chat, self._faults.count_one)
         if body.get("stream") is True:
-            return shape.stream(next(self._serial), choices, seconds, hang=fault is Fault.HANG)
+            stream = shape.stream(next(self._serial), choices, seconds, hang=fault is Fault.HANG)
+            return replace(stream, sequences=sequences)
         if fault is Fault.HANG:
             return Reply((), ends=False)
-        return Reply(((seconds, response(200, orjson.dumps(shape.payload(next(self._serial), choices)))),))
+        whole = response(200, orjson.dumps(shape.payload(next(self._serial), choices)))
+        return Reply(((seconds, whole),), sequences=sequences)
 
     def _fault(self, body: dict[str, Any], prompt: str) -> Fault | None:
         if self._is(self._faults.stuck):

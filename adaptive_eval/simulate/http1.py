@@ -6,6 +6,9 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+
+from .places import Places, Ticket
 
 MAX_HEAD = 64 * 1024
 MAX_BODY = 64 * 1024 * 1024
@@ -28,12 +31,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Bytes and the seconds after which each part of them goes out; no `ends` means that the rest never comes."""
+    """Bytes and the seconds after which each part of them goes out; no `ends` means that the rest never comes.
+
+    A reply made of `sequences` (the seconds that each takes) begins once there are places for them all.
+    """
 
     parts: tuple[tuple[float, bytes], ...]
     ends: bool = True
     reset_after: float | None = None
     """Break the connection after so many seconds instead."""
+    sequences: tuple[float, ...] = ()
 
 
 class Malformed(Exception):
@@ -133,10 +140,18 @@ def parse_request(data: bytes) -> tuple[Request, int] | None:
 class ServerProtocol(asyncio.Protocol):
     """One connection: reads a request, sends its reply, then looks at the next."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handler: Handler, connections: set["ServerProtocol"]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: Handler,
+        connections: set["ServerProtocol"],
+        places: Places | None = None,
+    ) -> None:
         self._loop = loop
         self._handler = handler
         self._connections = connections
+        self._places = places
+        self._ticket: Ticket | None = None
         self._buffer = bytearray()
         self._busy = False
         self._timers: list[asyncio.TimerHandle] = []
@@ -148,6 +163,8 @@ class ServerProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
+        if self._places is not None and self._ticket is not None:
+            self._places.leave(self._ticket)
         for timer in self._timers:
             timer.cancel()
 
@@ -179,6 +196,18 @@ class ServerProtocol(asyncio.Protocol):
             self._send(self._handler(request))
 
     def _send(self, reply: Reply) -> None:
+        if self._places is None or not reply.sequences:
+            self._begin(reply)
+        else:
+            self._busy = True
+            self._ticket = self._places.enter(reply.sequences, partial(self._begin_late, reply))
+
+    def _begin_late(self, reply: Reply) -> None:
+        self._begin(reply)
+        if not self._busy:
+            self._next()
+
+    def _begin(self, reply: Reply) -> None:
         if reply.reset_after is not None:
             self._busy = True
             self._timers = [self._loop.call_later(reply.reset_after, self.abort)]

@@ -20,6 +20,7 @@ from .answering import Respondent
 from .api import Api
 from .faults import Faults
 from .http1 import Reply, Request, ServerProtocol
+from .places import Places
 from .worlds import World
 
 HOST = "127.0.0.1"
@@ -29,14 +30,24 @@ BACKLOG = 4096
 class SimulatedServer:
     """One replica that serves every model of a world."""
 
-    def __init__(self, world: World, *, port: int = 0, seed: int = 0, faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        port: int = 0,
+        seed: int = 0,
+        faults: Faults | None = None,
+        max_num_seqs: int | None = None,
+    ) -> None:
         self._faults = faults or Faults()
+        self.places = None if max_num_seqs is None else Places(max_num_seqs)
+        """The answers that are made at the same time, where that is limited."""
         self._connections: set[ServerProtocol] = set()
         self._listener: asyncio.Server | None = None
         self._planned: list[asyncio.Task[None]] = []
         self._started_at = 0.0
         self._port = port
-        self._api = Api(Respondent(world, seed), self._faults, self._now)
+        self._api = Api(Respondent(world, seed), self._faults, self._now, self.places)
 
     async def __aenter__(self) -> Self:
         self._started_at = asyncio.get_running_loop().time()
@@ -64,7 +75,10 @@ class SimulatedServer:
         """Take connections; after `die`, on the same port."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
-            lambda: ServerProtocol(loop, self._handle, self._connections), HOST, self._port, backlog=BACKLOG
+            lambda: ServerProtocol(loop, self._handle, self._connections, self.places),
+            HOST,
+            self._port,
+            backlog=BACKLOG,
         )
         self._port = self._listener.sockets[0].getsockname()[1]
 
