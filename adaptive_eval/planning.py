@@ -174,12 +174,17 @@ def clusters(questions: Sequence[Question]) -> NDArray[np.int64] | None:
 
 
 def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
-    """What an answer of this model cost: tokens, USD by its price, and its share of the GPUs while it was served."""
-    gpu_share = _gpu_share(model)
+    """What an answer of this model cost: tokens, USD by its price, and its share of the GPUs while it was served.
+
+    Its replica's GPUs are shared by the answers that may be in flight there, which the server's load may have made
+    fewer than configured; never more than what was reserved for it.
+    """
+    gpus, most = (model.gpus or 0.0) / len(model.replicas), _most_gpu_seconds(model)
 
     def cost(answer: Answer) -> Cost:
         usd = _usd(model, answer.prompt_tokens, answer.completion_tokens)
-        return Cost(answer.prompt_tokens + answer.completion_tokens, usd, answer.latency * gpu_share)
+        share = gpus / (answer.abreast or model.concurrency.concurrency)
+        return Cost(answer.prompt_tokens + answer.completion_tokens, usd, min(most, answer.latency * share))
 
     return cost
 
@@ -199,8 +204,7 @@ def _bytes(prompt: Prompt) -> int:
 def _worst_cost(model: ModelConfig, longest: int) -> Cost:
     completion = model.sampling.max_tokens or 0
     prompt_tokens = longest + PROMPT_OVERHEAD if completion else 0
-    seconds = model.sampling.timeout * model.concurrency.attempts
-    return Cost(prompt_tokens + completion, _usd(model, prompt_tokens, completion), seconds * _gpu_share(model))
+    return Cost(prompt_tokens + completion, _usd(model, prompt_tokens, completion), _most_gpu_seconds(model))
 
 
 def _usd(model: ModelConfig, prompt_tokens: int, completion_tokens: int) -> float:
@@ -209,9 +213,10 @@ def _usd(model: ModelConfig, prompt_tokens: int, completion_tokens: int) -> floa
     return (prompt_tokens * model.price.input + completion_tokens * model.price.output) / MILLION
 
 
-def _gpu_share(model: ModelConfig) -> float:
-    """GPUs that one request holds when the model's servers are full."""
-    return (model.gpus or 0.0) / (model.concurrency.concurrency * len(model.replicas))
+def _most_gpu_seconds(model: ModelConfig) -> float:
+    """What one answer may cost over all its attempts: its share of the GPUs when the model's servers are full."""
+    share = (model.gpus or 0.0) / (model.concurrency.concurrency * len(model.replicas))
+    return model.sampling.timeout * model.concurrency.attempts * share
 
 
 def _rule(config: Decisions, start: float) -> rules.Rule:

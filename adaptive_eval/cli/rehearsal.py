@@ -27,7 +27,9 @@ def show_health(found: Mapping[str, Health]) -> bool:
         for replica in health.replicas:
             state = "ok  " if replica.healthy else "FAIL"
             took = "" if replica.latency is None else f" ({replica.latency:.2f} s)"
-            typer.echo(f"{state}  {safe(name, 40)}  {safe(replica.url, 80)}  {safe(replica.detail)}{took}")
+            typer.echo(f"{state}  {safe(name, 40)}  {safe(replica.url, 80)}  {safe(replica.detail, 400)}{took}")
+            for notice in replica.notices:
+                typer.echo(f"warn  {safe(name, 40)}  {safe(notice.text, 400)}")
     return all(health.ok for health in found.values())
 
 

@@ -10,6 +10,8 @@ def sentence(event: Event) -> str | None:
     match event.kind:
         case EventKind.SET_ASIDE:
             return safe(f"{body['model']} is set aside: {body['reason']}", longest=400)
+        case EventKind.NOTICED:
+            return safe(f"{body['model']}: {body['text']}", longest=400)
         case EventKind.REPLICA_LOST:
             return safe(
                 f"{body['model']}: {body['replica']} is lost; its requests go elsewhere or wait until it is back"

@@ -15,7 +15,9 @@ class Acquaintance:
         self._meet = meet
         self._servers: dict[str, Server] = {}
         self._meetings: dict[str, asyncio.Task[Server]] = {}
-        self._names: set[str] = set()
+        self._names = {model}
+        """What the model is called by those that serve it."""
+        self._named: set[str] = set()
         self._notices: dict[Notice, None] = {}
 
     def known(self, url: str) -> Server | None:
@@ -35,14 +37,16 @@ class Acquaintance:
 
     def answered_as(self, named: str | None) -> None:
         """A server has named an answer after a model."""
-        if named is None or named in self._names:
+        if named in self._names:
+            named = self._model
+        if named is None or named in self._named:
             return
-        if self._names:
-            also = ", ".join(map(repr, sorted(self._names)))
-            self.note(Notice("renamed", f"some of its answers are named {named!r}, others {also}: was it exchanged?"))
+        if self._named:
+            others = ", ".join(map(repr, sorted(self._named)))
+            self.note(Notice("renamed", f"some of its answers are named {named!r}, others {others}: was it exchanged?"))
         elif not alike(named, self._model):
             self.note(Notice("named", f"its answers are named {named!r}, and it was asked for {self._model!r}"))
-        self._names.add(named)
+        self._named.add(named)
 
     def note(self, notice: Notice) -> None:
         """Say this of the model, once."""
@@ -70,6 +74,7 @@ class Acquaintance:
             server = self._servers[url] = await self._meet(url)
         finally:
             del self._meetings[url]
+        self._names |= server.names
         for notice in server.notices:
             self.note(notice)
         return server

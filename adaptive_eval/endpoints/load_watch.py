@@ -7,14 +7,14 @@ again, windows are as large as configured; a server that does not have it is not
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
 from typing import NamedTuple
 
 from .failures import Failure
 from .load import Load, load_in
 from .replicas import Replica, ReplicaSet
-from .steering import Move, Steering
+from .steering import Steering
 
 READ_EVERY = 1.0
 SLOWEST = 60.0
@@ -83,12 +83,13 @@ class _Server:
 
     async def _look(self) -> None:
         load = await self._read()
-        if load is not None:
+        if load is not None and load.running + load.waiting > 0.0:
             self._known, self._misses = True, 0
             self._act(load)
             return
+        # nothing at all may be said by a server that has not yet got what was sent; if it goes on, nothing is counted
         self._misses += 1
-        if self._misses >= MISSES or not self._known:
+        if self._misses >= MISSES or (load is None and not self._known):
             self._let_go()
 
     async def _read(self) -> Load | None:
@@ -106,9 +107,13 @@ class _Server:
         move = self._steering.read(load, in_flight, bool(full), self._clock())
         if move.let_go:
             self._let_go()
-        else:
+        elif move.factor > 1.0:
+            sizes = grown([window.replica.window.ceiling for window in full], move.factor - 1.0)
+            for window, size in zip(full, sizes, strict=True):
+                window.steer(size)
+        elif move.factor < 1.0:
             for window in full:
-                window.steer(resized(window.replica.window.ceiling, window.replica.most, move))
+                window.steer(min(window.replica.window.ceiling, ceil(window.replica.most * move.factor)))
         for window in self.windows:
             window.replica.most = window.replica.in_flight
 
@@ -117,11 +122,15 @@ class _Server:
             window.steer(window.replica.window.configured)
 
 
-def resized(ceiling: int, in_flight: int, move: Move) -> int:
-    """The ceiling after a move: it grows by 1 at least, and shrinks to a share of what is in flight."""
-    if move.factor > 1.0:
-        return max(ceiling + 1, round(ceiling * move.factor))
-    return min(ceiling, ceil(in_flight * move.factor)) if move.factor < 1.0 else ceiling
+def grown(ceilings: Sequence[int], by: float) -> list[int]:
+    """Ceilings that are larger by this share together, and by 1 at least; the smallest first."""
+    left = max(1, round(by * sum(ceilings)))
+    sizes = list(ceilings)
+    for at in sorted(range(len(sizes)), key=ceilings.__getitem__):
+        more = min(left, max(1, round(by * ceilings[at])))
+        sizes[at] += more
+        left -= more
+    return sizes
 
 
 class LoadWatch:

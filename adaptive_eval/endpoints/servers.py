@@ -6,6 +6,7 @@ counts the tokens of one answer where it gives several (`wire`).
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import orjson
@@ -27,6 +28,8 @@ class Server(NamedTuple):
 
     served: tuple[str, ...] = ()
     """Names of its models, none where it has no list."""
+    names: frozenset[str] = frozenset()
+    """All names of the one that is asked."""
     llama: bool = False
     slots: int | None = None
     """Answers that one request may ask llama-server for."""
@@ -47,13 +50,13 @@ async def meet(
             raise
         return Server()  # some servers have no such list, or a broken one
     mine = [entry for entry in entries if config.model in _names(entry)]
-    served = tuple(str(entry["id"]) for entry in entries)
+    served, names = tuple(str(entry["id"]) for entry in entries), frozenset(chain(*map(_names, mine)))
     if entries and not mine:
         await _require_answer(caller, base_url, config.model, served, tiny)
     if not any(entry.get("owned_by") == LLAMA_OWNER for entry in mine or entries):
-        return Server(served)
+        return Server(served, names)
     slots, defaults = await _llama_settings(caller, base_url)
-    return Server(served, True, slots, tuple(_cuts(sampling, defaults)))
+    return Server(served, names, True, slots, tuple(_cuts(sampling, defaults)))
 
 
 def _entries(reply: Reply) -> Iterator[dict[str, Any]]:

@@ -28,8 +28,8 @@ MARGIN = 1 / 8
 FIRST_STEP = 1 / 8
 LARGEST_STEP = 1.0
 MOST_AT_ONCE = 1 / 2
-BELIEVED = 3 / 4
-"""Once this share of the requests is left, it shows whether the load follows."""
+SHOWS = 1 / 2
+"""When this share of the requests is left, it shows whether the load follows."""
 DOUBT_SECONDS = 300.0
 
 
@@ -86,7 +86,7 @@ class Steering:
         inside = load.running + load.waiting
         asked, was_inside = self._before = self._before or (in_flight, inside)
         left = in_flight / asked
-        if left <= BELIEVED:
+        if left <= SHOWS:
             self._before = (in_flight, inside)
             if inside > was_inside * (1.0 - (1.0 - left) / 4):
                 self._before, self._doubted_until = None, now + DOUBT_SECONDS

@@ -35,14 +35,17 @@ def restored_results(reader: RunReader, stored: StoredRun, *, running: bool) -> 
     config, questions = stored
     controller = Controller(stored_plan(reader))
     tallies = [Tally() for _ in config.models]
-    set_aside = _set_aside(reader.events())
+    events = reader.events()
+    set_aside = _set_aside(events)
     names = [model.name for model in config.models]
     keys = [question.id for question in questions]
     controller.restore(_outcomes(reader, names, keys, tallies, set_aside))
     controller.tell(SetAside(names.index(str(event.body["model"])), str(event.body["reason"])) for event in set_aside)
     controller.tick(reader.elapsed)
     subject = subject_of(config, questions, reader.created)
-    snapshot = take_snapshot(subject, controller, tallies, elapsed=reader.elapsed, now=time.time(), stopped=not running)
+    snapshot = take_snapshot(
+        subject, controller, tallies, elapsed=reader.elapsed, now=time.time(), stopped=not running, events=events
+    )
     return None if snapshot is None else build_results(snapshot)
 
 

@@ -4,7 +4,7 @@ In two steps, since the second takes a while with thousands of questions: a snap
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -28,8 +28,9 @@ from adaptive_eval.results.types import (
     Results,
     RunInfo,
 )
-from adaptive_eval.results.warnings import cautions, prior_caution, reversal_cautions, rule_caution
+from adaptive_eval.results.warnings import cautions, notice_cautions, prior_caution, reversal_cautions, rule_caution
 from adaptive_eval.scheduler.tallies import Tally
+from adaptive_eval.store import Event
 from scorio.moments import FloatArray
 
 
@@ -46,6 +47,8 @@ class Subject:
     """Seconds since 1970."""
     decisions: Mapping[str, object] = field(default_factory=dict)
     """The sections of the configuration that say what is decided, and how."""
+    sampling: tuple[Mapping[str, object], ...] = ()
+    """What the requests to each model carry, where there were any."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,10 +72,19 @@ class Snapshot:
     now: float
     """Seconds since 1970."""
     stopped: bool
+    noticed: tuple[Caution, ...]
+    """About the servers."""
 
 
 def take_snapshot(
-    subject: Subject, controller: Controller, tallies: Sequence[Tally], *, elapsed: float, now: float, stopped: bool
+    subject: Subject,
+    controller: Controller,
+    tallies: Sequence[Tally],
+    *,
+    elapsed: float,
+    now: float,
+    stopped: bool,
+    events: Iterable[Event] = (),
 ) -> Snapshot | None:
     """What is known after the latest look; None before the first."""
     result = controller.result()
@@ -94,6 +106,7 @@ def take_snapshot(
         elapsed=elapsed,
         now=now,
         stopped=stopped,
+        noticed=tuple(notice_cautions(events)),
     )
 
 
@@ -117,6 +130,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *rule_caution(snapshot.rule),
             *prior_caution(subject.models, snapshot.prior_depths.tolist()),
             *reversal_cautions(reversals),
+            *snapshot.noticed,
             *_cautions(snapshot),
         ),
         cost=_cost(result, tallies),
@@ -158,6 +172,7 @@ def _model(snapshot: Snapshot, row: ModelResult, tally: Tally) -> ModelRow:
         tokens=tally.tokens,
         usd=tally.usd,
         gpu_seconds=tally.gpu_seconds,
+        sampling=snapshot.subject.sampling[row.model] if snapshot.subject.sampling else {},
         prior_depth=float(snapshot.prior_depths[row.model]),
     )
 

@@ -60,6 +60,8 @@ class ModelRow:
     tokens: int
     usd: float
     gpu_seconds: float
+    sampling: Mapping[str, object]
+    """The settings that its requests carry, and "server default" for those that they leave to the server."""
     prior_depth: float
     """Outcomes of an earlier run that its score is made of too (R0): D, the mean over the questions."""
 

@@ -1,6 +1,7 @@
 """What a reader should know before believing a ranking; each warning says what it may have done to the scores."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import starmap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.rules import Intervals, Rule, ZScore
 from adaptive_eval.results.types import Caution
 from adaptive_eval.scheduler.tallies import Tally
+from adaptive_eval.store import Event, EventKind
 
 REPEATS = (3, 0.01)
 """So many repeated answers, and such a share of all, are no coincidence."""
@@ -45,6 +47,13 @@ def prior_caution(names: Sequence[str], depths: Sequence[float]) -> Iterator[Cau
             "outcomes of an earlier run count as trials of this one (R0), so many a question (D, at most the trials of "
             f"the first look): {told}; where a model has changed since, they pull its score to what it was",
         )
+
+
+def notice_cautions(events: Iterable[Event]) -> Iterator[Caution]:
+    """What the servers do that nobody asked them for, each once, however often the run was started."""
+    notices = (event.body for event in events if event.kind is EventKind.NOTICED)
+    said = {(str(body["notice"]), str(body["model"]), str(body["text"])): None for body in notices}
+    return starmap(Caution, said)
 
 
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:

@@ -70,6 +70,7 @@ class _Session:
         questions = tuple(question.id for question in prepared.questions)
         self._taker = StatusTaker(prepared.models, questions, self._controller, self._scheduler, endpoints)
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
+        self._events = store.reader.events()
 
     async def carry_on(self, opened: Opened, prior: Event | None) -> Ended:
         """Run until the end, and write it down."""
@@ -111,6 +112,7 @@ class _Session:
 
     def happened(self, event: Event) -> None:
         """Something was recorded."""
+        self._events.append(event)
         self._watcher.happened(event)
 
     # ---------------------------------------------------------------------------------------------------------------
@@ -140,6 +142,7 @@ class _Session:
             elapsed=self._scheduler.elapsed(),
             now=time.time(),
             stopped=self._scheduler.halt is not None,
+            events=self._events,
         )
 
     def _on_publisher_end(self, task: asyncio.Task[None]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
 from adaptive_eval.results import Subject
 
@@ -16,4 +17,5 @@ def subject_of(config: RunConfig, questions: Sequence[Question], created: float)
         sampled=tuple(model.sampling.temperature != 0.0 for model in config.models),
         created=created,
         decisions=config.stated(),
+        sampling=tuple(sent_sampling(model, model.sampling) for model in config.models),
     )

@@ -103,6 +103,7 @@ class Scheduler:
             self._controller.tick(self.elapsed())
             self._pump()
             await self._done
+            self._tell_troubles()
         finally:
             await _cancelled([*helpers, *self._tasks])
             try:

@@ -5,7 +5,7 @@ Read off what the endpoint counts anyway, twice a second. What is over in a mome
 
 from collections.abc import Iterator
 
-from adaptive_eval.endpoints.types import EndpointStats, ReplicaStats
+from adaptive_eval.endpoints.types import EndpointStats, Notice, ReplicaStats
 from adaptive_eval.store import Event, EventKind
 
 LOST_SECONDS = 2.0
@@ -26,12 +26,18 @@ class Troubles:
         self._failing_since: float | None = None
         """When the first request failed after the last answer."""
         self._told = False
+        self._notices: set[Notice] = set()
 
     def noticed(self, stats: EndpointStats, answers: int, now: float) -> Iterator[Event]:
         """What is new at this moment; `answers` is how many requests have been answered."""
         for replica in stats.replicas:
             yield from self._health(replica, now)
         yield from self._progress(stats, answers, now)
+        for notice in stats.notices:
+            if notice not in self._notices:
+                self._notices.add(notice)
+                body = {"model": self._name, "notice": notice.kind, "text": notice.text}
+                yield Event(EventKind.NOTICED, body)
 
     def _health(self, replica: ReplicaStats, now: float) -> Iterator[Event]:
         body = {"model": self._name, "replica": replica.url}

@@ -83,7 +83,9 @@ class Api:
         if request.path == "/health":
             return Reply(((0.0, response(503 if self._is(self._faults.stuck) else 200, b"")),))
         if request.path == "/v1/models":
-            data = [{"id": model, "object": "model"} for model in self._respondent.world.models]
+            owner = "llamacpp" if self._faults.count_one else "simulated"
+            served = self._respondent.world.models
+            data = [{"id": model, "object": "model", "owned_by": owner} for model in served]
             return Reply(((0.0, response(200, orjson.dumps({"object": "list", "data": data}))),))
         if request.path == "/metrics":
             return Reply(((0.0, response(200, self._metrics(), kind="text/plain; version=0.0.4")),))

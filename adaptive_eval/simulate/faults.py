@@ -58,7 +58,7 @@ class Faults:
     ignore_n: bool = False
     """Gives one answer whatever `n` says."""
     count_one: bool = False
-    """Counts the tokens of one answer of `n`, and sends `timings`, as llama-server does."""
+    """Says to be llama-server, which counts the tokens of one answer of `n`, but in a stream of each."""
     seed: int = 0
 
     def draw(self, request: object, attempt: int) -> Fault | None:

@@ -93,16 +93,25 @@ class Shape:
         for piece in range(pieces):
             at = seconds * (FIRST_TOKEN + (1.0 - FIRST_TOKEN) * piece / (pieces - 1))
             deltas = [self._delta(index, choice, piece, pieces) for index, choice in enumerate(choices)]
-            parts.append((at, b"".join(_event(envelope | {"choices": [delta]}) for delta in deltas)))
+            events = [_event(envelope | {"choices": [delta]}) for delta in deltas]
+            if piece == pieces - 1:
+                events = self._with_usage(envelope, events, choices)
+            parts.append((at, b"".join(events)))
         parts[0] = (parts[0][0], STREAM_HEAD + parts[0][1])
         if hang:
             return Reply((parts[0],), ends=False)
-        options = self._body.get("stream_options")
-        tail = b""
-        if isinstance(options, dict) and options.get("include_usage"):
-            tail = _event(envelope | {"choices": [], "usage": self._usage(choices)})
-        parts[-1] = (parts[-1][0], parts[-1][1] + tail + chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
+        parts[-1] = (parts[-1][0], parts[-1][1] + chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
         return Reply(tuple(parts))
+
+    def _with_usage(self, envelope: dict[str, Any], ends: list[bytes], choices: Sequence[Choice]) -> list[bytes]:
+        """The last events with the usage where it is asked for: after them all, or after each (llama-server)."""
+        options = self._body.get("stream_options")
+        if not (isinstance(options, dict) and options.get("include_usage")):
+            return ends
+        if not self._count_one:
+            return [*ends, _event(envelope | {"choices": [], "usage": self._usage(choices)})]
+        apart = ({"usage": self._usage([one]), "timings": {"predicted_n": one.tokens}} for one in choices)
+        return [end + _event(envelope | {"choices": []} | usage) for end, usage in zip(ends, apart, strict=True)]
 
     def _envelope(self, serial: int, kind: str) -> dict[str, Any]:
         prefix = "chatcmpl" if self._chat else "cmpl"

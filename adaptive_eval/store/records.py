@@ -76,6 +76,8 @@ class EventKind(StrEnum):
     REPLICA_BACK = "replica_back"
     RETRYING = "retrying"
     """Nothing but failures from a model for a while; its requests are repeated."""
+    NOTICED = "noticed"
+    """Something about a model's servers that a reader of the results should know."""
     REGRADED = "regraded"
     IMPORTED = "imported"
     """The run begins with trials that were taken from logs; the body says how many, and from where."""

@@ -1,20 +1,20 @@
 """Endpoints whose waits pass at once, so that a test of ten retries takes no minute."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from endpoint_opener import Opener
 from pydantic import SecretStr
 
 from adaptive_eval.endpoints import health
 from adaptive_eval.endpoints.client import HttpCaller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
+from adaptive_eval.endpoints.load_watch import LoadWatch
 from adaptive_eval.endpoints.sdk import SdkCaller
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-
-Opener = Callable[..., ModelEndpoint]
 
 
 @pytest.fixture
@@ -35,7 +35,9 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
 
     async with AsyncExitStack() as opened:
 
-        def opener(*base_urls: str, key: str | None = None, **values: Any) -> ModelEndpoint:
+        def opener(
+            *base_urls: str, key: str | None = None, loads: LoadWatch | None = None, **values: Any
+        ) -> ModelEndpoint:
             def of(kind: Any) -> dict[str, Any]:
                 return {name: value for name, value in values.items() if name in kind.model_fields}
 
@@ -45,7 +47,7 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
             caller = (SdkCaller if config.client == "openai" else HttpCaller)(
                 config, sampling, SecretStr(key) if key else None
             )
-            made = ModelEndpoint(config, sampling, limits, caller, sleep=pass_quickly)
+            made = ModelEndpoint(config, sampling, limits, caller, sleep=pass_quickly, loads=loads)
             opened.push_async_callback(made.close)
             return made
 

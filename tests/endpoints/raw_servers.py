@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 
@@ -11,6 +11,7 @@ import orjson
 from adaptive_eval.endpoints.types import Message, Prompt
 
 Script = Callable[["Exchange"], Awaitable[None]]
+NO_PAGES: Mapping[str, Script] = {}
 
 CHAT = Prompt(messages=(Message("user", "How much is 6 times 7?"),))
 TEXT = Prompt(text="6 times 7 is")
@@ -64,8 +65,13 @@ class RawServer:
 
 
 @asynccontextmanager
-async def raw_server(script: Script, health: int = 200, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawServer]:
-    """A server on loopback whose answers a script writes; /health says `health`, /v1/models serves `m`."""
+async def raw_server(
+    script: Script, health: int = 200, tls: ssl.SSLContext | None = None, pages: Mapping[str, Script] = NO_PAGES
+) -> AsyncIterator[RawServer]:
+    """A server on loopback whose answers a script writes; /health says `health`, /v1/models serves `m`.
+
+    `pages` are written by scripts of their own, by their path; they count for nothing.
+    """
     server = RawServer()
     serial = count()
     tasks: set[asyncio.Task[None]] = set()
@@ -80,14 +86,16 @@ async def raw_server(script: Script, health: int = 200, tls: ssl.SSLContext | No
                 raw = await reader.readexactly(int(headers.get("content-length", 0)))
                 path = first.split()[1]
                 exchange = Exchange(-1, path, headers, raw, writer)
-                if path == "/health":
+                if path == "/health" and path not in pages:
                     # no idle connection stays behind, so that scripts count connections of their own
                     await exchange.reply(health, b"", "Connection: close")
                     return
-                if path == "/metrics":
+                if path in pages:
+                    await pages[path](exchange)
+                elif path == "/metrics":
                     await exchange.reply(404, b"", "Connection: close")
                     return
-                if path == "/v1/models":
+                elif path == "/v1/models":
                     await exchange.reply(200, {"data": [{"id": "m"}]})
                 else:
                     exchange.index = next(serial)

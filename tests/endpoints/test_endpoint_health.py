@@ -4,7 +4,7 @@ import asyncio
 
 import numpy as np
 import pytest
-from conftest import Opener
+from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints.types import Message, Prompt

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from conftest import Opener
+from endpoint_opener import Opener
 from raw_servers import CHAT, TEXT, Exchange, raw_server
 
 from adaptive_eval.endpoints.opening import open_endpoint

@@ -4,7 +4,7 @@ import logging
 import traceback
 
 import pytest
-from conftest import Opener
+from endpoint_opener import Opener
 from pydantic import SecretStr
 from raw_servers import CHAT, Exchange, raw_server
 

@@ -1,0 +1,231 @@
+"""What is found out about a server before it is asked, and the habits of llama-server."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from endpoint_opener import Opener
+from raw_servers import CHAT, Exchange, raw_server
+
+from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, Sampling
+from adaptive_eval.endpoints.wire import SERVER_DEFAULT, sent_sampling
+from adaptive_eval.errors import Rejected
+from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.server import SimulatedServer
+from adaptive_eval.simulate.worlds import Latency, World, binary
+
+WORLD = World("one", binary(np.full((1, 4), 0.5)), models=("m",), latency=Latency(0.002, 0.8, 1.0))
+QUESTION = Prompt(messages=(Message("user", "[q1] Which number?"),))
+Page = Callable[[Exchange], Awaitable[None]]
+
+
+def page(content: dict[str, Any], status: int = 200) -> Page:
+    async def write(asked: Exchange) -> None:
+        await asked.reply(status, content)
+
+    return write
+
+
+def models(*entries: dict[str, Any]) -> dict[str, Page]:
+    return {"/v1/models": page({"data": list(entries)})}
+
+
+def naming(name: str) -> Page:
+    """Answers whatever is asked for, and says from which model."""
+
+    async def write(asked: Exchange) -> None:
+        n = int(str(asked.body.get("n", 1)))
+        choices = [{"index": i, "message": {"content": "42"}, "finish_reason": "stop"} for i in range(n)]
+        await asked.reply(200, {"model": name, "choices": choices})
+
+    return write
+
+
+LLAMA = {"id": "llama", "aliases": ["llama", "m"], "owned_by": "llamacpp"}
+PROPS = {"total_slots": 4, "default_generation_settings": {"params": {"top_k": 20, "top_p": 0.95, "min_p": 0.0}}}
+
+
+# -- whether it serves the model -----------------------------------------------------------------------------------
+
+
+async def test_a_model_that_is_not_on_the_list_is_refused_though_it_would_be_answered(endpoint: Opener) -> None:
+    async with raw_server(naming("other"), pages=models({"id": "other"}, {"id": "third"})) as server:
+        model = endpoint(server.base_url)
+        for _ in range(2):
+            with pytest.raises(
+                Rejected, match="does not serve 'm' but other, third: set `model` to one.*calls.*'other'"
+            ):
+                await model.sample(CHAT, range(1))
+        health = await model.check()
+    assert not health.ok and "does not serve 'm'" in health.replicas[0].detail
+    assert model.stats.prompt_tokens == 0
+
+
+async def test_one_replica_that_serves_another_model_is_enough_to_refuse(endpoint: Opener) -> None:
+    async with (
+        raw_server(naming("m")) as right,
+        raw_server(naming("other"), pages=models({"id": "other"})) as wrong,
+    ):
+        model = endpoint(right.base_url, wrong.base_url)
+        results = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(8)), return_exceptions=True)
+    assert sum(isinstance(result, Rejected) for result in results) == 4
+
+
+@pytest.mark.parametrize("named", ["m", "m-2026-01-01"])
+async def test_a_list_may_leave_out_what_is_served_all_the_same(endpoint: Opener, named: str) -> None:
+    async with raw_server(naming(named), pages=models({"id": "other"})) as server:
+        model = endpoint(server.base_url)
+        assert (await model.sample(CHAT, range(1)))[0].text == "42"
+        assert (await model.check()).ok
+    assert model.stats.notices == ()
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        page({"error": "not found"}, 404),
+        page({"error": "broken"}, 500),
+        page({"data": "m"}),
+        page({"data": [None, {"name": "m"}]}),
+        page({"data": []}),
+    ],
+)
+async def test_a_server_without_a_list_is_asked(endpoint: Opener, listed: Page) -> None:
+    async with raw_server(naming("m"), pages={"/v1/models": listed}) as server:
+        assert (await endpoint(server.base_url).sample(CHAT, range(1)))[0].text == "42"
+
+
+async def test_a_list_is_asked_for_once_however_many_begin(endpoint: Opener) -> None:
+    asked_for = 0
+
+    async def listed(asked: Exchange) -> None:
+        nonlocal asked_for
+        asked_for += 1
+        await asyncio.sleep(0.05)
+        await asked.reply(200, {"data": [{"id": "m"}]})
+
+    async with raw_server(naming("m"), pages={"/v1/models": listed}) as server:
+        model = endpoint(server.base_url)
+        await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(20)))
+    assert asked_for == 1
+
+
+async def test_an_exchanged_model_is_told(endpoint: Opener) -> None:
+    async with raw_server(lambda asked: naming("m" if asked.index < 2 else "m-next")(asked)) as server:
+        model = endpoint(server.base_url)
+        for i in range(4):
+            await model.sample(CHAT, range(i, i + 1))
+    (notice,) = model.stats.notices
+    assert notice.kind == "renamed" and "'m-next'" in notice.text and "'m'" in notice.text
+
+
+async def test_answers_named_after_another_model_are_told(endpoint: Opener) -> None:
+    async with raw_server(naming("quite-another")) as server:
+        model = endpoint(server.base_url)
+        await model.sample(CHAT, range(1))
+    assert [notice.kind for notice in model.stats.notices] == ["named"]
+
+
+# -- llama-server --------------------------------------------------------------------------------------------------
+
+
+async def test_its_defaults_that_cut_the_distribution_are_told(endpoint: Opener) -> None:
+    pages = models(LLAMA) | {"/props": page(PROPS)}
+    async with raw_server(naming("llama"), pages=pages) as server:
+        model = endpoint(server.base_url, top_p=0.9)
+        await model.sample(CHAT, range(1))
+        (replica,) = (await model.check()).replicas
+    (notice,) = model.stats.notices
+    assert notice.kind == "server_defaults"
+    assert "(top_k 20)" in notice.text and "Set top_k: 0 to sample as vLLM does" in notice.text
+    assert notice in replica.notices
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"top_k": 0, "top_p": 1.0, "min_p": 0.0}, {"temperature": 0.0}, {"extra_body": {"top_k": 5}, "top_p": 1.0}],
+)
+async def test_nothing_is_told_where_nothing_is_left_to_it(endpoint: Opener, values: dict[str, Any]) -> None:
+    pages = models(LLAMA) | {"/props": page(PROPS)}
+    async with raw_server(naming("m"), pages=pages) as server:
+        model = endpoint(server.base_url, **values)
+        await model.sample(CHAT, range(1))
+    assert model.stats.notices == ()
+
+
+@pytest.mark.parametrize("props", [page({}, 404), page({"default_generation_settings": [], "total_slots": "many"})])
+async def test_its_usual_defaults_are_told_where_it_does_not_say(endpoint: Opener, props: Page) -> None:
+    async with raw_server(naming("m"), pages=models(LLAMA) | {"/props": props}) as server:
+        model = endpoint(server.base_url)
+        await model.sample(CHAT, range(1))
+    (notice,) = model.stats.notices
+    assert "(top_k 40, top_p 0.95, min_p 0.05)" in notice.text
+
+
+async def test_more_answers_than_it_has_slots_are_asked_for_slot_by_slot(endpoint: Opener) -> None:
+    async def limited(asked: Exchange) -> None:
+        if int(str(asked.body.get("n", 1))) > 4:
+            await asked.reply(400, {"error": {"message": "Field 'n': Value must be between 1 <= value <= 4"}})
+        else:
+            await spoken(asked)
+
+    pages = models(LLAMA) | {"/props": page(PROPS)}
+    async with raw_server(limited, pages=pages) as server:
+        model = endpoint(server.base_url, samples_per_request=10, top_k=0, top_p=1.0, min_p=0.0)
+        answers = await model.sample(CHAT, range(10))
+        await model.sample(CHAT, range(10, 20))
+    assert [answer.seed for answer in answers] == list(range(10))
+    assert [asked.body.get("n", 1) for asked in server.seen] == [10, 4, 4, 2, 4, 4, 2]
+    (notice,) = model.stats.notices
+    assert notice.text.startswith("its server refuses n = 10: HTTP 400: Field 'n': Value must be between 1")
+    assert notice.text.endswith("it is asked for 4 at a time")
+
+
+async def spoken(asked: Exchange) -> None:
+    """A stream as llama-server sends it: each choice, and after it its usage."""
+    assert asked.body.get("stream") is True or "n" not in asked.body
+    lines = []
+    for index in range(int(str(asked.body.get("n", 1)))):
+        delta = {"index": index, "delta": {"content": "42" * (index + 1)}, "finish_reason": None}
+        end = {"index": index, "delta": {}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 9, "completion_tokens": 3 + 7 * index}
+        lines += [{"choices": [delta]}, {"choices": [end]}, {"choices": [], "usage": usage, "timings": {}}]
+    body = b"".join(b"data: " + orjson.dumps(line | {"model": "m"}) + b"\n\n" for line in lines) + b"data: [DONE]\n\n"
+    await asked.reply(200, body)
+
+
+async def test_the_tokens_of_several_answers_are_counted_one_by_one(endpoint: Opener) -> None:
+    pages = models(LLAMA) | {"/props": page(PROPS)}
+    async with raw_server(spoken, pages=pages) as server:
+        model = endpoint(server.base_url, samples_per_request=4, top_k=0, top_p=1.0, min_p=0.0)
+        answers = await model.sample(CHAT, range(4))
+    assert [answer.completion_tokens for answer in answers] == [3, 10, 17, 24]
+    assert sum(answer.prompt_tokens for answer in answers) == 9
+    assert model.stats.completion_tokens == 54
+
+
+@pytest.mark.parametrize("client", ["http", "openai"])
+@pytest.mark.parametrize("logprobs", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_together_and_alone_cost_the_same(endpoint: Opener, client: str, logprobs: bool, stream: bool) -> None:
+    async with SimulatedServer(WORLD, faults=Faults(count_one=True)) as server:
+        values: dict[str, Any] = {"client": client, "logprobs": logprobs, "stream": stream}
+        together = await endpoint(server.base_url, samples_per_request=8, **values).sample(QUESTION, range(8))
+        alone = await endpoint(server.base_url, **values).sample(QUESTION, range(8))
+    assert [answer.completion_tokens for answer in together] == [answer.completion_tokens for answer in alone]
+    assert [answer.text for answer in together] == [answer.text for answer in alone]
+    assert len({answer.completion_tokens for answer in alone}) > 4
+
+
+# -- what is recorded ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_to_the_server_is_said_to_be() -> None:
+    config = EndpointConfig(base_url="http://a/v1", model="m")
+    sampling = Sampling(temperature=0.6, top_k=0, logprobs=True, extra_body={"min_p": 0.1})
+    sent = sent_sampling(config, sampling)
+    assert (sent["temperature"], sent["top_k"], sent["min_p"], sent["logprobs"]) == (0.6, 0, 0.1, True)
+    assert sent["top_p"] == sent["max_tokens"] == SERVER_DEFAULT

@@ -1,0 +1,253 @@
+"""Windows that follow the load of real servers: full, and hardly anything in line."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+
+import numpy as np
+import pytest
+from endpoint_opener import Opener
+from raw_servers import CHAT, Exchange, raw_server
+
+from adaptive_eval.endpoints import client, load_watch
+from adaptive_eval.endpoints.endpoint import ModelEndpoint
+from adaptive_eval.endpoints.load_watch import BEFORE_THE_FIRST, LoadWatch
+from adaptive_eval.endpoints.types import Message, Prompt
+from adaptive_eval.simulate.server import SimulatedServer
+from adaptive_eval.simulate.worlds import Latency, World, binary
+
+WORLD = World("six", binary(np.full((6, 4), 0.5)), latency=Latency(0.05, 0.3, 1.0), models=("m", *"abcde"))
+QUESTION = Prompt(messages=(Message("user", "[q1] Which number?"),))
+Page = Callable[[Exchange], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def quick_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_watch, "READ_EVERY", 0.03)
+
+
+@asynccontextmanager
+async def busy(*models: ModelEndpoint, workers: int = 128, n: int = 1) -> AsyncIterator[None]:
+    """While every model is asked by so many at once, without a pause."""
+    firsts = count(0, n)
+
+    async def work(model: ModelEndpoint) -> None:
+        while True:
+            first = next(firsts)
+            await model.sample(QUESTION, range(first, first + n))
+
+    tasks = [asyncio.create_task(work(model)) for model in models for _ in range(workers)]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def settles(server: SimulatedServer, sequences: int, most_waiting: float) -> None:
+    """Wait until so many run and few wait, and stay so for a while; on a machine that is busy that may take longer."""
+    assert server.places is not None
+    seen: deque[bool] = deque(maxlen=25)
+    for _ in range(1500):
+        await asyncio.sleep(0.01)
+        seen.append(server.places.running >= 0.8 * sequences and server.places.waiting <= most_waiting)
+        if sum(seen) >= 23:  # an answer that is on its way back leaves its place empty for a moment
+            return
+    raise AssertionError(f"{server.places.running} run and {server.places.waiting} wait at {sequences} places")
+
+
+def sizes(model: ModelEndpoint) -> list[int]:
+    return [replica.limit for replica in model.stats.replicas]
+
+
+@pytest.mark.parametrize("places", [2, 50])
+async def test_a_server_is_full_and_few_wait(endpoint: Opener, places: int) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=places) as server:
+        model = endpoint(server.base_url, concurrency=128)
+        async with busy(model):
+            await settles(server, places, max(2.0, places / 3))
+
+
+async def test_without_steering_the_line_is_as_long_as_it_can_be(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=4) as server:
+        model = endpoint(server.base_url, concurrency=128, steer=False)
+        async with busy(model):
+            await asyncio.sleep(0.2)
+            assert server.places is not None and server.places.waiting > 120
+    assert sizes(model) == [128]
+
+
+async def test_a_server_whose_places_change_is_followed(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=40) as server:
+        model = endpoint(server.base_url, concurrency=128)
+        assert server.places is not None
+        async with busy(model):
+            for places in (40, 6, 40):
+                server.places.resize(places)
+                await settles(server, places, max(2.0, places / 3))
+
+
+async def test_each_replica_gets_what_it_can_do(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=3) as small, SimulatedServer(WORLD, max_num_seqs=24) as large:
+        model = endpoint(small.base_url, large.base_url, concurrency=64)
+        async with busy(model):
+            await asyncio.gather(settles(small, 3, 2.0), settles(large, 24, 8.0))
+    assert sizes(model)[0] < sizes(model)[1]
+
+
+async def test_several_answers_a_request_are_several_sequences(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=32) as server:
+        model = endpoint(server.base_url, concurrency=128, samples_per_request=4)
+        async with busy(model, n=4):
+            await settles(server, 32, 16.0)
+    assert 8 <= sizes(model)[0] <= 14
+
+
+async def test_models_of_one_server_are_steered_together(endpoint: Opener) -> None:
+    loads = LoadWatch()
+    async with SimulatedServer(WORLD, max_num_seqs=12) as server:
+        models = [endpoint(server.base_url, model=name, concurrency=64, loads=loads) for name in WORLD.models]
+        async with busy(*models, workers=64):
+            await settles(server, 12, 8.0)
+            assert len(loads._servers) == 1
+            assert len({task for task in asyncio.all_tasks() if "_Server" in task.get_coro().__qualname__}) == 1
+
+
+async def test_runs_that_know_nothing_of_each_other_share_a_server(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=40) as server:
+        models = [endpoint(server.base_url, concurrency=64) for _ in range(2)]
+        async with busy(*models, workers=64):
+            await settles(server, 40, 20.0)
+    assert min(sizes(models[0])[0], sizes(models[1])[0]) >= 8
+
+
+async def test_time_in_line_is_not_taken_from_the_answers(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=4) as server:
+        model = endpoint(server.base_url, concurrency=128)
+        async with busy(model):
+            await settles(server, 4, 2.0)
+            (answer,) = await model.sample(QUESTION, range(10**6, 10**6 + 1))
+    assert answer.latency < 0.5  # 128 in line at 4 places would take 1.5 s
+    assert answer.abreast is not None and answer.abreast < 10
+
+
+# -- what /metrics may be ------------------------------------------------------------------------------------------
+
+
+async def answering(asked: Exchange) -> None:
+    await asyncio.sleep(0.02)
+    await asked.answer("42")
+
+
+async def window_under(endpoint: Opener, page: Page, seconds: float = 0.5) -> tuple[list[int], int]:
+    """The sizes of a window under such a /metrics, and how often it was read."""
+    reads = 0
+
+    async def counted(asked: Exchange) -> None:
+        nonlocal reads
+        reads += 1
+        await page(asked)
+
+    seen: list[int] = []
+    async with raw_server(answering, pages={"/metrics": counted}) as server:
+        model = endpoint(server.base_url, concurrency=100)
+
+        async def work() -> None:
+            for i in count():
+                await model.sample(CHAT, range(i, i + 1))
+
+        workers = [asyncio.create_task(work()) for _ in range(100)]
+        for _ in range(round(seconds / 0.02)):
+            await asyncio.sleep(0.02)
+            seen += sizes(model)
+        for worker in workers:
+            worker.cancel()
+        assert not any(worker.done() for worker in workers)
+        await asyncio.gather(*workers, return_exceptions=True)
+        await model.close()
+    return seen, reads
+
+
+def saying(running: float, waiting: float) -> Page:
+    text = f"vllm:num_requests_running {running}\nvllm:num_requests_waiting {waiting}\n".encode()
+
+    async def page(asked: Exchange) -> None:
+        await asked.reply(200, text)
+
+    return page
+
+
+@pytest.mark.parametrize("status", [401, 404, 501])
+async def test_a_server_without_metrics_is_asked_once(endpoint: Opener, status: int) -> None:
+    async def page(asked: Exchange) -> None:
+        await asked.reply(status, b"no")
+
+    seen, reads = await window_under(endpoint, page, 0.3)
+    assert reads == 1 and seen[-1] == 100
+
+
+@pytest.mark.parametrize("status", [200, 302, 500])
+async def test_a_page_that_says_nothing_is_asked_ever_less(endpoint: Opener, status: int) -> None:
+    async def page(asked: Exchange) -> None:
+        await asked.reply(status, b"<html>Hello</html>")
+
+    seen, reads = await window_under(endpoint, page)
+    assert 2 <= reads <= 6 and seen[-1] == 100
+
+
+async def test_metrics_that_hang_hold_nothing_up(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "BESIDE_SECONDS", 0.1)
+
+    async def page(asked: Exchange) -> None:
+        await asyncio.sleep(30.0)
+
+    seen, reads = await window_under(endpoint, page)
+    assert seen[0] == BEFORE_THE_FIRST and seen[-1] == 100 and reads <= 6
+
+
+async def test_metrics_without_an_end_are_not_read_to_it(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = 0
+
+    async def page(asked: Exchange) -> None:
+        nonlocal sent
+        await asked.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with suppress(ConnectionError):
+            while True:
+                await asked.send(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+                sent += 65536
+
+    monkeypatch.setattr(client, "BESIDE_BYTES", 2**20)
+    seen, reads = await window_under(endpoint, page)
+    assert seen[-1] == 100
+    assert sent <= reads * 16 * 2**20  # what a socket holds comes on top of what is read
+
+
+@pytest.mark.parametrize(("running", "waiting"), [(4.0, 5.0), (1.0, 1000.0), (4.0, 0.0)])
+async def test_metrics_that_lie_leave_the_configured_window(endpoint: Opener, running: float, waiting: float) -> None:
+    seen, _ = await window_under(endpoint, saying(running, waiting), 0.8)
+    assert min(seen) >= 16
+    assert max(seen[-15:]) == 100
+
+
+async def test_metrics_that_go_away_let_the_window_go(endpoint: Opener) -> None:
+    reads = count()
+
+    async def page(asked: Exchange) -> None:
+        if next(reads) < 6:
+            await saying(8.0, 8.0)(asked)
+        else:
+            await asked.reply(503, b"")
+
+    seen, _ = await window_under(endpoint, page, 0.9)
+    assert min(seen) < BEFORE_THE_FIRST and seen[-1] == 100
+
+
+async def test_the_sdk_asks_for_no_metrics(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=4) as server:
+        model = endpoint(server.base_url, client="openai", concurrency=64)
+        await model.sample(QUESTION, range(1))
+        await asyncio.sleep(0.1)
+        assert sizes(model) == [64]

@@ -1,0 +1,90 @@
+"""What a run tells and writes down of the servers that it asks."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, Found, Site, small_world
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice
+from adaptive_eval.planning import trial_cost
+from adaptive_eval.reading import read_run
+from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.scheduler.troubles import Troubles
+from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.store import EventKind
+
+
+@pytest.fixture(scope="module")
+def llama_url() -> Iterator[str]:
+    """A server that has the habits of llama-server, and four places."""
+    world = replace(small_world(), latency=Latency(median=0.02))
+    with serving(SimulatedServer(world, faults=Faults(count_one=True), max_num_seqs=4)) as url:
+        yield url
+
+
+@pytest.fixture
+def llama(tmp_path: Path, llama_url: str) -> Site:
+    return Site.make(tmp_path, llama_url)
+
+
+def test_a_notice_is_told_once_a_start() -> None:
+    troubles, notice = Troubles("ada"), Notice("named", "its answers are named 'x'")
+    (told,) = troubles.noticed(EndpointStats(notices=(notice,)), 0, 0.0)
+    assert (told.kind, told.body) == (EventKind.NOTICED, {"model": "ada", "notice": "named", "text": notice.text})
+    assert list(troubles.noticed(EndpointStats(notices=(notice,)), 0, 1.0)) == []
+
+
+def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) -> None:
+    config = llama.write(trials={"min": 4, "max": 4}, concurrency={"concurrency": 8, "samples_per_request": 4})
+    for _ in range(2):  # the second start finds everything done
+        ended = llama.run(config)
+        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    results = json.loads((llama.directory() / "results.json").read_text())
+    for model in results["models"]:
+        sampling = model["sampling"]
+        assert (sampling["temperature"], sampling["max_tokens"]) == (0.6, 2000)
+        assert sampling["top_p"] == sampling["top_k"] == "server default"
+    cautions = [(one["model"], one["kind"]) for one in results["warnings"] if one["kind"] == "server_defaults"]
+    assert sorted(cautions) == [(name, "server_defaults") for name in MODELS]
+    view = read_run(llama.directory())
+    assert view.results is not None
+    assert [one.kind for one in view.results.warnings].count("server_defaults") == 3
+
+
+def test_the_warning_is_printed_while_the_run_begins(llama: Site) -> None:
+    ended = llama.run(llama.write(trials={"min": 4, "max": 4}))
+    assert "ada: its server is llama.cpp, which cuts off improbable tokens" in ended.stdout
+
+
+def test_a_dry_run_warns_too(llama: Site) -> None:
+    ended = llama.run(llama.write(), "--dry-run")
+    assert ended.exit_code == ExitCode.REACHED
+    assert "warn  ada  its server is llama.cpp" in ended.stdout
+
+
+def test_steering_changes_no_outcome(llama: Site) -> None:
+    found = []
+    for name, steer in (("steered", True), ("not", False)):
+        config = llama.write(name, concurrency={"concurrency": 64, "steer": steer}, trials={"min": 4, "max": 8})
+        llama.run(config, "--run-dir", str(llama.directory(name)))
+        found.append(Found.of(llama.directory(name)))
+    assert found[0] == found[1]
+
+
+def test_gpu_time_is_shared_by_what_the_server_was_given(site: Site) -> None:
+    urls = [site.base_url, "http://127.0.0.1:9/v1"]
+    models = [{"name": "ada", "base_url": urls, "gpus": 4}, {"name": "bob", "base_url": site.base_url}]
+    sampling = {"temperature": 0.6, "max_tokens": 10, "timeout": 100}
+    model = load_config(site.write(models=models, sampling=sampling, concurrency=64)).models[0]
+    cost = trial_cost(model)
+    answer = Answer("42", "stop", 1, urls[0], latency=32.0)
+    assert cost(answer).gpu_seconds == pytest.approx(32.0 * 2 / 64)
+    assert cost(replace(answer, abreast=8)).gpu_seconds == pytest.approx(32.0 * 2 / 8)
+    reserved = 100 * 5 * 4 / 128
+    assert cost(replace(answer, abreast=1)).gpu_seconds == reserved

@@ -1,0 +1,116 @@
+"""A server that computes so many sequences at once, and says how many wait."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from adaptive_eval.endpoints.load import Load, load_in
+from adaptive_eval.simulate.places import Places
+from adaptive_eval.simulate.server import SimulatedServer
+from adaptive_eval.simulate.worlds import Latency, World, binary
+
+WORLD = World("one", binary(np.full((1, 2), 0.5)), models=("m",), latency=Latency(0.15, 0.0, 1.0))
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(timeout=5.0) as opened:
+        yield opened
+
+
+def body(seed: int, **values: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": "[q1] Which?"}], "seed": seed, **values}
+
+
+async def ask(client: httpx.AsyncClient, server: SimulatedServer, seed: int, **values: Any) -> httpx.Response:
+    return await client.post(server.base_url + "/chat/completions", json=body(seed, **values))
+
+
+async def load(client: httpx.AsyncClient, server: SimulatedServer) -> Load | None:
+    return load_in((await client.get(server.base_url.removesuffix("/v1") + "/metrics")).content)
+
+
+async def test_sequences_take_places_in_turn_and_give_them_back() -> None:
+    places, begun = Places(2), []
+    for name in "abc":
+        places.enter([0.02], lambda name=name: begun.append(name))  # type: ignore[misc]
+    assert (begun, places.running, places.waiting) == (["a", "b"], 2, 1)
+    await asyncio.sleep(0.03)
+    assert begun == ["a", "b", "c"]
+    await asyncio.sleep(0.05)
+    assert (places.running, places.waiting) == (0, 0)
+
+
+async def test_a_request_begins_with_the_last_of_its_sequences() -> None:
+    places, begun = Places(2), []
+    places.enter([0.02] * 3, lambda: begun.append(3))
+    assert (begun, places.running, places.waiting) == ([], 2, 1)
+    await asyncio.sleep(0.03)
+    assert begun == [3]
+
+
+async def test_who_leaves_gives_up_its_places_and_its_turn() -> None:
+    places, begun = Places(2), []
+    first = places.enter([60.0] * 3, lambda: begun.append("first"))
+    places.enter([60.0], lambda: begun.append("second"))
+    places.leave(first)
+    places.leave(first)
+    assert (begun, places.running, places.waiting) == (["second"], 1, 0)
+
+
+async def test_places_can_become_more_or_fewer() -> None:
+    places = Places(1)
+    for _ in range(6):
+        places.enter([0.05], lambda: None)
+    places.resize(4)
+    assert (places.running, places.waiting) == (4, 2)
+    places.resize(1)
+    assert places.running == 4
+    await asyncio.sleep(0.07)
+    assert (places.running, places.waiting) == (1, 1)
+
+
+async def test_the_server_says_what_runs_and_what_waits(client: httpx.AsyncClient) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=4) as server:
+        assert await load(client, server) == Load(0.0, 0.0)
+        begun = asyncio.get_running_loop().time()
+        asked = [asyncio.create_task(ask(client, server, seed)) for seed in range(6)]
+        asked.append(asyncio.create_task(ask(client, server, 10, n=3, stream=True)))
+        for _ in range(10):
+            if (now := await load(client, server)) is not None and now.running + now.waiting == 9.0:
+                break
+        assert now == Load(4.0, 5.0)
+        replies = await asyncio.gather(*asked)
+        # nine sequences of 0.15 s at four places
+        assert asyncio.get_running_loop().time() - begun >= 0.42
+        assert await load(client, server) == Load(0.0, 0.0)
+    assert {reply.status_code for reply in replies} == {200}
+
+
+async def test_answers_are_what_they_would_be_with_places_for_all(client: httpx.AsyncClient) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=1) as few, SimulatedServer(WORLD) as many:
+        waited = await asyncio.gather(*(ask(client, few, seed) for seed in range(3)))
+        at_once = await asyncio.gather(*(ask(client, many, seed) for seed in range(3)))
+        assert await load(client, many) is None
+    choices = [[reply.json()["choices"] for reply in replies] for replies in (waited, at_once)]
+    assert choices[0] == choices[1]
+
+
+async def test_a_client_that_goes_away_frees_its_place(client: httpx.AsyncClient) -> None:
+    async with SimulatedServer(
+        World("slow", WORLD.p, latency=Latency(60.0, 0.0, 1.0), models=("m",)), max_num_seqs=1
+    ) as server:
+        assert server.places is not None
+        async with httpx.AsyncClient() as other:
+            for seed in range(2):
+                with pytest.raises(httpx.ReadTimeout):
+                    await other.post(server.base_url + "/chat/completions", json=body(seed), timeout=0.1)
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            if not server.places.running:
+                break
+        assert (server.places.running, server.places.waiting) == (0, 0)
