@@ -34,7 +34,10 @@ export const heat = {
         event.preventDefault();
         const [row, column] = state.ui.heat ?? [0, -1];
         choose(root, state, [row + step[0], column + step[1]]);
-      } else if (event.key === "Enter" && state.ui.heat) open(state, state.ui.heat);
+      } else if (event.key === "Enter" && state.ui.heat) {
+        event.preventDefault(); // or the same key press would go on to the dialog, and close it
+        open(state, state.ui.heat);
+      }
     });
   },
 };
