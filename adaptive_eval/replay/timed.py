@@ -1,12 +1,11 @@
 """A replay against simulated servers in simulated time: slots that are busy, answers that come in their own order.
 
-Nothing waits for real. Each model has its own slots and serves its trials in the order in which they are issued, so
-the end of a trial is known when it is issued; and since looks depend on complete rounds only, the outcomes of a round
-are told together, at the end of its last trial.
+Nothing waits for real. Each model has its own slots, unless it shares them in turn with others; and since looks depend
+on complete rounds only, the outcomes of a round are told together, at the end of its last trial.
 """
 
-import heapq
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Ask, Look, Outcome
+from adaptive_eval.replay.hosts import Host, Swap, Trial
 from adaptive_eval.replay.layers import Layers
 from adaptive_eval.replay.tape import Tape
 from adaptive_eval.simulate.worlds import Latency
@@ -42,6 +42,8 @@ class Timeline:
     slots: int
     looks: FloatArray
     served: tuple[Served, ...]
+    swaps: tuple[Swap, ...] = ()
+    """Of the models that take turns, in the order of their hosts."""
 
 
 def latency_of_mean(
@@ -64,27 +66,18 @@ class AnswerTimes:
         return self._median[category] * self._spread.at(ask.model, ask.question, ask.trial)
 
 
-class _Answer(NamedTuple):
-    end: float
-    outcome: Outcome
+class _Round:
+    """The trials of a round that was issued."""
 
+    def __init__(self) -> None:
+        self.trials: list[Trial] = []
+        self.waiting = 0
+        """How many of them wait for their model's turn."""
 
-class _Server:
-    """One model's slots: first come, first served."""
-
-    def __init__(self, slots: int) -> None:
-        self._free = [0.0] * slots
-        self.start: list[float] = []
-        self.end: list[float] = []
-
-    def serve(self, now: float, seconds: float) -> float:
-        """When a trial that is issued now and takes so long will end."""
-        start = max(now, self._free[0])
-        end = start + seconds
-        heapq.heapreplace(self._free, end)
-        self.start.append(start)
-        self.end.append(end)
-        return end
+    @property
+    def end(self) -> float:
+        """When the last one has ended; infinity while that is not known."""
+        return math.inf if self.waiting else max(trial.end for trial in self.trials)
 
 
 def drive_in_time(
@@ -93,35 +86,53 @@ def drive_in_time(
     times: AnswerTimes,
     slots: int,
     on_look: Callable[[Look], None] | None = None,
+    shared: Sequence[Host] = (),
 ) -> Timeline:
-    """Run the controller with `slots` requests at a time for each model; a cap on wall time means simulated time."""
-    servers = [_Server(slots) for _ in range(controller.plan.bench.models)]
-    in_flight: dict[int, list[_Answer]] = {}
+    """Run the controller with `slots` requests at a time for each model; a cap on wall time means simulated time.
+
+    `shared` are the hosts of models that take turns; every other model has one of its own.
+    """
+    hosts = _everyones_hosts(controller.plan.bench.models, slots, shared)
+    rounds: dict[int, _Round] = {}
     cap = controller.plan.budget.wall_seconds
     now, looks = 0.0, []
     while controller.finished is None:
         for ask in controller.ask(MOST):
             category = tape.category(ask.model, ask.question, ask.trial)
-            end = servers[ask.model].serve(now, times.of(ask, category))
-            answer = _Answer(end, Outcome(ask.model, ask.question, ask.trial, category))
-            in_flight.setdefault(ask.round, []).append(answer)
-        answers = in_flight.pop(min(in_flight))
-        now = max(now, max(answer.end for answer in answers))
+            trial = Trial(Outcome(ask.model, ask.question, ask.trial, category), ask.round, times.of(ask, category))
+            issued = rounds.setdefault(ask.round, _Round())
+            issued.trials.append(trial)
+            issued.waiting += not hosts[ask.model].issue(trial, now)
+        oldest = rounds.pop(min(rounds))
+        now = max(now, _end_of(oldest, rounds, shared))
         if cap is not None and now >= cap:
-            _end_at(cap, controller, [answers, *in_flight.values()])
+            _end_at(cap, controller, [oldest, *rounds.values()])
             now = cap
             break
-        for look in controller.tell(answer.outcome for answer in answers):
+        for look in controller.tell(trial.outcome for trial in oldest.trials):
             looks.append(now)
             if on_look is not None:
                 on_look(look)
-    served = tuple(Served(np.array(server.start), np.array(server.end)) for server in servers)
-    return Timeline(now, slots, np.array(looks), served)
+    served = tuple(Served(*map(np.array, host.spans[model])) for model, host in enumerate(hosts))
+    return Timeline(now, slots, np.array(looks), served, tuple(swap for host in shared for swap in host.swaps))
 
 
-def _end_at(cap: float, controller: Controller, rounds: Iterable[list[_Answer]]) -> None:
+def _everyones_hosts(models: int, slots: int, shared: Sequence[Host]) -> list[Host]:
+    of = {model: host for host in shared for model in host.models}
+    return [of.get(model) or Host((model,), slots) for model in range(models)]
+
+
+def _end_of(oldest: _Round, later: dict[int, _Round], shared: Sequence[Host]) -> float:
+    """When the oldest round ends, after every swap that begins before."""
+    while shared and (host := min(shared, key=Host.due)).due() < oldest.end:
+        for trial in host.swap():
+            later.get(trial.round, oldest).waiting -= 1
+    return oldest.end
+
+
+def _end_at(cap: float, controller: Controller, rounds: Iterable[_Round]) -> None:
     """Tell what has come by the cap, which completes no round, and the time."""
-    controller.tell(answer.outcome for answers in rounds for answer in answers if answer.end < cap)
+    controller.tell(trial.outcome for one in rounds for trial in one.trials if trial.end < cap)
     controller.tick(cap)
 
 
