@@ -179,25 +179,31 @@ def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
     Its replica's GPUs are shared by the answers that may be in flight there, which the server's load may have made
     fewer than configured; never more than what was reserved for it.
     """
-    gpus, most = (model.gpus or 0.0) / len(model.replicas), _most_gpu_seconds(model)
 
     def cost(answer: Answer) -> Cost:
-        usd = _usd(model, answer.prompt_tokens, answer.completion_tokens)
-        share = gpus / (answer.abreast or model.concurrency.concurrency)
-        return Cost(answer.prompt_tokens + answer.completion_tokens, usd, min(most, answer.latency * share))
+        return usage_cost(model, answer.prompt_tokens, answer.completion_tokens, answer.latency, answer.abreast)
 
     return cost
+
+
+def usage_cost(
+    model: ModelConfig, prompt_tokens: float, completion_tokens: float, latency: float, abreast: int | None = None
+) -> Cost:
+    """What is charged for so many tokens and seconds; `abreast` is by default the configured concurrency."""
+    gpus, usd = (model.gpus or 0.0) / len(model.replicas), _usd(model, prompt_tokens, completion_tokens)
+    gpu_seconds = latency * gpus / (abreast or model.concurrency.concurrency)
+    return Cost(round(prompt_tokens + completion_tokens), usd, min(_most_gpu_seconds(model), gpu_seconds))
 
 
 def worst_costs(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]]) -> tuple[Cost, ...]:
     """The most that one trial of each model may cost: hard caps reserve it."""
     different = {id(asked): asked for asked in prompts}  # models that are asked alike share theirs
-    longest = {key: max(map(_bytes, asked)) for key, asked in different.items()}
+    longest = {key: max(map(prompt_bytes, asked)) for key, asked in different.items()}
     return tuple(_worst_cost(model, longest[id(asked)]) for model, asked in zip(models, prompts, strict=True))
 
 
-def _bytes(prompt: Prompt) -> int:
-    """No tokenizer makes more tokens than there are bytes."""
+def prompt_bytes(prompt: Prompt) -> int:
+    """The length of a prompt; no tokenizer makes more tokens than there are bytes."""
     return len((prompt.text or "").encode()) + sum(len(message.content.encode()) for message in prompt.messages or ())
 
 
@@ -207,7 +213,7 @@ def _worst_cost(model: ModelConfig, longest: int) -> Cost:
     return Cost(prompt_tokens + completion, _usd(model, prompt_tokens, completion), _most_gpu_seconds(model))
 
 
-def _usd(model: ModelConfig, prompt_tokens: int, completion_tokens: int) -> float:
+def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float) -> float:
     if model.price is None:
         return 0.0
     return (prompt_tokens * model.price.input + completion_tokens * model.price.output) / MILLION

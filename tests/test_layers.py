@@ -36,6 +36,7 @@ LAYERS: list[set[str]] = [
         "adaptive_eval.planning",
         "adaptive_eval.replay",
         "adaptive_eval.results",
+        "adaptive_eval.forecast",
     },
     {"adaptive_eval.reading"},
     {"adaptive_eval.export", "adaptive_eval.interop"},

@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": "Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have.",
     "regrade": "Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config.",
     "replay": "Decide on recorded outcomes, or on a world of known probabilities, as a run would.",
+    "plan": "Forecast what the run of CONFIG will cost, and its chance to decide, before it spends anything.",
     "validate": "Check a configuration and its questions; nothing is sent to any server.",
     "init": "Write a commented configuration to start from.",
     "schema": "Print the JSON schema of the configuration.",

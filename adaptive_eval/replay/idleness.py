@@ -23,15 +23,15 @@ def slot_use(timeline: Timeline, looks: Sequence[Look]) -> SlotUse:
     """Over the times between looks; a model is open in one if the look before it left one of its comparisons open."""
     edges = np.concatenate([[0.0], timeline.looks])
     busy = np.stack([np.diff(one.busy_until(edges)) for one in timeline.served], axis=1)
-    offered = timeline.slots * np.diff(edges)
+    offered = np.diff(edges)[:, None] * timeline.slots
     opened = open_models(looks)
     went_on = opened.any(axis=1)
     length = np.array([(one.end - one.start).mean() if len(one.end) else 0.0 for one in timeline.served])
     slowest = np.where(opened, length, -1.0).argmax(axis=1)
-    at_slowest = busy[np.arange(len(busy)), slowest]
+    at_slowest = np.arange(len(busy))[went_on], slowest[went_on]
     return SlotUse(
-        slowest=float(at_slowest[went_on].sum() / offered[went_on].sum()),
-        open=float(busy[opened].sum() / (offered[:, None] * opened).sum()),
+        slowest=float(busy[at_slowest].sum() / offered[at_slowest].sum()),
+        open=float(busy[opened].sum() / offered[opened].sum()),
     )
 
 

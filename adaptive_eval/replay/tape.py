@@ -38,6 +38,13 @@ class Tape:
         """Recorded outcomes (L, M, N) in their order, -1 for no trial; beyond what a cell holds, by its counts."""
         return cls(_in_order(outcomes, counts, rng), weights)
 
+    @classmethod
+    def continued(
+        cls, outcomes: IntArray, chances: FloatArray, weights: FloatArray, rng: np.random.Generator
+    ) -> "Tape":
+        """Recorded outcomes (L, M, N) under their trials' own numbers, and draws by the chances where -1 stands."""
+        return cls(_filled_up(outcomes, chances, rng), weights)
+
     def category(self, model: int, question: int, trial: int) -> int:
         """The outcome of one trial."""
         return self._categories.at(model, question, trial)
@@ -67,6 +74,14 @@ def _in_order(outcomes: IntArray, counts: IntArray, rng: np.random.Generator) ->
     for trial in count():
         beyond = _pick(edges, rng)
         yield np.where(trial < held, kept[..., min(trial, kept.shape[-1] - 1)], beyond)
+
+
+def _filled_up(outcomes: IntArray, chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:
+    edges = chances.cumsum(axis=-1)
+    for trial in count():
+        drawn = _pick(edges, rng)
+        known = outcomes[..., trial] if trial < outcomes.shape[-1] else np.full(drawn.shape, -1)
+        yield np.where(known >= 0, known, drawn).astype(np.uint8)
 
 
 def _pick(edges: FloatArray | IntArray, rng: np.random.Generator) -> Categories:

@@ -7,13 +7,13 @@ on complete rounds only, the outcomes of a round are told together, at the end o
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.types import Ask, Look, Outcome
+from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome
 from adaptive_eval.replay.hosts import Host, Swap, Trial
 from adaptive_eval.replay.layers import Layers
 from adaptive_eval.replay.tape import Tape
@@ -39,7 +39,8 @@ class Timeline:
     """How a timed replay went: the time of its end and of each look, and each model's trials."""
 
     seconds: float
-    slots: int
+    slots: tuple[int, ...]
+    """Requests at a time, by model."""
     looks: FloatArray
     served: tuple[Served, ...]
     swaps: tuple[Swap, ...] = ()
@@ -52,6 +53,14 @@ def latency_of_mean(
     """The latency with this mean over all answers of models with the chances (L, M, K): E = median factor e^(s^2/2)."""
     mean_factor = float((chances @ _factors(weights, wrong_factor)).mean()) * float(np.exp(sigma**2 / 2.0))
     return Latency(seconds / mean_factor, sigma, wrong_factor)
+
+
+class Times(Protocol):
+    """How long answers take."""
+
+    def of(self, ask: Ask, category: int) -> float:
+        """The seconds of one."""
+        ...
 
 
 class AnswerTimes:
@@ -83,23 +92,29 @@ class _Round:
 def drive_in_time(
     controller: Controller,
     tape: Tape,
-    times: AnswerTimes,
-    slots: int,
+    times: Times,
+    slots: int | Sequence[int],
     on_look: Callable[[Look], None] | None = None,
     shared: Sequence[Host] = (),
+    cost: Callable[[int, int], Cost] | None = None,
 ) -> Timeline:
     """Run the controller with `slots` requests at a time for each model; a cap on wall time means simulated time.
 
-    `shared` are the hosts of models that take turns; every other model has one of its own.
+    `shared` are the hosts of models that take turns; every other model has one of its own. `cost` is what a trial of a
+    model costs that falls into a category.
     """
-    hosts = _everyones_hosts(controller.plan.bench.models, slots, shared)
+    models = controller.plan.bench.models
+    width = (slots,) * models if isinstance(slots, int) else tuple(slots)
+    hosts = _everyones_hosts(width, shared)
     rounds: dict[int, _Round] = {}
     cap = controller.plan.budget.wall_seconds
     now, looks = 0.0, []
     while controller.finished is None:
         for ask in controller.ask(MOST):
             category = tape.category(ask.model, ask.question, ask.trial)
-            trial = Trial(Outcome(ask.model, ask.question, ask.trial, category), ask.round, times.of(ask, category))
+            spent = NO_COST if cost is None else cost(ask.model, category)
+            outcome = Outcome(ask.model, ask.question, ask.trial, category, spent)
+            trial = Trial(outcome, ask.round, times.of(ask, category))
             issued = rounds.setdefault(ask.round, _Round())
             issued.trials.append(trial)
             issued.waiting += not hosts[ask.model].issue(trial, now)
@@ -114,12 +129,12 @@ def drive_in_time(
             if on_look is not None:
                 on_look(look)
     served = tuple(Served(*map(np.array, host.spans[model])) for model, host in enumerate(hosts))
-    return Timeline(now, slots, np.array(looks), served, tuple(swap for host in shared for swap in host.swaps))
+    return Timeline(now, width, np.array(looks), served, tuple(swap for host in shared for swap in host.swaps))
 
 
-def _everyones_hosts(models: int, slots: int, shared: Sequence[Host]) -> list[Host]:
+def _everyones_hosts(slots: Sequence[int], shared: Sequence[Host]) -> list[Host]:
     of = {model: host for host in shared for model in host.models}
-    return [of.get(model) or Host((model,), slots) for model in range(models)]
+    return [of.get(model) or Host((model,), own) for model, own in enumerate(slots)]
 
 
 def _end_of(oldest: _Round, later: dict[int, _Round], shared: Sequence[Host]) -> float:

@@ -16,6 +16,7 @@ from adaptive_eval.store.records import (
     Sums,
     Traffic,
     TrialRecord,
+    TrialUse,
     answer_digest,
 )
 from adaptive_eval.store.store import Opened, Store
@@ -37,6 +38,7 @@ __all__ = [
     "Sums",
     "Traffic",
     "TrialRecord",
+    "TrialUse",
     "answer_digest",
     "differences",
     "is_held",

@@ -22,6 +22,7 @@ from adaptive_eval.store.records import (
     Sums,
     Traffic,
     TrialRecord,
+    TrialUse,
 )
 
 Row = tuple[Any, ...]
@@ -39,6 +40,10 @@ _TRIALS = (
 _CELLS = (
     "SELECT models.name, questions.key, count(*) FROM trials JOIN models ON models.id = model "
     "JOIN questions ON questions.id = question WHERE trials.id <= ? GROUP BY model, question"
+)
+_USES = (
+    "SELECT models.name, questions.key, trial, category, prompt_tokens, completion_tokens, latency "
+    "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question ORDER BY trials.id"
 )
 _SPENDING = (
     "SELECT max(at), max(id), count(*), sum(tokens), sum(usd), sum(gpu_seconds) FROM trials "
@@ -148,6 +153,10 @@ class RunReader:
     def sums(self, after: int = 0) -> list[Sums]:
         """What the trials come to, by model and replica, counted from after the trial with this number."""
         return [Sums(*row[:-1]) for row in self._rows(_SUMS, after)]
+
+    def trial_uses(self) -> Iterator[TrialUse]:
+        """What every trial used, in the order of commitment."""
+        return map(TrialUse._make, self._rows(_USES))
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks that were taken under the newest configuration, from number `first` on."""

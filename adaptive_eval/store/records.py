@@ -28,6 +28,18 @@ class StoredOutcome(NamedTuple):
     digest: int | None
 
 
+class TrialUse(NamedTuple):
+    """What a trial's answer used, and how it was graded."""
+
+    model: str
+    question: str
+    trial: int
+    category: int | None
+    prompt_tokens: int
+    completion_tokens: int
+    latency: float
+
+
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
     """One trial as it is stored: the answer whole, and its grade, or why the grader failed."""

@@ -133,6 +133,6 @@ def test_slot_use_of_a_timeline_drawn_by_hand() -> None:
     seconds = np.array([0.0, 10.0])
     slow = Served(np.array([0.0, 0.0]), np.array([10.0, 10.0]))
     fast = Served(np.array([0.0, 0.0]), np.array([5.0, 4.0]))
-    use = slot_use(Timeline(10.0, 2, seconds[1:], (slow, fast, fast, fast)), looks)
+    use = slot_use(Timeline(10.0, (2, 2, 2, 2), seconds[1:], (slow, fast, fast, fast)), looks)
     assert use.slowest == 1.0
     assert use.open == pytest.approx((20.0 + 3 * 9.0) / 80.0)

@@ -1,0 +1,100 @@
+"""`adaptive-eval plan CONFIG`: what a run will need, before it spends anything."""
+
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from adaptive_eval.cli.arguments import Config, Overrides
+from adaptive_eval.cli.errors import reported
+from adaptive_eval.cli.progress import Progress
+from adaptive_eval.config.load import load_config
+from adaptive_eval.display.forecast import forecast_lines
+from adaptive_eval.display.text import safe
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.forecast import Forecast, Request, make_forecast
+from adaptive_eval.run.directory import newest
+from adaptive_eval.run.prepare import Prepared, prepare
+from adaptive_eval.sections import Share
+from adaptive_eval.store.schema import DATABASE_FILE
+
+FEWEST_WORLDS = 10
+"""Fewer have no 80% interval."""
+
+PilotRun = Annotated[
+    Path | None,
+    typer.Option("--pilot", help="A run whose trials say what to expect; any run will do.", show_default=False),
+]
+Gap = Annotated[
+    str | None,
+    typer.Option("--gap", help="Neighbours differ by exactly this in true score: 2% or 0.02.", show_default=False),
+]
+Worlds = Annotated[int, typer.Option("--worlds", min=FEWEST_WORLDS, help="In how many the run is simulated.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Another seed, other worlds.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the forecast to this file too.", show_default=False)]
+
+
+def plan(
+    config: Config,
+    pilot: PilotRun = None,
+    gap: Gap = None,
+    worlds: Worlds = 100,
+    seed: Seed = 0,
+    overrides: Overrides = None,
+    json: Json = None,
+) -> None:
+    """Forecast what the run of CONFIG will cost, and its chance to decide, before it spends anything.
+
+    The run is simulated, with the controller that it will have, in worlds drawn from what a pilot leaves open, or
+    without one from a prior that the output states. A pilot that is the run of CONFIG itself is gone on from.
+    """
+    with reported():
+        prepared = prepare(load_config(config, overrides or ()))
+        request = Request(pilot, None if gap is None else _share(gap), worlds, seed)
+        with Progress(1.0) as progress:
+            forecast = make_forecast(prepared, request, progress.to)
+        if json is not None:
+            _write(json, forecast)
+    typer.echo(_title(prepared))
+    for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
+        typer.echo(line)
+    if (hint := _hint(prepared, request)) is not None:
+        typer.echo(hint)
+    if json is not None:
+        typer.echo(f"forecast  {json}")
+
+
+def _share(text: str) -> float:
+    try:
+        return TypeAdapter(Share).validate_python(text)
+    except ValidationError:
+        raise ConfigError(f"--gap must be a difference of scores, as 2% or 0.02, but got {text!r}") from None
+
+
+def _title(prepared: Prepared) -> str:
+    config = prepared.config
+    return (
+        f"{safe(config.name)}: {len(config.models)} models, {len(prepared.questions)} questions, objective "
+        f"{config.objective.kind}, {config.stopping.rule} at {config.stopping.confidence:g}, "
+        f"{config.trials.min} to {config.trials.max} trials a question"
+    )
+
+
+def _hint(prepared: Prepared, request: Request) -> str | None:
+    """That there is a run which could be the pilot."""
+    directory = newest(prepared.config.store.folder, prepared.config.name)
+    if request.pilot is not None or not (directory / DATABASE_FILE).exists():
+        return None
+    return f"hint      {directory} has trials of this run; --pilot {directory} goes on from them"
+
+
+def _write(path: Path, forecast: Forecast) -> None:
+    draft = path.with_name(path.name + ".tmp")
+    try:
+        draft.write_bytes(orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise StoreError(f"{path} cannot be written: {error.strerror}; give another --json") from error

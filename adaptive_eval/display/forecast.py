@@ -1,0 +1,168 @@
+"""A forecast on the terminal."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from rich.cells import cell_len
+
+from adaptive_eval.core import Reason
+from adaptive_eval.display.scale import Scale
+from adaptive_eval.display.text import cells, count, duration, safe
+from adaptive_eval.forecast.types import Cell, Costs, Forecast, Outlook, Range, Undecided
+
+SHOWN_PAIRS = 5
+SHOWN_MODELS = 30
+WIDEST_NAME = 32
+LONGEST = 400
+SETTLED = str(Reason.SETTLED)
+
+Written = Callable[[float], str]
+
+
+def _usd(value: float) -> str:
+    return f"${value:,.2f}" if value < 1000.0 else f"${count(value)}"
+
+
+def _gpu_hours(value: float) -> str:
+    return f"{value:,.2f}" if value < 100.0 else count(value)
+
+
+WRITTEN: Mapping[str, tuple[str, Written]] = {
+    "trials": ("trials", count),
+    "tokens": ("tokens", count),
+    "usd": ("USD", _usd),
+    "gpu_hours": ("GPU hours", _gpu_hours),
+    "seconds": ("time", duration),
+}
+CAPS: Mapping[str, Written] = {
+    "trials": lambda value: f"{count(value)} trials",
+    "tokens": lambda value: f"{count(value)} tokens",
+    "usd": _usd,
+    "gpu_seconds": lambda value: f"{_gpu_hours(value / 3600.0)} GPU hours",
+    "wall_seconds": duration,
+}
+
+
+def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[str]:
+    """The forecast in lines; `weights` are the rubric's."""
+    scale = Scale.of(weights)
+    for number, sentence in enumerate(forecast.basis):
+        yield f"{'worlds' if number == 0 else '':<9} {safe(sentence, LONGEST)}"
+    yield ""
+    yield from _scores(forecast, scale)
+    yield ""
+    if forecast.capped is None:
+        yield from _outlook("to the end", forecast.need, forecast)
+    else:
+        yield from _outlook("without a cap", forecast.need, forecast)
+        yield ""
+        yield from _outlook("within the budget", forecast.capped, forecast)
+    yield from _spent(forecast)
+    yield ""
+    yield from _table(forecast)
+    yield from _undecided(forecast, scale)
+    yield from _limits(forecast, scale)
+
+
+def _scores(forecast: Forecast, scale: Scale) -> Iterator[str]:
+    """What the models' true scores may be, where more is known of them than of models in general."""
+    gap = forecast.gap
+    yield f"neighbours {scale.score(gap.median)} apart in true score, 80% of them {scale.interval(gap.low, gap.high)}"
+    if not forecast.pilot:
+        return
+    width = min(max(cell_len(safe(name)) for name in forecast.models), WIDEST_NAME)
+    ranked = sorted(zip(forecast.models, forecast.scores, strict=True), key=lambda one: -one[1].median)
+    yield f"{'model':<{width}}  {'score':>7}  {'80% of worlds':^17}".rstrip()
+    for name, score in ranked[:SHOWN_MODELS]:
+        yield f"{cells(name, width)}  {scale.score(score.median):>7}  {scale.interval(score.low, score.high)}"
+    if len(ranked) > SHOWN_MODELS:
+        yield f"and {len(ranked) - SHOWN_MODELS} more"
+
+
+def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
+    yield f"{title:<17}  {'median':>9}  {'80% interval':^21}  fixed N"
+    for name, (label, written) in WRITTEN.items():
+        found: Range | None = getattr(outlook.costs, name)
+        if found is not None:
+            interval = f"{written(found.low)} .. {written(found.high)}"
+            line = f"  {label:<15}  {written(found.median):>9}  {interval:^21}  {_fixed(forecast, name, written)}"
+            yield line.rstrip()
+    decided, median = outlook.decided, f"{outlook.decided.median:.0f} of {outlook.comparisons}"
+    yield f"  {'decided':<15}  {median:>9}  {f'{decided.low:.0f} .. {decided.high:.0f}':^21}".rstrip()
+    others = [f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in outlook.ended.items() if reason != SETTLED]
+    yield f"  objective reached with a chance of {outlook.reached:.0%}" + (f" ({', '.join(others)})" if others else "")
+
+
+def _fixed(forecast: Forecast, name: str, written: Written) -> str:
+    value = forecast.fixed.get(name)
+    return "" if value is None else written(value)
+
+
+def _spent(forecast: Forecast) -> Iterator[str]:
+    """What is there already, and what is to come."""
+    spent = forecast.spent
+    if spent is None:
+        return
+    costs: Costs = (forecast.capped or forecast.need).costs
+    parts = []
+    for name, (label, written) in WRITTEN.items():
+        found: Range | None = getattr(costs, name)
+        before: float | None = getattr(spent, name)
+        if found is not None and before is not None:
+            more = [written(max(value - before, 0.0)) for value in (found.median, found.low, found.high)]
+            amount = f"{more[0]} ({more[1]} .. {more[2]})"
+            parts.append(amount if name in ("usd", "seconds") else f"{amount} {label}")
+    yield f"  of this, the run has {count(spent.trials)} trials already; still to come: {', '.join(parts)}"
+
+
+def _table(forecast: Forecast) -> Iterator[str]:
+    """Chance to reach the objective, and the share of comparisons that are decided."""
+    columns = sorted({cell.confidence for cell in forecast.table})
+    rows: dict[float, dict[float, Cell]] = {}
+    for cell in forecast.table:
+        rows.setdefault(cell.factor, {})[cell.confidence] = cell
+    labels = {factor: _budget(next(iter(row.values())).budget) for factor, row in rows.items()}
+    width = max(6, *map(len, labels.values()))
+    heads = "  ".join(f"{f'{confidence:g}':>9}" for confidence in columns)
+    yield f"{'':<5}  {'budget':<{width}}  {heads}   confidence: objective reached, comparisons decided"
+    for factor, row in rows.items():
+        body = "  ".join(f"{row[each].reached:>4.0%}{row[each].decided:>5.0%}" for each in columns)
+        yield f"{f'x {factor:g}':<5}  {labels[factor]:<{width}}  {body}"
+
+
+def _budget(caps: Mapping[str, float]) -> str:
+    return ", ".join(CAPS[name](value) for name, value in caps.items())
+
+
+def _undecided(forecast: Forecast, scale: Scale) -> Iterator[str]:
+    if not forecast.undecided or forecast.pilot is None:  # without a pilot one model is like another
+        return
+    yield ""
+    yield "likeliest to stay undecided"
+    for pair in forecast.undecided[:SHOWN_PAIRS]:
+        yield f"  {_pair(pair)}: {pair.chance:.0%}{_apart(pair, scale)}{_needed(pair)}"
+
+
+def _pair(pair: Undecided) -> str:
+    better = safe(pair.better, WIDEST_NAME)
+    return better if pair.worse is None else f"{better} and {safe(pair.worse, WIDEST_NAME)}"
+
+
+def _apart(pair: Undecided, scale: Scale) -> str:
+    return "" if pair.gap is None else f", then {scale.score(pair.gap)} apart"
+
+
+def _needed(pair: Undecided) -> str:
+    return "" if pair.trials_needed is None else f", would need about {count(pair.trials_needed)} trials a question"
+
+
+def _limits(forecast: Forecast, scale: Scale) -> Iterator[str]:
+    limits = forecast.limits
+    if limits.largest is None:
+        return
+    yield ""
+    if limits.gap is None:
+        yield f"gap       no difference up to {scale.score(limits.largest)} is called with a chance of 80%"
+    else:
+        yield f"gap       the smallest difference that is called with a chance of 80%: {scale.score(limits.gap)}"
+    if limits.delta is not None:
+        yield f"delta     the smallest that certifies equals as tied with a chance of 80%: {scale.score(limits.delta)}"

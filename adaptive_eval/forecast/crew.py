@@ -1,0 +1,100 @@
+"""Simulated runs on all cores: results in the order of the jobs, the same whatever the number of processes."""
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import get_context
+from types import TracebackType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.core import Bench, Plan
+from adaptive_eval.forecast.simulated import Served, Simulated, simulate
+from adaptive_eval.forecast.variants import Variant, plan_for
+
+FloatArray = NDArray[np.float64]
+
+WORTH_PROCESSES = 500_000
+"""Trials to be simulated from which further processes repay the second that they take to start."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """Everything that simulated runs have in common."""
+
+    bench: Bench
+    decisions: Decisions
+    names: tuple[str, ...]
+    served: Served
+    seed: int
+    elapsed: float = 0.0
+    """Seconds that the run to be continued has been active."""
+
+
+class Job(NamedTuple):
+    """One run to be simulated."""
+
+    world: int
+    chances: FloatArray
+    variant: Variant
+
+
+class Crew:
+    """Does jobs, in processes of its own where that is worth it; a context that ends them."""
+
+    def __init__(self, scene: Scene, trials: float) -> None:
+        processes = (os.cpu_count() or 1) if trials >= WORTH_PROCESSES else 1
+        self._worker = _Worker(scene)
+        self._pool = None
+        if processes > 1:
+            # spawned, not forked: the caller may have threads
+            context = get_context("spawn")
+            self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(scene,))
+
+    def __enter__(self) -> "Crew":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def simulate(self, jobs: Iterable[Job]) -> Iterator[Simulated]:
+        """The simulated runs in the order of the jobs."""
+        if self._pool is None:
+            return map(self._worker.do, jobs)
+        return self._pool.map(_do, jobs)
+
+
+class _Worker:
+    """Does jobs one after the other, and keeps the plans, which are the same for every world."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._plan = lru_cache(maxsize=None)(self._made)
+
+    def do(self, job: Job) -> Simulated:
+        scene = self._scene
+        return simulate(self._plan(job.variant), job.chances, scene.served, (scene.seed, job.world))
+
+    def _made(self, variant: Variant) -> Plan:
+        scene = self._scene
+        return plan_for(variant, scene.bench, scene.decisions, scene.names, scene.elapsed)
+
+
+_here: list[_Worker] = []
+"""The worker of a spawned process."""
+
+
+def _begin(scene: Scene) -> None:
+    _here.append(_Worker(scene))
+
+
+def _do(job: Job) -> Simulated:
+    return _here[0].do(job)

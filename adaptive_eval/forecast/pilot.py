@@ -1,0 +1,154 @@
+"""A pilot: the trials of another run, or of the same one, in the order of the run that is planned."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.forecast.usage import Measured
+from adaptive_eval.run.prepare import Prepared
+from adaptive_eval.store import RunHeader, RunReader, TrialUse, differences
+
+FloatArray = NDArray[np.float64]
+SHOWN = 3
+"""Names or differences that one sentence has."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pilot:
+    """What is known of the planned run's L models on its M questions."""
+
+    name: str
+    outcomes: NDArray[np.int8]
+    """(L, M, N): categories by the trials' own numbers, -1 for none."""
+    counts: NDArray[np.int64]
+    """(L, M, K)."""
+    measured: Measured
+    elapsed: float
+    """Seconds that the pilot was active."""
+    header: RunHeader
+    remarks: tuple[str, ...]
+    """What does not fit, in sentences."""
+
+
+def read_pilot(directory: Path, prepared: Prepared) -> Pilot:
+    """The trials of a run directory, models matched by name and questions by id; raises `ConfigError`."""
+    with closing(RunReader.open(directory)) as reader:
+        header, elapsed = reader.header(), reader.elapsed
+        graded = [use for use in reader.trial_uses() if use.category is not None]
+    _require_the_rubric(directory, header, prepared)
+    models, questions = prepared.models, tuple(question.id for question in prepared.questions)
+    known = _matching(directory, graded, models, questions)
+    cells = np.array(known, dtype=float)
+    at = cells[:, :4].astype(np.intp)
+    categories = prepared.plan.bench.categories
+    if at[:, 3].max() >= categories:
+        raise ConfigError(
+            f"the pilot {directory} has trials of category {at[:, 3].max()}, but the rubric has the categories 0 to "
+            f"{categories - 1}; give a pilot that was graded with the same rubric"
+        )
+    outcomes = np.full((len(models), len(questions), int(at[:, 2].max()) + 1), -1, dtype=np.int8)
+    outcomes[at[:, 0], at[:, 1], at[:, 2]] = at[:, 3]
+    counts = np.stack([(outcomes == category).sum(axis=2) for category in range(categories)], axis=-1)
+    return Pilot(
+        name=header.name,
+        outcomes=outcomes,
+        counts=counts,
+        measured=_measured(at, cells[:, 4:], (len(models), categories)),
+        elapsed=elapsed,
+        header=header,
+        remarks=(*_absent(counts, models, questions), *_asked_otherwise(header, prepared.header)),
+    )
+
+
+def _require_the_rubric(directory: Path, header: RunHeader, prepared: Prepared) -> None:
+    changes = list(differences(header.meaning.get("rubric"), prepared.header.meaning["rubric"], "rubric"))
+    if changes:
+        raise ConfigError(
+            f"the pilot {directory} was graded with another rubric ({changes[0]}), so that its categories mean other "
+            f"things; `adaptive-eval regrade {directory} --config CONFIG` grades it anew, or plan without it"
+        )
+
+
+Cell = tuple[int, int, int, int, int, int, float]
+
+
+def _matching(
+    directory: Path, graded: Sequence[TrialUse], models: Sequence[str], questions: Sequence[str]
+) -> list[Cell]:
+    """The trials of planned models on planned questions, both by position."""
+    if not graded:
+        raise ConfigError(f"the pilot {directory} has no graded trial; give a run that has some, or plan without one")
+    row = {name: position for position, name in enumerate(models)}
+    column = {key: position for position, key in enumerate(questions)}
+    known = [
+        (row[use.model], column[use.question], use.trial, use.category or 0, *use[4:])
+        for use in graded
+        if use.model in row and use.question in column
+    ]
+    if not known:
+        what = "model" if not any(use.model in row for use in graded) else "question"
+        theirs = sorted({getattr(use, what) for use in graded})
+        raise ConfigError(
+            f"the pilot {directory} has no {what} of the configuration, but {named(theirs)}; models are matched by "
+            "name, questions by id"
+        )
+    return known
+
+
+def _measured(at: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) -> Measured:
+    cell = at[:, 0] * shape[1] + at[:, 3]
+    size = shape[0] * shape[1]
+
+    def summed(values: FloatArray | None) -> FloatArray:
+        return np.bincount(cell, values, size).reshape(shape).astype(float)
+
+    trials = summed(None)
+    seconds = used[:, 2]
+    logs = np.log(np.maximum(seconds, 1e-6))
+    held = np.maximum(trials, 1.0)
+    within = np.maximum(summed(logs**2) - summed(logs) ** 2 / held, 0.0).sum(axis=1)
+    freedom = np.maximum(trials - 1.0, 0.0).sum(axis=1)
+    spread = np.where(freedom > 0.0, np.sqrt(within / np.maximum(freedom, 1.0)), np.nan)
+    return Measured(trials, summed(used[:, 0]), summed(used[:, 1]), summed(seconds), spread)
+
+
+def _absent(counts: NDArray[np.int64], models: Sequence[str], questions: Sequence[str]) -> list[str]:
+    """Who and what the pilot says nothing of."""
+    told = []
+    for what, names, axes in (("models", models, (1, 2)), ("questions", questions, (0, 2))):
+        missing = [name for name, there in zip(names, counts.sum(axis=axes).tolist(), strict=True) if not there]
+        if missing:
+            told.append(
+                f"{len(missing)} of {len(names)} {what} are not in the pilot ({named(missing)}): drawn as the "
+                f"pilot's {what} vary"
+            )
+    return told
+
+
+def _asked_otherwise(then: RunHeader, now: RunHeader) -> list[str]:
+    """Models of the same name, and questions of the same id, that are not the same."""
+    changes = [
+        *differences(
+            {name: then.models[name] for name in then.models.keys() & now.models.keys()},
+            {name: now.models[name] for name in then.models.keys() & now.models.keys()},
+            "models",
+        ),
+        *differences(
+            {key: then.questions[key] for key in then.questions.keys() & now.questions.keys()},
+            {key: now.questions[key] for key in then.questions.keys() & now.questions.keys()},
+            "questions",
+        ),
+        *differences(then.meaning.get("grader"), now.meaning["grader"], "grader"),
+    ]
+    return [f"the pilot was asked or graded otherwise: {named([str(change) for change in changes])}"] if changes else []
+
+
+def named(names: Sequence[str]) -> str:
+    """The first few names."""
+    more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
+    return ", ".join([*names[:SHOWN], *more])

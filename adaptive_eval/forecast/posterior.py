@@ -1,0 +1,166 @@
+"""What a pilot leaves open about the true probabilities: draws from their joint posterior.
+
+The model of one experiment (`sticks`) with k_lq successes in n_lq trials of model l on question q:
+
+    k_lq ~ Binomial(n_lq, 1/(1 + exp(-theta_lq))),   theta_lq = a_l + b_q + e_lq
+    a_l ~ N(mu, A^2),   b_q ~ N(0, B^2),   e_lq ~ N(0, E^2)
+    mu ~ N(0, 3^2),   A, B, E ~ half-t with 3 degrees of freedom and the scales of SCALES
+
+Why so much: what a run costs follows from the *differences* between models. Draws with a flat prior for every question
+(Dirichlet(n + 1)) pull all models towards one half, as far as they have few trials, so that differences shrink; draws
+with a flat prior for every model add the noise of the pilot to their spread, so that differences grow. Here A is
+learned from how far the models lie apart beyond their noise, B and E from the questions, and all of their uncertainty
+is in the draws. A model or a question without a trial is drawn from the same A, B and E.
+
+Drawn by Gibbs steps with Metropolis steps within: theta one by one; a, b, mu and the variances (as scale mixtures of
+inverse gammas) exactly; and, because a chain would creep where E is small, shifts of a whole model and of a whole
+question together with their theta. Chains run side by side, and every few sweeps each of them gives a draw.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from adaptive_eval.forecast.sticks import IntArray, Stick, chances_of, sticks_of
+
+FloatArray = NDArray[np.float64]
+
+SCALES = {"ability": 0.5, "difficulty": 2.0, "taste": 1.0}
+"""Of A, B and E: models of a benchmark lie tenths of a logit apart, its questions several."""
+FREEDOM = 3.0
+CENTRE_SD = 3.0
+BURN_IN = 300
+"""Sweeps before the first draw: from the start at the shares themselves, moments settle within a hundred."""
+THINNING = 20
+CHAINS = 20
+MOST_CELLS = 1 << 21
+"""Cells of all chains together: more would take memory."""
+FARTHEST = 30.0
+"""Logits beyond it are certain to the last digit."""
+
+
+def posterior_chances(
+    counts: IntArray, weights: FloatArray, draws: int, rng: np.random.Generator
+) -> Iterator[FloatArray]:
+    """`draws` worlds: probabilities (L, M, K) given the pilot's counts (L, M, K)."""
+    sticks = [_drawn(stick, draws, rng) for stick in sticks_of(counts, weights)]
+    for logits in zip(*sticks, strict=True):
+        yield chances_of(np.stack(logits, axis=-1), weights)
+
+
+def _drawn(stick: Stick, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """Draws of theta (L, M)."""
+    chains = min(CHAINS, draws, max(MOST_CELLS // stick.trials.size, 1))
+    sampler = Sampler(stick, chains, rng)
+    for _ in range(BURN_IN):
+        sampler.sweep()
+    for draw in range(draws):
+        if draw and draw % chains == 0:
+            for _ in range(THINNING):
+                sampler.sweep()
+        yield sampler.theta[draw % chains].copy()
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """A^2, B^2 or E^2 of every chain, with half-t prior: var | x ~ IG(nu/2, nu/x), x ~ IG(1/2, 1/scale^2)."""
+
+    scale: float
+
+    def draw(self, var: FloatArray, squares: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
+        """The variance given its last value and the squares of `number` normal deviations."""
+        mixing = (FREEDOM / var + 1.0 / self.scale**2) / rng.gamma((FREEDOM + 1.0) / 2.0, size=var.shape)
+        return np.asarray((FREEDOM / mixing + squares / 2.0) / rng.gamma((FREEDOM + number) / 2.0, size=var.shape))
+
+
+class Sampler:
+    """Chains (C) of all unknowns of one experiment, side by side."""
+
+    def __init__(self, stick: Stick, chains: int, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._k, self._n = stick.successes.astype(float), stick.trials.astype(float)
+        share = (self._k + 0.5) / (self._n + 1.0)
+        self._noise = self._n * share * (1.0 - share)
+        """About the information of each cell, which sets the steps of its theta."""
+        known = self._n > 0.0
+        start = np.where(known, logit(share), 0.0)
+        centre = float(start[known].mean()) if known.any() else 0.0
+        start = np.where(known, start, centre)
+        self.theta = np.repeat(start[None], chains, axis=0) + 0.1 * rng.standard_normal((chains, *start.shape))
+        self.a = self.theta.mean(axis=2)
+        self.mu = self.a.mean(axis=1)
+        self.b = (self.theta - self.a[:, :, None]).mean(axis=1)
+        self.ability, self.difficulty, self.taste = (np.full(chains, scale**2) for scale in SCALES.values())
+
+    def sweep(self) -> None:
+        """One step of everything."""
+        self._step_theta()
+        self._step_theta()
+        self._draw_effects()
+        self._shift_models()
+        self._shift_questions()
+        self._draw_spreads()
+
+    def _log_likelihood(self, theta: FloatArray) -> FloatArray:
+        """k theta - n ln(1 + e^theta), by cell."""
+        return np.asarray(self._k * theta - self._n * np.logaddexp(0.0, theta))
+
+    def _step_theta(self) -> None:
+        taste = self.taste[:, None, None]
+        mean = self.a[:, :, None] + self.b[:, None, :]
+        step = 2.4 / np.sqrt(self._noise + 1.0 / taste) * self._rng.standard_normal(self.theta.shape)
+        there = np.clip(self.theta + step, -FARTHEST, FARTHEST)
+        gain = self._log_likelihood(there) - self._log_likelihood(self.theta)
+        gain -= (np.square(there - mean) - np.square(self.theta - mean)) / (2.0 * taste)
+        self.theta = np.where(self._accepted(gain), there, self.theta)
+
+    def _draw_effects(self) -> None:
+        """a, b and mu given theta: normal means."""
+        models, questions = self._n.shape
+        taste, ability, difficulty = self.taste[:, None], self.ability[:, None], self.difficulty[:, None]
+        precision = questions / taste + 1.0 / ability
+        pull = (self.theta - self.b[:, None, :]).sum(axis=2) / taste + self.mu[:, None] / ability
+        self.a = self._normal(pull, precision)
+        precision = models / taste + 1.0 / difficulty
+        self.b = self._normal((self.theta - self.a[:, :, None]).sum(axis=1) / taste, precision)
+        self.mu = self._normal(self.a.sum(axis=1) / self.ability, models / self.ability + CENTRE_SD**-2)
+
+    def _shift_models(self) -> None:
+        """Each a_l with all theta of the model: only the likelihood and the prior of a_l change."""
+        width = 2.4 / np.sqrt(self._noise.sum(axis=1) + 1.0 / self.ability[:, None])
+        shift = width * self._rng.standard_normal(self.a.shape)
+        there = self.theta + shift[:, :, None]
+        gain = (self._log_likelihood(there) - self._log_likelihood(self.theta)).sum(axis=2)
+        off = self.a - self.mu[:, None]
+        gain -= (np.square(off + shift) - np.square(off)) / (2.0 * self.ability[:, None])
+        moved = np.where(self._accepted(gain), shift, 0.0)
+        self.a, self.theta = self.a + moved, self.theta + moved[:, :, None]
+
+    def _shift_questions(self) -> None:
+        """Each b_q with all theta of the question."""
+        width = 2.4 / np.sqrt(self._noise.sum(axis=0) + 1.0 / self.difficulty[:, None])
+        shift = width * self._rng.standard_normal(self.b.shape)
+        there = self.theta + shift[:, None, :]
+        gain = (self._log_likelihood(there) - self._log_likelihood(self.theta)).sum(axis=1)
+        gain -= (np.square(self.b + shift) - np.square(self.b)) / (2.0 * self.difficulty[:, None])
+        moved = np.where(self._accepted(gain), shift, 0.0)
+        self.b, self.theta = self.b + moved, self.theta + moved[:, None, :]
+
+    def _draw_spreads(self) -> None:
+        models, questions = self._n.shape
+        off = np.square(self.a - self.mu[:, None]).sum(axis=1)
+        self.ability = _Spread(SCALES["ability"]).draw(self.ability, off, models, self._rng)
+        off = np.square(self.b).sum(axis=1)
+        self.difficulty = _Spread(SCALES["difficulty"]).draw(self.difficulty, off, questions, self._rng)
+        off = np.square(self.theta - self.a[:, :, None] - self.b[:, None, :]).sum(axis=(1, 2))
+        self.taste = _Spread(SCALES["taste"]).draw(self.taste, off, models * questions, self._rng)
+
+    def _normal(self, pull: FloatArray, precision: FloatArray) -> FloatArray:
+        """Normal draws of mean pull/precision and variance 1/precision."""
+        return np.asarray(pull / precision + self._rng.standard_normal(pull.shape) / np.sqrt(precision))
+
+    def _accepted(self, gain: FloatArray) -> NDArray[np.bool_]:
+        return np.asarray(-self._rng.standard_exponential(gain.shape) < gain)

@@ -1,0 +1,141 @@
+"""What a forecast says: these dataclasses are the format of `plan --json`, field by field.
+
+A number that does not exist is None here and null in the file. The format has a version: a field may be added under
+the same version, and anything else changes it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FORMAT = "adaptive-eval.plan/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Over the simulated runs: the median, and the 80% interval between the 10th and the 90th percentile."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What runs cost; None for what nobody knows."""
+
+    trials: Range
+    tokens: Range | None
+    usd: Range | None
+    """None too where no model has a price, and
+    where no model has GPUs of its own."""
+    gpu_hours: Range | None
+    seconds: Range | None
+    """Of simulated servers with the configured concurrency."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How runs under one budget end."""
+
+    costs: Costs
+    reached: float
+    """The share of runs in which the objective is reached: every comparison is resolved or tied."""
+    decided: Range
+    """Comparisons that are resolved or tied, and
+    how many the objective has."""
+    comparisons: int
+    ended: Mapping[str, float]
+    """Shares of the runs by the reason of their end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The table: how runs under one budget and one confidence end."""
+
+    factor: float
+    """Times the configured caps, or without any the median need of trials."""
+    confidence: float
+    budget: Mapping[str, float]
+    reached: float
+    decided: float
+    """The mean share of comparisons that are resolved or tied."""
+    trials: float
+    """Their median."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A comparison that may stay undecided."""
+
+    better: str
+    """Placed higher in more of the runs that leave it undecided."""
+    worse: str | None
+    """None: a fixed value (objectives threshold and precision)."""
+    chance: float
+    """The share of all runs in which it is compared, and undecided at the end."""
+    gap: float | None
+    """The median of the true difference in these runs, and
+    of the trials a question at which the difference seen at the end would be called."""
+    trials_needed: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How close two models may be."""
+
+    gap: float | None
+    """The smallest true difference of which 80% are called within the budget; None where simulated runs called no such
+    share of any."""
+    largest: float | None
+    """The largest true difference that was compared."""
+    delta: float | None
+    """The smallest delta with which two equal models are certified as tied in 80%, where the budget is spread evenly;
+    None where the objective knows no ties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the run has used already."""
+
+    trials: int
+    tokens: float | None
+    usd: float | None
+    gpu_hours: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The whole file."""
+
+    format: str
+    name: str
+    version: str
+    """Of adaptive-eval."""
+    worlds: int
+    table_worlds: int
+    """Worlds behind each cell of the table."""
+    seed: int
+    pilot: str | None
+    """The name of the run whose trials the worlds are drawn from; None: from a prior."""
+    basis: tuple[str, ...]
+    """Where the worlds come from, and what was assumed: sentences."""
+    decisions: Mapping[str, object]
+    """The configuration's objective, stopping, allocation, trials and budget."""
+    models: tuple[str, ...]
+    scores: tuple[Range, ...]
+    """Of each model, in the same order: its true score over the worlds."""
+    gap: Range
+    """The difference of neighbours in the true order, over the worlds."""
+    need: Outlook
+    """Without any cap."""
+    capped: Outlook | None
+    """Within the configured budget; None where there is none."""
+    spent: Spent | None
+    """None unless the pilot is the run that would be continued; the costs of `need` and `capped` contain it."""
+    fixed: Mapping[str, float | None]
+    """Trials, tokens, usd and gpu_hours of the maximum of trials for everyone."""
+    table: tuple[Cell, ...]
+    undecided: tuple[Undecided, ...]
+    """Within the budget, the likeliest first."""
+    limits: Limits
