@@ -146,7 +146,7 @@ class ModelEndpoint:
         self._started = True
         self._watch.start()
         if self._loads is not None:
-            self._loads.join(self._replicas, self._metrics)
+            self._loads.join(self._replicas, self._metrics, self._together)
 
     async def _metrics(self, url: str) -> tuple[int, bytes]:
         return await self._caller.beside(url, "/metrics")

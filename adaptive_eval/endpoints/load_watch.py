@@ -21,7 +21,7 @@ SLOWEST = 60.0
 MISSES = 3
 """Readings that may fail in a row before a window is no longer held to what they said."""
 BEFORE_THE_FIRST = 32
-"""Requests in flight before anything is known; from there on a window doubles as long as nothing waits."""
+"""Answers in flight before anything is known; from there on a window doubles as long as nothing waits."""
 ABSENT = frozenset({401, 403, 404, 405, 501})
 """What a server says that has no `/metrics`, or not for us (llama-server without --metrics: 501)."""
 
@@ -59,9 +59,9 @@ class _Server:
         self._misses = 0
         self._task = asyncio.create_task(self._watch())
 
-    def add(self, window: _Window) -> None:
+    def add(self, window: _Window, size: int) -> None:
         if not self._task.done():
-            window.steer(BEFORE_THE_FIRST)
+            window.steer(size)
             self.windows.append(window)
 
     async def close(self) -> None:
@@ -139,13 +139,13 @@ class LoadWatch:
     def __init__(self) -> None:
         self._servers: dict[str, _Server] = {}
 
-    def join(self, replicas: ReplicaSet, fetch: Fetch) -> None:
-        """Size the windows of these replicas from now on; needs a running loop."""
+    def join(self, replicas: ReplicaSet, fetch: Fetch, answers: int) -> None:
+        """Size the windows of these replicas from now on, where a request asks for so many; needs a running loop."""
         clock = asyncio.get_running_loop().time
         for replica in replicas.replicas:
             if replica.url not in self._servers:
                 self._servers[replica.url] = _Server(replica.url, clock)
-            self._servers[replica.url].add(_Window(replica, replicas, fetch))
+            self._servers[replica.url].add(_Window(replica, replicas, fetch), BEFORE_THE_FIRST // answers)
 
     async def leave(self, replicas: ReplicaSet) -> None:
         """Leave these windows alone; a server that nobody asks any more is not read."""
