@@ -19,7 +19,7 @@ from adaptive_eval.prompts import render
 from adaptive_eval.questions import load_questions
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "configs").glob("*.yaml"))
+EXAMPLES = sorted((ROOT / "configs").rglob("*.yaml"))
 STARTER = ROOT / "adaptive_eval" / "config" / "starter.yaml"
 WITH_QUESTIONS = [path for path in EXAMPLES if path.name != "vllm-aime.yaml"]
 by_name = {"ids": lambda path: path.name}
@@ -36,9 +36,23 @@ def no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
 
-def test_there_are_four() -> None:
-    names = ["best-of-candidates", "quickstart", "regression-gate", "vllm-aime"]
+def test_these_are_all() -> None:
+    names = ["best-of-candidates", "cluster", "llama-server", "vllm", "quickstart", "regression-gate", "vllm-aime"]
     assert [path.stem for path in EXAMPLES] == names
+
+
+@pytest.mark.parametrize("path", WITH_QUESTIONS, **by_name)
+def test_they_are_sound_from_any_folder(path: Path) -> None:
+    result = CliRunner().invoke(app, ["validate", str(path)])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert f"{path} is sound" in result.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "engines").glob("*.yaml")), **by_name)
+def test_engines_are_left_no_choice_of_sampling(path: Path) -> None:
+    for model in load_config(path).models:
+        for setting in ("temperature", "top_p", "top_k", "min_p", "max_tokens"):
+            assert getattr(model.sampling, setting) is not None, setting
 
 
 @pytest.mark.parametrize("path", [*EXAMPLES, STARTER], **by_name)
