@@ -17,10 +17,10 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+))", re.MULT
 
 
 @cache
-def script() -> str:
+def script(entry: str = ENTRY) -> str:
     """Every module that the entry needs, those it depends on first."""
     modules: dict[str, str] = {}
-    _collect(ENTRY, modules, ())
+    _collect(entry, modules, ())
     return '"use strict";\n' + "\n".join(modules.values())
 
 

@@ -1,7 +1,11 @@
-// Plain values as YAML that reads as a person would write it.
+// Plain values as YAML that reads as a person would write it, and that a run reads as it was.
 
 const SIMPLE = /^[A-Za-z_./][A-Za-z0-9_./ +()-]*$/;
-const WORDS = /^(?:null|true|false|~|yes|no|on|off|y|n)$/i;
+const WORDS = /^(?:null|true|false|~|yes|no|on|off|y|n|\.nan|[+-]?\.inf)$/i;
+// JSON has them as they are, YAML not even in quotes
+const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
+const CONTROL = /[\u0000-\u0009\u000b-\u001f\ud800-\udfff]/;
+const VARIABLE = /\$\{[A-Za-z_]\w*(?::-[^}]*)?\}/g;
 
 /** The text of a value; texts that YAML could read otherwise are quoted as in JSON, which is YAML too. */
 export function yaml(value, indent = "") {
@@ -10,22 +14,35 @@ export function yaml(value, indent = "") {
 }
 
 function after(value, indent) {
-  if (value !== null && typeof value === "object" && Object.keys(value).length) return Array.isArray(value) && value.every((one) => one === null || typeof one !== "object") ? ` [${value.map(scalar).join(", ")}]\n` : `\n${yaml(value, `${indent}  `)}`;
-  if (typeof value === "string" && value.includes("\n") && blockable(value)) return ` |-\n${value.split("\n").map((line) => (line ? `${indent}  ${line}` : "")).join("\n")}\n`;
+  if (filled(value)) return flat(value) ? ` [${value.map(scalar).join(", ")}]\n` : `\n${yaml(value, `${indent}  `)}`;
+  if (typeof value === "string" && value.includes("\n") && blockable(value)) return ` |-\n${literal(value).split("\n").map((line) => (line ? `${indent}  ${line}` : "")).join("\n")}\n`;
   return ` ${scalar(value)}\n`;
 }
 
 function item(value, indent) {
-  if (value !== null && typeof value === "object" && Object.keys(value).length) return yaml(value, `${indent}  `).trimStart();
-  return `${scalar(value)}\n`;
+  return filled(value) ? yaml(value, `${indent}  `).trimStart() : `${scalar(value)}\n`;
+}
+
+function filled(value) {
+  return value !== null && typeof value === "object" && Object.keys(value).length > 0;
+}
+
+function flat(value) {
+  return Array.isArray(value) && value.every((one) => one === null || typeof one !== "object");
 }
 
 /** Whether a text comes back from a block as it was. */
 function blockable(text) {
-  return !/^[ \n]|[\t\r\v\f\u0000-\u0008\u0085\u2028\u2029\ufeff]|\n$/.test(text);
+  return !(/^[ \n]|\n$/.test(text) || CONTROL.test(text) || text.search(UNPRINTABLE) >= 0);
 }
 
 function scalar(value) {
   if (typeof value !== "string") return JSON.stringify(value);
-  return SIMPLE.test(value) && !WORDS.test(value) && !value.endsWith(" ") ? value : JSON.stringify(value);
+  if (SIMPLE.test(value) && !WORDS.test(value) && !value.endsWith(" ")) return value;
+  return JSON.stringify(literal(value)).replace(UNPRINTABLE, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** What looks like a variable was written with two dollars. */
+function literal(text) {
+  return text.replace(VARIABLE, "$$$&");
 }

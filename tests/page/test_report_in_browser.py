@@ -1,0 +1,264 @@
+"""The report in a real browser: nothing goes wrong whatever was asked, everybody can read it, and it is quick."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import Tabs
+from page_views import simulated, world
+
+from adaptive_eval.page import report_page
+from adaptive_eval.reading import RunView
+from adaptive_eval.reading.types import EventView
+from adaptive_eval.results.types import Caution
+from adaptive_eval.simulate.worlds import World
+
+pytestmark = pytest.mark.browser
+
+MODELS = tuple(f"model-{letter}" for letter in "abcdefgh")
+ASKED: dict[str, dict[str, object]] = {
+    "ranking": {"stopping": {"delta": "2%"}, "budget": {"trials": 5000, "wall_time": "1h"}},
+    "best": {"objective": "best", "stopping": {"rule": "expected_loss"}},
+    "top_k": {"objective": {"kind": "top_k", "k": 3}},
+    "baseline": {"objective": {"kind": "baseline", "baseline": MODELS[3]}, "stopping": {"familywise": "holm"}},
+    "pairs": {"objective": {"kind": "pairs", "pairs": [[MODELS[0], MODELS[1]], [MODELS[4], MODELS[2]]]}},
+    "threshold": {"objective": {"kind": "threshold", "value": 0.6}},
+    "precision": {"objective": {"kind": "precision", "half_width": 0.05}},
+    "before the first look": {"looks": 0},
+    "stopped": {"looks": 3},
+    "set aside": {"set_aside": MODELS[2]},
+    "alone": {"objective": {"kind": "precision", "half_width": 0.2}},
+}
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202etxt.exe\u0007\n\u2028{{7*7}}"
+
+
+def asked(kind: str) -> RunView:
+    return simulated(world(MODELS[:1] if kind == "alone" else MODELS, 8), **ASKED[kind])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_whatever_is_asked_every_section_is_drawn(tabs: Tabs, kind: str) -> None:
+    page = tabs.report(report_page(asked(kind)))
+    assert [url for url in tabs.requests if not url.startswith(("file:", "data:"))] == []
+    empty = page.evaluate(
+        "[...document.querySelectorAll('main section')].filter((one) => !one.querySelector('.body').textContent).length"
+    )
+    assert empty == 0
+    for word in ("NaN", "undefined", "Infinity", "[object"):
+        assert word not in page.inner_text("main"), word
+    for bad in page.evaluate(
+        "[...document.querySelectorAll('svg [d], svg [x], svg [cx]')].map((one) => one.outerHTML)"
+    ):
+        assert "NaN" not in bad and "undefined" not in bad and "Infinity" not in bad
+
+
+def test_the_headline_is_the_finding(tabs: Tabs) -> None:
+    said = {
+        kind: tabs.report(report_page(asked(kind))).inner_text(".lead") for kind in ("best", "threshold", "precision")
+    }
+    assert said["best"].startswith("model-a is first. Finished: everything is decided.")
+    assert "above 60.0%" in said["threshold"]
+    assert re.match(r"\d of 8 scores (is|are) known as precisely as was asked\.", said["precision"])
+
+
+def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
+    hostile = tuple(f"{name} {HOSTILE.replace(chr(10), '')}"[:150].replace("\u0007", "") for name in MODELS[:3])
+    run = simulated(world(hostile, 4))
+    assert run.results is not None
+    questions = tuple(replace(one, prompt=HOSTILE, answer=HOSTILE, choices=(HOSTILE,)) for one in run.questions)
+    results = replace(run.results, warnings=(Caution("kind<b>", hostile[0], HOSTILE),))
+    events = (*run.events, EventView(run.events[-1].at, "set_aside", {"model": hostile[1], "reason": HOSTILE}))
+    view = replace(run, name=HOSTILE, results=results, questions=questions, events=events)
+    page = tabs.report(report_page(view))
+    page.click("[data-open='1']")
+    assert page.evaluate("document.querySelectorAll('img, iframe, object, embed, main script, main b > b').length") == 0
+    assert page.evaluate("document.scripts.length") == 2
+    prompt = page.inner_text("dialog .foreign >> nth=0")
+    assert "<img src=x onerror=alert(2)>" in prompt and "U+202E" in prompt and "U+0007" in prompt and "U+2028" in prompt
+    assert "\u202e" not in page.inner_text("body") and "\u0007" not in page.inner_text("body")
+    assert "⟨U+202E⟩" in page.inner_text("#overview .warnings")
+
+
+NAMELESS = """() => {
+  const named = (one) => (one.getAttribute('aria-label') || one.getAttribute('aria-labelledby') || one.textContent).trim() || one.labels?.length;
+  const found = [];
+  for (const one of document.querySelectorAll('svg')) if (one.getAttribute('aria-hidden') !== 'true' && !(one.getAttribute('role') === 'img' && one.getAttribute('aria-label'))) found.push(one);
+  for (const one of document.querySelectorAll('button, a, select, input, canvas, [role=region], nav, section, dialog[open], [role=grid]')) if (!named(one)) found.push(one);
+  for (const one of document.querySelectorAll('table')) if (!one.caption && !one.getAttribute('aria-label')) found.push(one);
+  for (const one of document.querySelectorAll('th')) if (!['col', 'row', 'rowgroup'].includes(one.getAttribute('scope'))) found.push(one);
+  for (const one of document.querySelectorAll('[aria-labelledby]:not(dialog:not([open]))')) if (!document.getElementById(one.getAttribute('aria-labelledby'))) found.push(one);
+  for (const one of document.querySelectorAll('.scroll')) if (one.scrollWidth > one.clientWidth + 1 && one.tabIndex < 0 && !one.querySelector('[tabindex], button, a')) found.push(one);
+  const ids = [...document.querySelectorAll('[id]')].map((one) => one.id);
+  return [...found.map((one) => one.outerHTML.slice(0, 200)), ...ids.filter((id, at) => ids.indexOf(id) !== at)];
+}"""
+
+
+@pytest.mark.parametrize("kind", ["ranking", "precision", "before the first look"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_everything_has_a_name_and_a_place(tabs: Tabs, kind: str, width: int) -> None:
+    page = tabs.report(report_page(asked(kind)), width=width)
+    assert page.evaluate(NAMELESS) == []
+    if kind != "before the first look":
+        page.click("[data-open='0']")
+        assert page.evaluate(NAMELESS) == []
+    assert page.evaluate("document.documentElement.lang") == "en"
+    for landmark in ("header", "nav", "main", "footer"):
+        assert page.locator(landmark).count() == 1
+    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
+    assert levels[0] == 1 and levels.count(1) == 1 and max(np.diff(levels)) <= 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+CONTRAST = """() => {
+  const probe = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const rgba = (colour) => { probe.clearRect(0, 0, 1, 1); probe.fillStyle = colour; probe.fillRect(0, 0, 1, 1); const [r, g, b, a] = probe.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255]; };
+  const over = (top, below) => top.slice(0, 3).map((one, at) => one * top[3] + below[at] * (1 - top[3]));
+  const ground = (one) => { const layers = []; for (let at = one; at; at = at.parentElement) layers.unshift(rgba(getComputedStyle(at).backgroundColor)); return layers.reduce((below, layer) => over(layer, below), [255, 255, 255]); };
+  const light = (colour) => { const [r, g, b] = colour.map((one) => { const part = one / 255; return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const low = new Map();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const one = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || ['SCRIPT', 'STYLE', 'OPTION', 'NOSCRIPT'].includes(one.tagName) || one.closest('.tip, noscript, dialog:not([open])')) continue;
+    const style = getComputedStyle(one);
+    const below = ground(one);
+    const ink = over(rgba(one.namespaceURI.endsWith('svg') ? style.fill : style.color), below);
+    const [a, b] = [light(ink), light(below)].sort((x, y) => y - x);
+    const size = parseFloat(style.fontSize);
+    const wanted = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < wanted) low.set(`${one.tagName}.${one.getAttribute('class')}`, ratio.toFixed(2));
+  }
+  return [...low];
+}"""
+
+MARKS = """() => {
+  const seen = (selector, property) => [...document.querySelectorAll(selector)].slice(0, 1).map((one) => [selector, getComputedStyle(one)[property], getComputedStyle(document.body).backgroundColor])[0];
+  return [seen('.whisker', 'stroke'), seen('.dot', 'fill'), seen('.boundary', 'stroke'), seen('.large .curve', 'stroke'), seen('.mean', 'stroke'), ...['resolved', 'tied', 'open', 'out_of_reach', 'blocked'].map((verdict) => seen(`.v-${verdict}`, 'color'))].filter(Boolean);
+}"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_texts_and_marks_can_be_told_from_the_ground(tabs: Tabs, dark: bool) -> None:
+    run = simulated(world(MODELS, 8), looks=4, stopping={"delta": "3%"})
+    assert run.results is not None
+    verdicts = ("resolved", "tied", "open", "out_of_reach", "blocked", "open", "resolved")
+    pairs = tuple(replace(pair, verdict=verdict) for pair, verdict in zip(run.results.pairs, verdicts, strict=True))
+    results = replace(run.results, pairs=pairs, warnings=(Caution("truncated", MODELS[0], "12% of its answers"),))
+    page = tabs.report(report_page(replace(run, results=results)), dark=dark)
+    assert page.evaluate(CONTRAST) == []
+    page.click("[data-open='0']")
+    assert page.evaluate(CONTRAST) == []
+    marks = page.evaluate(MARKS)
+    assert len(marks) >= 9
+    for name, colour, ground in marks:
+        assert contrast(colour, ground) >= 3.0, name
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of WCAG 2 for two colours written as rgb(r, g, b)."""
+
+    def luminance(colour: str) -> float:
+        parts = np.array([float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]) / 255.0
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ np.array([0.2126, 0.7152, 0.0722]))
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_verdicts_differ_in_shape_and_word(tabs: Tabs) -> None:
+    run = simulated(world(MODELS, 8), looks=4)
+    assert run.results is not None
+    verdicts = ("resolved", "tied", "open", "out_of_reach", "blocked", "open", "resolved")
+    pairs = tuple(replace(pair, verdict=verdict) for pair, verdict in zip(run.results.pairs, verdicts, strict=True))
+    page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs))))
+    shapes = page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('#ranking .badge')].map((one) => [one.textContent, one.querySelector('svg').innerHTML.replace(/(class|data-verdict)=\"[^\"]*\"/g, '') + getComputedStyle(one.querySelector('.sign')).fill]))"
+    )
+    assert set(shapes) == {"resolved", "tied", "open", "out of reach", "blocked"}
+    assert len({shape.split("rgb")[0] if name != "resolved" else "full" for name, shape in shapes.items()}) == 5
+
+
+def test_the_keyboard_reaches_cells_and_questions(tabs: Tabs) -> None:
+    page = tabs.report(report_page(asked("ranking")))
+    cells = page.locator("#matrix [tabindex='0']")
+    assert page.locator("#matrix td[tabindex='0']").count() == 1
+    page.locator("#matrix td[tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")  # over the diagonal
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.getAttribute('data-row')") == MODELS[2]
+    assert MODELS[2] in page.inner_text("#matrix .detail h3")
+    assert cells.count() >= 1
+    page.locator("#trials canvas").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    assert page.inner_text("#trials .readout").startswith(f"{MODELS[1]} on question q2: ")
+    page.keyboard.press("Enter")
+    assert page.inner_text("dialog h2") == "Question q2"
+    page.keyboard.press("Escape")
+    assert not page.evaluate("document.querySelector('dialog').open")
+    assert page.evaluate("document.activeElement.tagName") == "CANVAS"
+
+
+def test_questions_are_sorted_and_filtered(tabs: Tabs) -> None:
+    run = asked("ranking")
+    assert run.results is not None
+    page = tabs.report(report_page(run))
+    shown = "[...document.querySelectorAll('.posteriors tbody th')].map((one) => one.textContent)"
+    assert page.evaluate(shown) == [one.id for one in run.questions]
+    page.click(f"[data-sort='model:{MODELS[1]}']")
+    order = sorted(
+        run.results.questions, key=lambda one: -one.mean[[row.name for row in run.results.models].index(MODELS[1])]
+    )  # type: ignore[union-attr]
+    assert page.evaluate(shown) == [one.id for one in order]
+    page.fill("[data-filter]", "what is Q7")
+    assert page.evaluate(shown) == ["q7"]
+    assert "1 of 8 questions" in page.inner_text("#questions [role=status]")
+    assert page.evaluate("document.activeElement.hasAttribute('data-filter')")
+
+
+def test_a_chosen_comparison_is_shown_large_with_its_data(tabs: Tabs) -> None:
+    run = asked("ranking")
+    page = tabs.report(report_page(run))
+    page.locator(".panel").nth(2).click()
+    assert page.inner_text("#stopping .large h3").startswith(f"{MODELS[2]} over {MODELS[3]}")
+    assert page.locator(".panel").nth(2).get_attribute("aria-pressed") == "true"
+    page.locator("#stopping .large summary").click()
+    rows = page.locator("#stopping .large tbody tr")
+    compared = [
+        look for look in run.looks if any({pair.better, pair.worse} == {MODELS[2], MODELS[3]} for pair in look.pairs)
+    ]
+    assert rows.count() == len(compared)
+
+
+@pytest.fixture(scope="module")
+def large() -> RunView:
+    """20 models, 120 questions, up to 80 trials."""
+    names = tuple(f"organisation/model-{number}-instruct" for number in range(20))
+    drawn: World = world(names, 120)
+    return simulated(drawn, trials={"min": 4, "max": 80})
+
+
+def test_a_large_run_is_painted_within_a_second(tabs: Tabs, large: RunView) -> None:
+    html = report_page(large)
+    assert len(html) < 4_000_000
+    page = tabs.report(html)
+    drawn = page.evaluate("performance.getEntriesByName('adaptive-eval-drawn')[0].startTime")
+    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    assert painted < 1000 and drawn < 1000, (painted, drawn)
+    assert page.locator(".posteriors tbody tr").count() == 120
+    seconds = page.evaluate(
+        "(() => { const input = document.querySelector('[data-filter]'); const began = performance.now(); input.value = 'q1'; input.dispatchEvent(new Event('input', { bubbles: true })); return performance.now() - began; })()"
+    )
+    assert seconds < 300
+
+
+def test_on_paper_everything_is_there_and_light(tabs: Tabs, large: RunView) -> None:
+    page = tabs.report(report_page(large), dark=True)
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator("nav").is_visible()
+    assert len(page.pdf(format="A4", print_background=True)) < 3_000_000
