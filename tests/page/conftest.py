@@ -41,7 +41,7 @@ class Tabs:
         path.write_text(html, encoding="utf-8")
         page = self.open(width=width, dark=dark)
         page.goto(path.as_uri())
-        page.wait_for_function("document.querySelector('#repeat .yaml') !== null")
+        page.wait_for_selector("#repeat .yaml", state="attached")
         return page
 
 

@@ -71,11 +71,26 @@ def test_ticks_are_round(tabs: Tabs, arguments: str, found: list[float]) -> None
     assert call(tabs, "chart.js", f"it.ticks({arguments})") == found
 
 
-TEXTS = st.text(max_size=20) | st.sampled_from(
-    "no|12:30|1e5|a: b|- x|#|| x|x |a\nb|\na|a\n|{prompt}\n  \\boxed{}|~|0x1f|'|a\n  b\n\nc|${HOME}|$${A:-b}\n${C}|.inf|<<|\u2028".split(
-        "|"
-    )
-)
+AWKWARD = [
+    "no",
+    "12:30",
+    "1e5",
+    "a: b",
+    "- x",
+    "#",
+    "",
+    " x",
+    "x ",
+    "~",
+    "0x1f",
+    "'",
+    ".inf",
+    "<<",
+    "\u2028",
+    "${HOME}",
+]
+LINES = ["a\nb", "\na", "a\n", "a\n  b\n\nc", "{prompt}\n  \\boxed{}", "$${A:-b}\n${C}"]
+TEXTS = st.text(max_size=20) | st.sampled_from([*AWKWARD, *LINES])
 LEAVES = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9) | TEXTS
 KEYS = st.text(st.characters(exclude_characters="$"), max_size=20)
 VALUES = st.dictionaries(

@@ -1,7 +1,7 @@
 // What charts share: scales, ticks, axes, the signs of verdicts, colours that grow in order.
 
 import { h, s } from "./dom.js";
-import { VERDICTS, verdictWord } from "./facts.js";
+import { verdictWord } from "./facts.js";
 import { plain } from "./text.js";
 
 /** A linear map from [from, to] to [start, end]. */
@@ -18,7 +18,8 @@ export function ticks(from, to, wanted, whole = false) {
   let step = power * ([1, 2, 5].find((one) => one * power >= rough * 0.999) ?? 10);
   if (whole) step = Math.max(1, Math.round(step));
   const found = [];
-  for (let at = Math.ceil(from / step - 1e-9); at * step <= to + step * 1e-9; at += 1) found.push(Number((at * step).toPrecision(12)));
+  for (let at = Math.ceil(from / step - 1e-9); at * step <= to + step * 1e-9; at += 1)
+    found.push(Number((at * step).toPrecision(12)));
   return found;
 }
 
@@ -27,7 +28,11 @@ export function figure({ label, caption, width, height, className = "" }, ...con
   return h(
     "figure",
     { class: `chart ${className}` },
-    h("div", { class: "scroll" }, s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, content)),
+    h(
+      "div",
+      { class: "scroll" },
+      s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, content),
+    ),
     caption ? h("figcaption", null, caption) : null,
   );
 }
@@ -43,7 +48,9 @@ export function horizontalLines(values, y, left, right, format) {
 /** Numbers under the chart. */
 export function bottomTicks(values, x, bottom, format, title, right) {
   return [
-    values.map((value) => s("text", { class: "tick", x: x(value), y: bottom + 16, "text-anchor": "middle" }, format(value))),
+    values.map((value) =>
+      s("text", { class: "tick", x: x(value), y: bottom + 16, "text-anchor": "middle" }, format(value)),
+    ),
     title ? s("text", { class: "tick title", x: right, y: bottom + 32, "text-anchor": "end" }, title) : null,
   ];
 }
@@ -51,7 +58,7 @@ export function bottomTicks(values, x, bottom, format, title, right) {
 const pen = document.createElement("canvas").getContext("2d");
 
 /** The width of a text in a chart, in pixels. */
-export function textWidth(text, size = 12, weight = 400) {
+function textWidth(text, size = 12, weight = 400) {
   pen.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
   return pen.measureText(text).width;
 }
@@ -98,10 +105,21 @@ export function band(points, x, yLow, yHigh) {
 export function sign(verdict, x, y, size = 5) {
   const at = { class: `sign v-${verdict}`, "data-verdict": verdict };
   if (verdict === "resolved") return s("circle", { ...at, cx: x, cy: y, r: size });
-  if (verdict === "tied") return s("path", { ...at, d: `M${x - size} ${y - size * 0.45}h${2 * size}M${x - size} ${y + size * 0.45}h${2 * size}` });
+  if (verdict === "tied")
+    return s("path", {
+      ...at,
+      d: `M${x - size} ${y - size * 0.45}h${2 * size}M${x - size} ${y + size * 0.45}h${2 * size}`,
+    });
   if (verdict === "open") return s("circle", { ...at, cx: x, cy: y, r: size - 0.75 });
-  if (verdict === "out_of_reach") return s("path", { ...at, d: `M${x - size} ${y - size}l${2 * size} ${2 * size}m0 ${-2 * size}l${-2 * size} ${2 * size}` });
-  return s("path", { ...at, d: `M${x - size} ${y - size}h${2 * size}v${2 * size}h${-2 * size}zm0 ${2 * size}l${2 * size} ${-2 * size}` });
+  if (verdict === "out_of_reach")
+    return s("path", {
+      ...at,
+      d: `M${x - size} ${y - size}l${2 * size} ${2 * size}m0 ${-2 * size}l${-2 * size} ${2 * size}`,
+    });
+  return s("path", {
+    ...at,
+    d: `M${x - size} ${y - size}h${2 * size}v${2 * size}h${-2 * size}zm0 ${2 * size}l${2 * size} ${-2 * size}`,
+  });
 }
 
 /** A verdict as sign and word. */
@@ -110,18 +128,43 @@ export function badge(verdict, text = verdictWord(verdict)) {
 }
 
 export function signIcon(verdict) {
-  return s("svg", { class: "icon", viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" }, sign(verdict, 7, 7, 4.5));
+  return s(
+    "svg",
+    { class: "icon", viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" },
+    sign(verdict, 7, 7, 4.5),
+  );
 }
 
-/** What the signs mean, for those that occur. */
-export function legend(counts) {
-  return h("ul", { class: "legend" }, VERDICTS.filter((verdict) => counts[verdict]).map((verdict) => h("li", null, badge(verdict))));
-}
-
-const LIGHT = [[241, 245, 240], [190, 224, 206], [110, 190, 190], [42, 132, 176], [22, 74, 140], [10, 24, 84]];
-const DARK = [[24, 32, 44], [24, 62, 104], [28, 112, 158], [66, 168, 172], [150, 214, 178], [246, 244, 190]];
-const LINES_LIGHT = [[64, 12, 92], [46, 90, 145], [14, 120, 118], [70, 136, 44], [166, 112, 0]];
-const LINES_DARK = [[205, 150, 235], [120, 175, 245], [70, 200, 185], [150, 210, 90], [245, 205, 80]];
+const LIGHT = [
+  [241, 245, 240],
+  [190, 224, 206],
+  [110, 190, 190],
+  [42, 132, 176],
+  [22, 74, 140],
+  [10, 24, 84],
+];
+const DARK = [
+  [24, 32, 44],
+  [24, 62, 104],
+  [28, 112, 158],
+  [66, 168, 172],
+  [150, 214, 178],
+  [246, 244, 190],
+];
+const LINES_LIGHT = [
+  [64, 12, 92],
+  [46, 90, 145],
+  [14, 120, 118],
+  [70, 136, 44],
+  [166, 112, 0],
+];
+const LINES_DARK = [
+  [205, 150, 235],
+  [120, 175, 245],
+  [70, 200, 185],
+  [150, 210, 90],
+  [245, 205, 80],
+];
 const night = matchMedia("screen and (prefers-color-scheme: dark)");
 
 /** Calls back when the reader changes between light and dark. */
@@ -143,5 +186,6 @@ function mixed(stops, share) {
   const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
   const from = Math.min(Math.floor(at), stops.length - 2);
   const part = at - from;
-  return `rgb(${stops[from].map((one, channel) => Math.round(one + part * (stops[from + 1][channel] - one))).join(" ")})`;
+  const channels = stops[from].map((one, channel) => Math.round(one + part * (stops[from + 1][channel] - one)));
+  return `rgb(${channels.join(" ")})`;
 }

@@ -3,6 +3,7 @@
 import { linear } from "./chart.js";
 import { h, on, s, update } from "./dom.js";
 import { interval, score } from "./facts.js";
+import { factList, region, table } from "./parts.js";
 import { count, duration, name, plain, plural, usd, visible } from "./text.js";
 
 const FOREST = { width: 220, height: 20, pad: 6 };
@@ -10,7 +11,12 @@ const FOREST = { width: 220, height: 20, pad: 6 };
 /** Opens dialogs on questions; `fetchTrials(question, model, after)` is null where no texts are to be had. */
 export function questionDialog(state, fetchTrials) {
   const body = h("div", { class: "body" });
-  const dialog = h("dialog", { "aria-labelledby": "question-title" }, h("form", { method: "dialog" }, h("button", { class: "close", "aria-label": "Close" }, "×")), body);
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": "question-title" },
+    h("form", { method: "dialog" }, h("button", { class: "close", "aria-label": "Close" }, "×")),
+    body,
+  );
   document.body.append(dialog);
   const seen = { index: 0, model: null, trials: [], more: false, problem: null, busy: false, ask: 0 };
 
@@ -21,7 +27,11 @@ export function questionDialog(state, fetchTrials) {
     seen.busy = true;
     draw();
     try {
-      const found = await fetchTrials(seen.index, state.facts.columnOf.get(seen.model), seen.trials.at(-1)?.trial ?? null);
+      const found = await fetchTrials(
+        seen.index,
+        state.facts.columnOf.get(seen.model),
+        seen.trials.at(-1)?.trial ?? null,
+      );
       if (ask !== seen.ask) return;
       seen.trials = [...seen.trials, ...found.trials];
       Object.assign(seen, { more: found.more, problem: null });
@@ -57,7 +67,13 @@ function content(state, seen, answers) {
     h("h2", { id: "question-title" }, "Question ", name(question.id, 80)),
     question.cluster === null ? null : h("p", { class: "note" }, "cluster ", name(question.cluster, 80)),
     h("pre", { class: "foreign", dir: "auto" }, visible(question.prompt)),
-    question.choices.length ? h("ol", { class: "choices", type: "A" }, question.choices.map((choice) => h("li", { dir: "auto" }, visible(choice)))) : null,
+    question.choices.length
+      ? h(
+          "ol",
+          { class: "choices", type: "A" },
+          question.choices.map((choice) => h("li", { dir: "auto" }, visible(choice))),
+        )
+      : null,
     h("p", null, "Answer key: ", h("code", { dir: "auto" }, visible(question.answer))),
     row ? known(row, facts, seen, answers) : null,
     answers ? trials(state, seen) : null,
@@ -66,61 +82,128 @@ function content(state, seen, answers) {
 
 function known(row, facts, seen, answers) {
   const x = linear(facts.low, facts.high, FOREST.pad, FOREST.width - FOREST.pad);
-  const model = (text) => (answers ? h("button", { type: "button", class: "link", "data-model": text, "aria-pressed": String(text === seen.model) }, name(text, 40)) : name(text, 40));
-  return h("div", { class: answers ? "scroll tall low" : "scroll", "data-key": "known", tabindex: 0, role: "region", "aria-label": "What is known of each model" }, h("table", null,
-    h("caption", { class: answers ? null : "unseen" }, answers ? "What is known of each model on it; choose one for its answers" : "What is known of each model on it"),
-    h("thead", null, h("tr", null, ["Model", "Trials", "Mean", "95% interval", ""].map((title, at) => h(title ? "th" : "td", { scope: title ? "col" : null, class: at ? "digits" : null }, title)))),
-    h("tbody", null, facts.names.map((text, at) =>
-      h("tr", { "data-key": text, class: answers && text === seen.model ? "picked" : null },
-        h("th", { scope: "row" }, model(text)),
-        h("td", { class: "digits" }, count(row.trials[at])),
-        h("td", { class: "digits" }, row.trials[at] ? score(facts, row.mean[at]) : "–"),
-        h("td", { class: "digits" }, row.trials[at] ? interval(facts, row.lo[at], row.hi[at]) : "–"),
-        h("td", { class: "plot" }, row.trials[at] ? forest(row, at, x) : null))))));
+  const model = (text) =>
+    answers
+      ? h(
+          "button",
+          { type: "button", class: "link", "data-model": text, "aria-pressed": String(text === seen.model) },
+          name(text, 40),
+        )
+      : name(text, 40);
+  return region(
+    "What is known of each model",
+    answers ? "tall low" : "",
+    table({
+      caption: answers
+        ? "What is known of each model on it; choose one for its answers"
+        : "What is known of each model on it",
+      shown: answers,
+      head: [
+        "Model",
+        "Trials",
+        "Mean",
+        "95% interval",
+        `from ${score(facts, facts.low, 0)} to ${score(facts, facts.high, 0)}`,
+      ],
+      key: (at) => facts.names[at],
+      rows: facts.names.map((text, at) => {
+        const known = row.trials[at] > 0;
+        return [
+          model(text),
+          count(row.trials[at]),
+          known ? score(facts, row.mean[at]) : "–",
+          known ? interval(facts, row.lo[at], row.hi[at]) : "–",
+          known ? forest(row, at, x) : "",
+        ];
+      }),
+    }),
+  );
 }
 
 function forest(row, at, x) {
   const middle = FOREST.height / 2;
-  return s("svg", { viewBox: `0 0 ${FOREST.width} ${FOREST.height}`, width: FOREST.width, height: FOREST.height, "aria-hidden": "true" },
+  return s(
+    "svg",
+    {
+      viewBox: `0 0 ${FOREST.width} ${FOREST.height}`,
+      width: FOREST.width,
+      height: FOREST.height,
+      "aria-hidden": "true",
+    },
     s("line", { class: "grid", x1: FOREST.pad, x2: FOREST.width - FOREST.pad, y1: middle, y2: middle }),
     s("line", { class: "whisker", x1: x(row.lo[at]), x2: x(row.hi[at]), y1: middle, y2: middle }),
-    s("circle", { class: "dot", cx: x(row.mean[at]), cy: middle, r: 3.5 }));
+    s("circle", { class: "dot", cx: x(row.mean[at]), cy: middle, r: 3.5 }),
+  );
 }
 
 function trials(state, seen) {
   const { view } = state;
-  return h("section", { "data-key": `trials-${seen.model}`, "aria-label": "Answers" },
+  return h(
+    "section",
+    { "data-key": `trials-${seen.model}`, "aria-label": "Answers" },
     h("h3", null, "Answers of ", name(seen.model, 60)),
-    h("div", { class: "answers" }, seen.trials.map((trial) => answer(view, trial))),
+    h(
+      "div",
+      { class: "answers" },
+      seen.trials.map((trial) => answer(view, trial)),
+    ),
     seen.problem ? h("p", { class: "problem", role: "alert" }, plain(seen.problem, 400)) : null,
     seen.busy ? h("p", { class: "quiet", role: "status" }, "Reading …") : null,
     !seen.busy && !seen.problem && !seen.trials.length ? h("p", { class: "quiet" }, "There are none yet.") : null,
-    seen.more && !seen.busy ? h("button", { type: "button", class: "more", "data-next": "" }, "Show more answers") : null);
+    seen.more && !seen.busy
+      ? h("button", { type: "button", class: "more", "data-next": "" }, "Show more answers")
+      : null,
+  );
 }
 
 function answer(view, trial) {
-  const grade = trial.category === null ? "not graded" : plain(view.categories[trial.category] ?? `category ${trial.category}`, 40);
+  const grade =
+    trial.category === null ? "not graded" : plain(view.categories[trial.category] ?? `category ${trial.category}`, 40);
   const best = trial.value !== null && trial.value === Math.max(...view.weights);
   const facts = [
-    ["extracted", trial.extracted], ["grader error", trial.grader_error], ["signals", signals(trial.signals)], ["finish reason", trial.finish_reason], ["seed", trial.seed], ["server", trial.replica],
-    ["attempts", trial.attempts > 1 ? trial.attempts : null], ["bits per token", trial.completion_bpt], ["cost", trial.usd ? usd(trial.usd) : null],
-  ].filter(([, value]) => value !== null && value !== undefined && value !== "");
+    ["extracted", trial.extracted],
+    ["grader error", trial.grader_error],
+    ["signals", signals(trial.signals)],
+    ["finish reason", trial.finish_reason],
+    ["seed", trial.seed],
+    ["server", trial.replica],
+    ["attempts", trial.attempts > 1 ? trial.attempts : null],
+    ["bits per token", trial.completion_bpt],
+    ["cost", trial.usd ? usd(trial.usd) : null],
+  ].map(([label, value]) => [label, value === null || value === undefined ? null : plain(value, 600)]);
   return h(
     "details",
     { class: "answer", "data-key": String(trial.trial) },
-    h("summary", null,
+    h(
+      "summary",
+      null,
       h("span", { class: "digits" }, `#${trial.trial}`),
       h("span", { class: `grade ${trial.category === null ? "failed" : best ? "best" : ""}` }, grade),
       h("span", { class: "extracted" }, plain(trial.extracted ?? "", 40)),
-      h("span", { class: "quiet digits" }, `${plural(trial.completion_tokens, "token")}, ${duration(trial.latency)}`)),
-    h("dl", { class: "facts" }, facts.map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, plain(value, 600))))),
-    trial.reasoning ? h("details", { class: "reasoning" }, h("summary", null, "Reasoning"), h("pre", { class: "foreign", dir: "auto" }, visible(trial.reasoning))) : null,
-    h("pre", { class: "foreign", dir: "auto" }, trial.text ? visible(trial.text) : h("span", { class: "quiet" }, "(empty)")),
+      h("span", { class: "quiet digits" }, `${plural(trial.completion_tokens, "token")}, ${duration(trial.latency)}`),
+    ),
+    factList(facts),
+    trial.reasoning
+      ? h(
+          "details",
+          { class: "reasoning" },
+          h("summary", null, "Reasoning"),
+          h("pre", { class: "foreign", dir: "auto" }, visible(trial.reasoning)),
+        )
+      : null,
+    h(
+      "pre",
+      { class: "foreign", dir: "auto" },
+      trial.text ? visible(trial.text) : h("span", { class: "quiet" }, "(empty)"),
+    ),
   );
 }
 
 /** Signals that are set: a plain yes by its name, anything else with its value; several kinds come as one mapping. */
 function signals(given) {
   if (Array.isArray(given)) return given.join(", ");
-  return Object.entries(given ?? {}).filter(([, value]) => value !== false && value !== null).map(([key, value]) => (value === true ? key : `${key} ${value}`)).join(", ");
+  return Object.entries(given ?? {})
+    .filter(([, value]) => value !== false && value !== null)
+    .map(([key, value]) => (value === true ? key : `${key} ${value}`))
+    .join(", ");
 }

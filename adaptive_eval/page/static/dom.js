@@ -29,11 +29,6 @@ function append(node, children) {
   }
 }
 
-/** Text for screen readers alone. */
-export function unseen(text) {
-  return h("span", { class: "unseen" }, text);
-}
-
 /** Calls `handle(element, event)` for events of what matches `selector` inside `root`, now or later. */
 export function on(root, type, selector, handle) {
   root.addEventListener(type, (event) => {

@@ -75,7 +75,9 @@ export function pairText(facts, pair, longest = 40) {
 export function zText(pair) {
   if (pair.z === null || pair.verdict === "blocked") return "";
   if (pair.boundary === null) return `z ${number(pair.z)}`;
-  return pair.verdict === "resolved" && Math.abs(pair.z) < pair.boundary ? `z ${number(pair.z)} now` : `z ${number(pair.z)} of ${number(pair.boundary)}`;
+  return pair.verdict === "resolved" && Math.abs(pair.z) < pair.boundary
+    ? `z ${number(pair.z)} now`
+    : `z ${number(pair.z)} of ${number(pair.boundary)}`;
 }
 
 /** What lone models are held against. */
@@ -85,14 +87,21 @@ export function againstText(facts) {
   return objective.kind === "precision" ? `to ± ${score(facts, objective.half_width)}` : "";
 }
 
+/** The objective asks for narrow intervals, and compares with nothing. */
+export function isPrecision(facts) {
+  return facts.decisions.objective?.kind === "precision";
+}
+
 /** What the objective decides on: comparisons, or scores by themselves. */
 export function unit(facts) {
-  return facts.decisions.objective?.kind === "precision" ? "score" : "comparison";
+  return isPrecision(facts) ? "score" : "comparison";
 }
 
 /** A trial count beside what it would be in a fixed design. */
 export function shareOfFixed(cost) {
-  return cost.trials > cost.fixed_trials ? `trials.max now allows ${count(cost.fixed_trials)}` : percent(cost.trials / cost.fixed_trials);
+  return cost.trials > cost.fixed_trials
+    ? `trials.max now allows ${count(cost.fixed_trials)}`
+    : percent(cost.trials / cost.fixed_trials);
 }
 
 function counted(pairs) {
@@ -115,9 +124,20 @@ function seriesOf(view) {
       if (!series.has(key)) series.set(key, { key, first: pair.better, second: pair.worse, points: [] });
       const line = series.get(key);
       if (pair.better !== line.first) turn(line);
-      const sigma = Math.hypot(look.sigmas[place.get(pair.better)] ?? NaN, pair.worse === null ? 0 : (look.sigmas[place.get(pair.worse)] ?? NaN));
+      const sigma = Math.hypot(
+        look.sigmas[place.get(pair.better)] ?? NaN,
+        pair.worse === null ? 0 : (look.sigmas[place.get(pair.worse)] ?? NaN),
+      );
       const tie = delta > 0 && pair.boundary !== null && sigma > 0 ? delta / sigma - pair.boundary : null;
-      line.points.push({ look: look.look, z: pair.z, boundary: pair.boundary, information: pair.information, verdict: pair.verdict, sigma, tie });
+      line.points.push({
+        look: look.look,
+        z: pair.z,
+        boundary: pair.boundary,
+        information: pair.information,
+        verdict: pair.verdict,
+        sigma,
+        tie,
+      });
     }
   }
   return series;
@@ -130,10 +150,14 @@ function turn(line) {
 
 /** Seconds of activity at a moment: the time between a stop and the resume after it does not count. */
 function clockOf(view) {
-  const starts = view.events.filter((event) => event.kind === "started" || event.kind === "resumed").map((event) => event.at);
+  const starts = view.events
+    .filter((event) => event.kind === "started" || event.kind === "resumed")
+    .map((event) => event.at);
   const moments = [...view.spending.map((one) => one.at), ...view.events.map((one) => one.at)].sort((a, b) => a - b);
   const origin = starts[0] ?? moments[0] ?? 0;
-  const pauses = starts.slice(1).map((at) => ({ at, idle: at - Math.max(origin, ...moments.filter((one) => one < at).slice(-1)) }));
+  const pauses = starts
+    .slice(1)
+    .map((at) => ({ at, idle: at - Math.max(origin, ...moments.filter((one) => one < at).slice(-1)) }));
   const active = (at) => at - origin - pauses.reduce((sum, pause) => sum + (pause.at <= at ? pause.idle : 0), 0);
   return { active: (at) => Math.max(0, active(at)), resumes: pauses.map((pause) => Math.max(0, active(pause.at))) };
 }
@@ -142,7 +166,8 @@ function clockOf(view) {
 function fixedCost(view) {
   const rows = view.results?.models ?? [];
   const trials = view.results?.cost.fixed_trials ?? 0;
-  if (!rows.length || rows.some((row) => !row.stored_trials)) return { trials, tokens: null, usd: null, gpu_seconds: null };
+  if (!rows.length || rows.some((row) => !row.stored_trials))
+    return { trials, tokens: null, usd: null, gpu_seconds: null };
   const each = (key) => rows.reduce((sum, row) => sum + row[key] / row.stored_trials, 0) * (trials / rows.length);
   return { trials, tokens: each("tokens"), usd: each("usd"), gpu_seconds: each("gpu_seconds") };
 }

@@ -3,6 +3,7 @@
 import { fitted, ramp, roomFor } from "./chart.js";
 import { h, on } from "./dom.js";
 import { stepOf } from "./grid.js";
+import { data } from "./parts.js";
 import { count, plain, plural } from "./text.js";
 
 export const heat = {
@@ -14,12 +15,27 @@ export const heat = {
     const plan = planOf(state);
     const total = view.trials.flat().reduce((sum, one) => sum + one, 0);
     return [
-      h("p", null, `${plural(total, "trial")} over ${plural(facts.names.length, "model")} and ${plural(view.questions.length, "question")}${plan.bin > 1 ? `; each column is ${plan.bin} questions, shown by their mean` : ""}. Models in the order of the ranking.`),
-      h("div", { class: "heat", "data-key": "heat", "data-own": "" },
-        h("canvas", { tabindex: 0, role: "application", "aria-roledescription": "heat map", "aria-label": "Trials of each model on each question. Arrow keys move, Enter opens the question." }),
-        h("output", { class: "readout", "aria-live": "polite" }, "Point at a cell, or move with the arrow keys.")),
+      h(
+        "p",
+        null,
+        `${plural(total, "trial")} over ${plural(facts.names.length, "model")} and `,
+        plural(view.questions.length, "question"),
+        plan.bin > 1 ? `; each column is ${plan.bin} questions, shown by their mean` : "",
+        ". Models in the order of the ranking.",
+      ),
+      h(
+        "div",
+        { class: "heat", "data-key": "heat", "data-own": "" },
+        h("canvas", {
+          tabindex: 0,
+          role: "application",
+          "aria-roledescription": "heat map",
+          "aria-label": "Trials of each model on each question. Arrow keys move, Enter opens the question.",
+        }),
+        h("output", { class: "readout", "aria-live": "polite" }, "Point at a cell, or move with the arrow keys."),
+      ),
       scale(plan),
-      table(view, facts),
+      countsBehind(view, facts),
     ];
   },
   painted(root, state) {
@@ -27,7 +43,9 @@ export const heat = {
   },
   wire(root, state) {
     on(root, "pointermove", "canvas", (canvas, event) => choose(root, state, pointed(canvas, event, planOf(state))));
-    on(root, "click", "canvas", (canvas, event) => open(state, choose(root, state, pointed(canvas, event, planOf(state)))));
+    on(root, "click", "canvas", (canvas, event) =>
+      open(state, choose(root, state, pointed(canvas, event, planOf(state)))),
+    );
     on(root, "keydown", "canvas", (canvas, event) => {
       const step = stepOf(event);
       if (step) {
@@ -56,7 +74,17 @@ function planOf({ view, facts, width }) {
   const cell = Math.min(26, room / columns);
   const rows = facts.names.length;
   const most = Math.max(1, ...view.trials.flat());
-  return { left, bin, columns, cell, row: Math.max(15, Math.min(22, cell)), rows, most, width: left + columns * cell, height: rows * Math.max(15, Math.min(22, cell)) };
+  return {
+    left,
+    bin,
+    columns,
+    cell,
+    row: Math.max(15, Math.min(22, cell)),
+    rows,
+    most,
+    width: left + columns * cell,
+    height: rows * Math.max(15, Math.min(22, cell)),
+  };
 }
 
 function valueAt(view, facts, plan, row, column) {
@@ -105,7 +133,10 @@ function outline(context, style, state, plan) {
 
 function pointed(canvas, event, plan) {
   const box = canvas.getBoundingClientRect();
-  return [Math.floor((event.clientY - box.top) / plan.row), Math.floor((event.clientX - box.left - plan.left) / plan.cell)];
+  return [
+    Math.floor((event.clientY - box.top) / plan.row),
+    Math.floor((event.clientX - box.left - plan.left) / plan.cell),
+  ];
 }
 
 function choose(root, state, [row, column]) {
@@ -115,8 +146,10 @@ function choose(root, state, [row, column]) {
   if (ui.heat?.[0] !== row || ui.heat?.[1] !== column) {
     ui.heat = [row, column];
     const first = view.questions[column * plan.bin].id;
-    const where = plan.bin > 1 ? `questions ${plain(first, 40)} and ${plan.bin - 1} after it` : `question ${plain(first, 60)}`;
-    root.querySelector(".readout").textContent = `${plain(facts.names[row], 60)} on ${where}: ${count(valueAt(view, facts, plan, row, column))} trials`;
+    const where =
+      plan.bin > 1 ? `questions ${plain(first, 40)} and ${plan.bin - 1} after it` : `question ${plain(first, 60)}`;
+    root.querySelector(".readout").textContent =
+      `${plain(facts.names[row], 60)} on ${where}: ${count(valueAt(view, facts, plan, row, column))} trials`;
     paint(root, state, plan);
   }
   return ui.heat;
@@ -124,22 +157,30 @@ function choose(root, state, [row, column]) {
 
 function scale(plan) {
   const steps = 24;
-  return h("div", { class: "scale", "data-key": `scale-${plan.most}` }, h("span", null, "0"),
-    h("span", { class: "steps", "aria-hidden": "true" }, Array.from({ length: steps }, (_, at) => h("span", { style: { background: ramp(at / (steps - 1)) } }))),
-    h("span", null, `${count(plan.most)} trials`));
+  return h(
+    "div",
+    { class: "scale", "data-key": `scale-${plan.most}` },
+    h("span", null, "0"),
+    h(
+      "span",
+      { class: "steps", "aria-hidden": "true" },
+      Array.from({ length: steps }, (_, at) => h("span", { style: { background: ramp(at / (steps - 1)) } })),
+    ),
+    h("span", null, `${count(plan.most)} trials`),
+  );
 }
 
-function table(view, facts) {
-  const rows = facts.names.map((name) => ({ name, trials: view.trials[facts.columnOf.get(name)] ?? [] }));
-  const sum = (numbers) => numbers.reduce((total, one) => total + one, 0);
-  return h(
-    "details",
-    { class: "data" },
-    h("summary", null, "Data"),
-    h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Trials by model" },
-      h("table", null, h("caption", null, "Trials a question"),
-        h("thead", null, h("tr", null, ["Model", "Trials", "Least", "Mean", "Most"].map((title) => h("th", { scope: "col", class: title === "Model" ? null : "digits" }, title)))),
-        h("tbody", null, rows.map(({ name, trials }) =>
-          h("tr", null, h("th", { scope: "row" }, plain(name, 60)), [count(sum(trials)), count(Math.min(...trials)), (sum(trials) / Math.max(1, trials.length)).toFixed(1), count(Math.max(...trials))].map((text) => h("td", { class: "digits" }, text))))))),
-  );
+function countsBehind(view, facts) {
+  const rows = facts.names.map((name) => {
+    const trials = view.trials[facts.columnOf.get(name)];
+    const sum = trials.reduce((total, one) => total + one, 0);
+    return [
+      plain(name, 60),
+      count(sum),
+      count(Math.min(...trials)),
+      (sum / trials.length).toFixed(1),
+      count(Math.max(...trials)),
+    ];
+  });
+  return data("Trials a question", { head: ["Model", "Trials", "Least", "Mean", "Most"], rows });
 }

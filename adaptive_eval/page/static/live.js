@@ -62,5 +62,6 @@ export async function json(address) {
 
 /** How answers are read: a page of trials of a question by a model, after the trial of that number. */
 export function trialsBehind(api) {
-  return (question, model, after) => json(`${api}question/${question}?model=${model}${after === null ? "" : `&after=${after}`}`);
+  return (question, model, after) =>
+    json(`${api}question/${question}?model=${model}${after === null ? "" : `&after=${after}`}`);
 }

@@ -29,7 +29,17 @@ function openPage(page, view, api) {
   const top = h("div", { class: "sheet title" });
   const announcer = h("p", { class: "unseen", role: "status", "aria-live": "polite" });
   const parts = new Map(SECTIONS.map((section) => [section.id, partOf(section)]));
-  page.append(h("header", { class: "top" }, top), navigation(), h("main", { id: "main" }, [...parts.values()].map((part) => part.root)), footer(view), announcer);
+  page.append(
+    h("header", { class: "top" }, top),
+    navigation(),
+    h(
+      "main",
+      { id: "main" },
+      [...parts.values()].map((part) => part.root),
+    ),
+    footer(view),
+    announcer,
+  );
 
   const drawTop = () => update(top, h("div", null, title(state)));
   const draw = (part) => {
@@ -92,12 +102,25 @@ function openPage(page, view, api) {
 function partOf(section) {
   const body = h("div", { class: "body" });
   const heading = `${section.id}-title`;
-  const root = h("section", { id: section.id, class: "sheet", "aria-labelledby": heading }, h("h2", { id: heading }, section.title), body);
+  const root = h(
+    "section",
+    { id: section.id, class: "sheet", "aria-labelledby": heading },
+    h("h2", { id: heading }, section.title),
+    body,
+  );
   return { section, root, body, due: true, near: false };
 }
 
 function navigation() {
-  return h("nav", { "aria-label": "Sections" }, h("ul", null, SECTIONS.map((section) => h("li", null, h("a", { href: `#${section.id}` }, section.short)))));
+  return h(
+    "nav",
+    { "aria-label": "Sections" },
+    h(
+      "ul",
+      null,
+      SECTIONS.map((section) => h("li", null, h("a", { href: `#${section.id}` }, section.short))),
+    ),
+  );
 }
 
 function title(state) {
@@ -105,29 +128,51 @@ function title(state) {
   const status = statusOf(view, state.live);
   return [
     h("p", { class: "brand" }, "adaptive-eval"),
-    h("h1", null, name(view.name), " ", h("span", { class: `status ${status.replaceAll(" ", "-")}` }, status), state.live && status === "running" ? h("span", { class: "pulse" }, "live") : null, state.waiting ? h("span", { class: "waiting", role: "status" }, "no connection, trying again …") : null),
+    h(
+      "h1",
+      null,
+      name(view.name),
+      " ",
+      h("span", { class: `status ${status.replaceAll(" ", "-")}` }, status),
+      state.live && status === "running" ? h("span", { class: "pulse" }, "live") : null,
+      state.waiting ? h("span", { class: "waiting", role: "status" }, "no connection, trying again …") : null,
+    ),
     h("p", { class: "quiet" }, subtitle(view)),
   ];
 }
 
 function footer(view) {
   const run = view.results?.run;
-  return h("footer", { class: "quiet" }, `adaptive-eval ${run ? plain(run.version) : ""}. Scores are averages over trials, so that models with unequal numbers of trials compare fairly; Bayes@N stands beside them. Estimates after "Don't Pass@k" (arXiv:2510.04265).`);
+  return h(
+    "footer",
+    { class: "quiet" },
+    `adaptive-eval ${run ? plain(run.version) : ""}. Scores are averages over trials, so that models with unequal `,
+    "numbers of trials compare fairly; Bayes@N stands beside them. ",
+    "Estimates after “Don’t Pass@k” (arXiv:2510.04265).",
+  );
 }
 
 /** Draws sections as they come near, and marks the one that is read in the navigation. */
 function watch(parts, draw) {
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
-  const near = new IntersectionObserver((entries) => entries.forEach((entry) => {
-    const part = parts.get(entry.target.id);
-    part.near = entry.isIntersecting;
-    if (part.near) draw(part);
-  }), { rootMargin: NEAR });
-  const read = new IntersectionObserver((entries) => entries.forEach((entry) => {
-    const link = links.get(entry.target.id);
-    if (entry.isIntersecting) link.setAttribute("aria-current", "true");
-    else link.removeAttribute("aria-current");
-  }), { rootMargin: "-30% 0px -60% 0px" });
+  const near = new IntersectionObserver(
+    (entries) =>
+      entries.forEach((entry) => {
+        const part = parts.get(entry.target.id);
+        part.near = entry.isIntersecting;
+        if (part.near) draw(part);
+      }),
+    { rootMargin: NEAR },
+  );
+  const read = new IntersectionObserver(
+    (entries) =>
+      entries.forEach((entry) => {
+        const link = links.get(entry.target.id);
+        if (entry.isIntersecting) link.setAttribute("aria-current", "true");
+        else link.removeAttribute("aria-current");
+      }),
+    { rootMargin: "-30% 0px -60% 0px" },
+  );
   for (const part of parts.values()) {
     near.observe(part.root);
     read.observe(part.root);
@@ -149,8 +194,14 @@ function whenIdle(things, work) {
 /** Says which verdicts are new, for those who do not see them. */
 function announce(announcer, before, after, facts) {
   const known = new Map((before.results?.pairs ?? []).map((pair) => [pairKey(pair.better, pair.worse), pair.verdict]));
-  const fresh = (after.results?.pairs ?? []).filter((pair) => pair.verdict !== "open" && known.get(pairKey(pair.better, pair.worse)) !== pair.verdict);
-  if (fresh.length) announcer.textContent = fresh.slice(0, 5).map((pair) => `${pairText(facts, pair)}: ${verdictWord(pair.verdict)}`).join("; ");
+  const fresh = (after.results?.pairs ?? []).filter(
+    (pair) => pair.verdict !== "open" && known.get(pairKey(pair.better, pair.worse)) !== pair.verdict,
+  );
+  if (fresh.length)
+    announcer.textContent = fresh
+      .slice(0, 5)
+      .map((pair) => `${pairText(facts, pair)}: ${verdictWord(pair.verdict)}`)
+      .join("; ");
 }
 
 async function begin() {
@@ -170,7 +221,13 @@ async function monitor(page, api) {
   try {
     await follow(api, { onView, onPulse: (pulse) => shown.pulse(pulse), onState: (found) => shown.connection(found) });
   } catch (error) {
-    page.append(h("p", { class: "problem", role: "alert" }, `The run cannot be read: ${plain(error.message)}. Reload the page to try again.`));
+    page.append(
+      h(
+        "p",
+        { class: "problem", role: "alert" },
+        `The run cannot be read: ${plain(error.message)}. Reload the page to try again.`,
+      ),
+    );
   }
 }
 

@@ -4,6 +4,7 @@ import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
 import { difference, pairKey, score, verdictWord } from "./facts.js";
 import { moveInGrid } from "./grid.js";
+import { nothing, factList } from "./parts.js";
 import { chance, name, number, percent, plain } from "./text.js";
 
 export const matrix = {
@@ -11,20 +12,58 @@ export const matrix = {
   title: "Pair matrix",
   short: "Pairs",
   render({ view, facts, ui }) {
-    if (!view.z.length) return [h("p", { class: "quiet" }, "There is nothing to compare before the first look.")];
-    if (view.z.length < 2) return [h("p", { class: "quiet" }, "One model alone has nobody to be compared with.")];
+    if (!view.z.length) return nothing("There is nothing to compare before the first look.");
+    if (view.z.length < 2) return nothing("One model alone has nobody to be compared with.");
     const level = 1 - (facts.decisions.stopping?.confidence ?? 0.95);
-    const pairs = new Map(view.results.pairs.filter((pair) => pair.worse !== null).map((pair) => [pairKey(pair.better, pair.worse), pair]));
-    const chosen = ui.cell && facts.rankOf.has(ui.cell[0]) && facts.rankOf.has(ui.cell[1]) ? ui.cell : [facts.names[0], facts.names[1]];
+    const pairs = new Map(
+      view.results.pairs.filter((pair) => pair.worse !== null).map((pair) => [pairKey(pair.better, pair.worse), pair]),
+    );
+    const chosen =
+      ui.cell && facts.rankOf.has(ui.cell[0]) && facts.rankOf.has(ui.cell[1])
+        ? ui.cell
+        : [facts.names[0], facts.names[1]];
     return [
-      h("p", null, `z of the row against the column, positive where the row is ahead. A filled cell stands among all pairs: its Holm-adjusted p is below ${number(level, 2)}. The frame marks what the objective compares.`),
-      h("div", { class: "beside" }, h("div", { class: "scroll", "data-key": "grid" },
-        h("table", { class: "matrix", role: "grid", "aria-label": "z of every model against every other" },
-          h("thead", null, h("tr", null, h("td", null), facts.names.map((model, at) => h("th", { scope: "col", "data-tip": plain(model) }, at + 1)))),
-          h("tbody", null, facts.names.map((model, row) =>
-            h("tr", { "data-key": model }, h("th", { scope: "row" }, h("span", { class: "rank" }, row + 1), " ", name(model, 24)),
-              facts.names.map((other, column) => cell(view, pairs, level, chosen, [model, other], [row, column]))))))),
-      h("div", { class: "detail", "aria-live": "polite", "data-key": "detail" }, detail(view, facts, pairs, chosen))),
+      h(
+        "p",
+        null,
+        "z of the row against the column, positive where the row is ahead. A filled cell stands among all pairs: ",
+        `its Holm-adjusted p is below ${number(level, 2)}. The frame marks what the objective compares.`,
+      ),
+      h(
+        "div",
+        { class: "beside" },
+        h(
+          "div",
+          { class: "scroll", "data-key": "grid" },
+          h(
+            "table",
+            { class: "matrix", role: "grid", "aria-label": "z of every model against every other" },
+            h(
+              "thead",
+              null,
+              h(
+                "tr",
+                null,
+                h("td", null),
+                facts.names.map((model, at) => h("th", { scope: "col", "data-tip": plain(model) }, at + 1)),
+              ),
+            ),
+            h(
+              "tbody",
+              null,
+              facts.names.map((model, row) =>
+                h(
+                  "tr",
+                  { "data-key": model },
+                  h("th", { scope: "row" }, h("span", { class: "rank" }, row + 1), " ", name(model, 24)),
+                  facts.names.map((other, column) => cell(view, pairs, level, chosen, [model, other], [row, column])),
+                ),
+              ),
+            ),
+          ),
+        ),
+        h("div", { class: "detail", "aria-live": "polite", "data-key": "detail" }, detail(view, facts, pairs, chosen)),
+      ),
     ];
   },
   wire(root, state) {
@@ -45,11 +84,23 @@ function cell(view, pairs, level, chosen, [model, other], [row, column]) {
   const stands = Math.min(p ?? 1, pOf(view, column, row) ?? 1) < level;
   const compared = pairs.get(pairKey(model, other));
   const picked = chosen[0] === model && chosen[1] === other;
-  const label = `${plain(model)} against ${plain(other)}: z ${number(z, 1)}${stands ? ", stands among all pairs" : ""}${compared ? `, ${verdictWord(compared.verdict)}` : ""}`;
-  return h("td", {
-    class: [stands ? (z > 0 ? "ahead" : "behind") : "", compared ? "compared" : "", picked ? "picked" : ""].join(" ").trim() || null,
-    tabindex: picked ? 0 : -1, "aria-selected": String(picked), "aria-label": label, "data-row": model, "data-column": other,
-  }, short(z));
+  const said = [`z ${number(z, 1)}`, stands && "stands among all pairs", compared && verdictWord(compared.verdict)];
+  const label = `${plain(model)} against ${plain(other)}: ${said.filter(Boolean).join(", ")}`;
+  return h(
+    "td",
+    {
+      class:
+        [stands ? (z > 0 ? "ahead" : "behind") : "", compared ? "compared" : "", picked ? "picked" : ""]
+          .join(" ")
+          .trim() || null,
+      tabindex: picked ? 0 : -1,
+      "aria-selected": String(picked),
+      "aria-label": label,
+      "data-row": model,
+      "data-column": other,
+    },
+    short(z),
+  );
 }
 
 /** Far from 0 nobody needs decimals. */
@@ -74,8 +125,16 @@ function detail(view, facts, pairs, [model, other]) {
     ...(compared ? comparedRows(facts, compared) : []),
   ];
   return [
-    h("h3", null, name(model, 40), " against ", name(other, 40), " ", compared ? badge(compared.verdict) : h("span", { class: "quiet" }, "not compared by the objective")),
-    h("dl", { class: "facts" }, rows.map(([label, text]) => h("div", null, h("dt", null, label), h("dd", null, text)))),
+    h(
+      "h3",
+      null,
+      name(model, 40),
+      " against ",
+      name(other, 40),
+      " ",
+      compared ? badge(compared.verdict) : h("span", { class: "quiet" }, "not compared by the objective"),
+    ),
+    factList(rows),
   ];
 }
 

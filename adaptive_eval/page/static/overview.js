@@ -2,7 +2,7 @@
 
 import { badge } from "./chart.js";
 import { h } from "./dom.js";
-import { VERDICTS, shareOfFixed, unit, verdictWord } from "./facts.js";
+import { VERDICTS, score, shareOfFixed, unit, verdictWord } from "./facts.js";
 import { count, duration, listed, moment, name, percent, plain, plural, usd } from "./text.js";
 
 const REASONS = {
@@ -39,10 +39,18 @@ export function statusOf(view, live) {
 function headline({ view, facts, live }) {
   if (!view.results) {
     const trials = view.trials.flat().reduce((sum, one) => sum + one, 0);
-    return [`No look has been taken yet: ${plural(trials, "trial")} so far. `, live ? "The ranking appears with the first complete round." : ""];
+    return [
+      `No look has been taken yet: ${plural(trials, "trial")} so far. `,
+      live ? "The ranking appears with the first complete round." : "",
+    ];
   }
   const { run } = view.results;
-  const why = run.status === "finished" ? `Finished: ${REASONS[run.reason] ?? run.reason}.` : run.status === "stopped" ? "Stopped; the same command resumes the run." : "Running.";
+  const why =
+    run.status === "finished"
+      ? `Finished: ${REASONS[run.reason] ?? run.reason}.`
+      : run.status === "stopped"
+        ? "Stopped; the same command resumes the run."
+        : "Running.";
   return [found(view, facts), " ", h("span", { class: "quiet" }, why)];
 }
 
@@ -52,10 +60,18 @@ function found(view, facts) {
   const scored = models.filter((row) => row.score !== null);
   if (!scored.length) return "No model has a score yet.";
   const kind = facts.decisions.objective?.kind;
-  if (kind === "precision") return `${facts.verdicts.resolved} of ${plural(pairs.length, "score")} ${facts.verdicts.resolved === 1 ? "is" : "are"} known as precisely as was asked.`;
+  if (kind === "precision") {
+    const done = facts.verdicts.resolved;
+    return `${done} of ${plural(pairs.length, "score")} ${done === 1 ? "is" : "are"} known as precisely as was asked.`;
+  }
   if (kind === "threshold") return aboveValue(pairs, facts);
   if (kind === "baseline") return againstBaseline(pairs, facts);
-  if (kind === "top_k") return ["First come ", joined(scored.slice(0, facts.decisions.objective.k).map((row) => h("b", null, name(row.name, 40)))), "."];
+  if (kind === "top_k")
+    return [
+      "First come ",
+      joined(scored.slice(0, facts.decisions.objective.k).map((row) => h("b", null, name(row.name, 40)))),
+      ".",
+    ];
   if (scored.length === 1) return [h("b", null, name(scored[0].name)), " is the only model."];
   const first = scored.filter((row) => row.tier === scored[0].tier);
   const shown = first.slice(0, 4).map((row) => h("b", null, name(row.name, 40)));
@@ -70,7 +86,9 @@ function joined(nodes) {
 function aboveValue(pairs, facts) {
   const called = pairs.filter((pair) => pair.verdict === "resolved");
   const above = called.filter((pair) => pair.z > 0).length;
-  return `${plural(above, "model")} above ${percent(facts.decisions.objective.value, 1)}, ${called.length - above} below it, ${pairs.length - called.length} not told apart from it.`;
+  const value = score(facts, facts.decisions.objective.value);
+  const open = pairs.length - called.length;
+  return `${plural(above, "model")} above ${value}, ${called.length - above} below it, ${open} not told apart from it.`;
 }
 
 function againstBaseline(pairs, facts) {
@@ -78,8 +96,17 @@ function againstBaseline(pairs, facts) {
   const called = pairs.filter((pair) => pair.verdict === "resolved");
   const ahead = (pair) => (pair.z > 0 ? pair.better : pair.worse);
   const better = called.filter((pair) => ahead(pair) !== baseline).length;
-  const others = [[called.length - better, "worse"], [facts.verdicts.tied, "as good within delta"], [pairs.length - called.length - facts.verdicts.tied, "not decided"]];
-  return [`${plural(better, "model")} better than `, h("b", null, name(baseline, 40)), ...others.filter(([many]) => many).map(([many, what]) => `, ${many} ${what}`), "."];
+  const others = [
+    [called.length - better, "worse"],
+    [facts.verdicts.tied, "as good within delta"],
+    [pairs.length - called.length - facts.verdicts.tied, "not decided"],
+  ];
+  return [
+    `${plural(better, "model")} better than `,
+    h("b", null, name(baseline, 40)),
+    ...others.filter(([many]) => many).map(([many, what]) => `, ${many} ${what}`),
+    ".",
+  ];
 }
 
 function verdictBar({ view, facts }) {
@@ -90,15 +117,25 @@ function verdictBar({ view, facts }) {
   return h(
     "div",
     { class: "verdicts" },
-    h("div", { class: "bar", role: "img", "aria-label": `${plural(total, unit(facts))}: ${text}` },
-      shown.map((verdict) => h("span", { class: `v-${verdict}`, style: { "flex-grow": facts.verdicts[verdict] } }))),
-    h("ul", { class: "legend" }, shown.map((verdict) => h("li", null, badge(verdict, `${facts.verdicts[verdict]} ${verdictWord(verdict)}`)))),
+    h(
+      "div",
+      { class: "bar", role: "img", "aria-label": `${plural(total, unit(facts))}: ${text}` },
+      shown.map((verdict) => h("span", { class: `v-${verdict}`, style: { "flex-grow": facts.verdicts[verdict] } })),
+    ),
+    h(
+      "ul",
+      { class: "legend" },
+      shown.map((verdict) => h("li", null, badge(verdict, `${facts.verdicts[verdict]} ${verdictWord(verdict)}`))),
+    ),
     h("span", { class: "quiet" }, `of ${plural(total, unit(facts))}`),
   );
 }
 
 function tiles({ view, facts, pulse, live }) {
-  const cost = { ...(view.results?.cost ?? view.spending.at(-1) ?? { trials: 0, tokens: 0, usd: 0, gpu_seconds: 0 }), ...(pulse?.spending ?? {}) };
+  const cost = {
+    ...(view.results?.cost ?? view.spending.at(-1) ?? { trials: 0, tokens: 0, usd: 0, gpu_seconds: 0 }),
+    ...(pulse?.spending ?? {}),
+  };
   const fixed = facts.fixed;
   const elapsed = pulse?.elapsed ?? view.elapsed;
   const eta = pulse?.eta_seconds;
@@ -106,13 +143,26 @@ function tiles({ view, facts, pulse, live }) {
   return h(
     "dl",
     { class: "tiles" },
-    tile("Trials", count(cost.trials), view.results ? `${shareOfFixed({ ...cost, fixed_trials: fixed.trials })} of the ${count(fixed.trials)} of a fixed design` : null, view.results ? cost.trials / fixed.trials : null),
+    tile(
+      "Trials",
+      count(cost.trials),
+      view.results
+        ? `${shareOfFixed({ ...cost, fixed_trials: fixed.trials })} of the ${count(fixed.trials)} of a fixed design`
+        : null,
+      view.results ? cost.trials / fixed.trials : null,
+    ),
     cost.tokens ? tile("Tokens", count(cost.tokens), about(fixed.tokens, count)) : null,
     cost.usd ? tile("Cost", usd(cost.usd), about(fixed.usd, usd)) : null,
     cost.gpu_seconds ? tile("GPU time", duration(cost.gpu_seconds), about(fixed.gpu_seconds, duration)) : null,
     tile("Active", duration(elapsed), view.results ? `${plural(view.looks.length, "look")} taken` : null),
     live && pulse ? tile("Pace", `${count(pulse.per_second)}/s`, "trials in the last seconds") : null,
-    live && view.results?.run.status === "running" ? tile("Still to go", eta === null || eta === undefined ? "–" : duration(eta), view.trials_to_go === null ? null : `at most ${count(view.trials_to_go)} trials`) : null,
+    live && view.results?.run.status === "running"
+      ? tile(
+          "Still to go",
+          eta === null || eta === undefined ? "–" : duration(eta),
+          view.trials_to_go === null ? null : `at most ${count(view.trials_to_go)} trials`,
+        )
+      : null,
   );
 }
 
@@ -121,12 +171,22 @@ function tile(label, value, note, share = null) {
     "div",
     { class: "tile", "data-key": label },
     h("dt", null, label),
-    h("dd", null, h("span", { class: "figure" }, value), share === null ? null : meter(share), note ? h("span", { class: "note" }, note) : null),
+    h(
+      "dd",
+      null,
+      h("span", { class: "figure" }, value),
+      share === null ? null : meter(share),
+      note ? h("span", { class: "note" }, note) : null,
+    ),
   );
 }
 
 function meter(share) {
-  return h("span", { class: "meter", "aria-hidden": "true" }, h("span", { style: { width: `${Math.min(100, 100 * share).toFixed(1)}%` } }));
+  return h(
+    "span",
+    { class: "meter", "aria-hidden": "true" },
+    h("span", { style: { width: `${Math.min(100, 100 * share).toFixed(1)}%` } }),
+  );
 }
 
 const CAPS = [
@@ -139,9 +199,23 @@ const CAPS = [
 
 /** The caps of the run with what was used of each: [key, label, used, cap, format]. */
 export function caps({ view, facts, pulse }) {
-  const used = { trials: 0, tokens: 0, usd: 0, gpu_seconds: 0, ...(view.spending.at(-1) ?? {}), ...(pulse?.spending ?? {}), elapsed: pulse?.elapsed ?? view.elapsed };
+  const used = {
+    trials: 0,
+    tokens: 0,
+    usd: 0,
+    gpu_seconds: 0,
+    ...(view.spending.at(-1) ?? {}),
+    ...(pulse?.spending ?? {}),
+    elapsed: pulse?.elapsed ?? view.elapsed,
+  };
   const budget = facts.decisions.budget ?? {};
-  return CAPS.filter(([key]) => typeof budget[key] === "number").map(([key, label, of, format]) => [key, label, of(used), budget[key], format]);
+  return CAPS.filter(([key]) => typeof budget[key] === "number").map(([key, label, of, format]) => [
+    key,
+    label,
+    of(used),
+    budget[key],
+    format,
+  ]);
 }
 
 function budget(state) {
@@ -151,19 +225,48 @@ function budget(state) {
     "div",
     { class: "budget" },
     h("h3", null, "Budget"),
-    h("ul", null, rows.map(([key, label, used, cap, format]) =>
-      h("li", { "data-key": key },
-        h("span", null, label),
-        h("span", { class: "meter wide", role: "meter", "aria-label": `${label} used`, "aria-valuemin": 0, "aria-valuemax": cap, "aria-valuenow": used },
-          h("span", { style: { width: `${Math.min(100, (100 * used) / cap).toFixed(1)}%` } })),
-        h("span", { class: "digits" }, `${format(used)} of ${format(cap)} (${percent(used / cap)})`)))),
+    h(
+      "ul",
+      null,
+      rows.map(([key, label, used, cap, format]) =>
+        h(
+          "li",
+          { "data-key": key },
+          h("span", null, label),
+          h(
+            "span",
+            {
+              class: "meter wide",
+              role: "meter",
+              "aria-label": `${label} used`,
+              "aria-valuemin": 0,
+              "aria-valuemax": cap,
+              "aria-valuenow": used,
+            },
+            h("span", { style: { width: `${Math.min(100, (100 * used) / cap).toFixed(1)}%` } }),
+          ),
+          h("span", { class: "digits" }, `${format(used)} of ${format(cap)} (${percent(used / cap)})`),
+        ),
+      ),
+    ),
   );
 }
 
 function promise(view) {
   const { words } = view;
-  const rows = [["Objective", words.objective], ["Rule", words.rule], ["Promise", words.promise], ["Allocation", words.allocation]];
-  return h("dl", { class: "promise" }, rows.filter(([, text]) => text).map(([label, text]) => h("div", null, h("dt", null, label), h("dd", null, plain(text, 2000)))));
+  const rows = [
+    ["Objective", words.objective],
+    ["Rule", words.rule],
+    ["Promise", words.promise],
+    ["Allocation", words.allocation],
+  ];
+  return h(
+    "dl",
+    { class: "promise" },
+    rows
+      .filter(([, text]) => text)
+      .map(([label, text]) => h("div", null, h("dt", null, label), h("dd", null, plain(text, 2000)))),
+  );
 }
 
 function warnings(view) {
@@ -173,7 +276,19 @@ function warnings(view) {
     "div",
     { class: "warnings" },
     h("h3", null, plural(all.length, "warning")),
-    h("ul", null, all.map((one) => h("li", null, h("span", { class: "kind" }, plain(one.kind)), one.model === null ? null : [h("b", null, name(one.model, 60)), ": "], plain(one.text, 1000)))),
+    h(
+      "ul",
+      null,
+      all.map((one) =>
+        h(
+          "li",
+          null,
+          h("span", { class: "kind" }, plain(one.kind)),
+          one.model === null ? null : [h("b", null, name(one.model, 60)), ": "],
+          plain(one.text, 1000),
+        ),
+      ),
+    ),
   );
 }
 
@@ -181,8 +296,13 @@ function warnings(view) {
 export function subtitle(view) {
   const run = view.results?.run;
   return [
-    plural(view.models.length, "model"), " · ", plural(view.questions.length, "question"),
-    run ? [" · begun ", moment(run.created), " · as of ", moment(run.updated)] : view.events.length ? [" · begun ", moment(view.events[0].at)] : null,
+    plural(view.models.length, "model"),
+    " · ",
+    plural(view.questions.length, "question"),
+    run
+      ? [" · begun ", moment(run.created), " · as of ", moment(run.updated)]
+      : view.events.length
+        ? [" · begun ", moment(view.events[0].at)]
+        : null,
   ];
 }
-

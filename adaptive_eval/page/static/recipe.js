@@ -1,6 +1,7 @@
 // How to repeat the run: what decides, how answers were sampled and graded, and the configuration whole.
 
 import { h, on } from "./dom.js";
+import { factList, region, table } from "./parts.js";
 import { listed, name, plain, visible } from "./text.js";
 import { yaml } from "./yaml.js";
 
@@ -12,18 +13,23 @@ export const recipe = {
     const configuration = tidy(view.configuration);
     const run = view.results?.run;
     return [
-      h("dl", { class: "facts" }, [
+      factList([
         ["adaptive-eval", run ? plain(run.version) : null],
         ["seed", shown(view.configuration.seed)],
         ["grader", shown(view.configuration.grader.kind)],
         ["seeds of trials", plain(view.words.seeds, 400)],
         ["estimates", plain(view.words.prior, 400)],
-      ].filter(([, text]) => text).map(([label, text]) => h("div", null, h("dt", null, label), h("dd", null, text)))),
+      ]),
       rubric(view),
       sampling(view),
       h("h3", null, "Configuration"),
-      h("p", { class: "note" }, "Settings that were left at nothing are not shown; keys and secrets never are. ", h("button", { type: "button", class: "small", "data-copy": "" }, "Copy")),
-      h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Configuration" }, h("pre", { class: "yaml" }, visible(yaml(configuration)))),
+      h(
+        "p",
+        { class: "note" },
+        "Settings that were left at nothing are not shown; keys and secrets never are. ",
+        h("button", { type: "button", class: "small", "data-copy": "" }, "Copy"),
+      ),
+      region("Configuration", "tall", h("pre", { class: "yaml" }, visible(yaml(configuration)))),
     ];
   },
   wire(root, state) {
@@ -44,16 +50,20 @@ async function copied(text) {
 }
 
 function shown(value) {
-  return value === null || value === undefined ? null : plain(typeof value === "object" ? JSON.stringify(value) : value, 200);
+  return value === null || value === undefined
+    ? null
+    : plain(typeof value === "object" ? JSON.stringify(value) : value, 200);
 }
 
 function rubric(view) {
+  const rows = view.weights.map((weight, at) => [at, name(view.categories[at] ?? "–", 60), weight]);
   return [
     h("h3", null, "Rubric"),
-    h("div", { class: "scroll" }, h("table", { class: "narrow" },
-      h("caption", { class: "unseen" }, "Categories and their weights"),
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Category"), h("th", { scope: "col" }, "Name"), h("th", { scope: "col", class: "digits" }, "Weight"))),
-      h("tbody", null, view.weights.map((weight, at) => h("tr", null, h("th", { scope: "row" }, at), h("td", null, name(view.categories[at] ?? "–", 60)), h("td", { class: "digits" }, weight)))))),
+    h(
+      "div",
+      { class: "scroll" },
+      table({ caption: "Categories and their weights", head: ["Category", "Name", "Weight"], texts: 2, rows }),
+    ),
   ];
 }
 
@@ -69,17 +79,43 @@ function sampling(view) {
   }
   const keys = [...new Set([...groups.values()].flatMap((group) => [...group.settings.keys()]))];
   if (!keys.length) return null;
-  const who = (names) => (names.length > 1 && groups.size === 1 ? `all ${names.length} models` : plain(listed(names), 400));
+  const who = (names) =>
+    names.length > 1 && groups.size === 1 ? `all ${names.length} models` : plain(listed(names), 400);
+  const rows = [...groups.values()].map((group) => [
+    h("span", { class: "names" }, who(group.names)),
+    ...keys.map((key) => (group.settings.has(key) ? shown(group.settings.get(key)) : "–")),
+  ]);
   return [
     h("h3", null, "Sampling"),
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sampling settings" }, h("table", null,
-      h("caption", { class: "unseen" }, "Sampling settings of each model"),
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Model"), keys.map((key) => h("th", { scope: "col", class: "digits" }, plain(key.replaceAll("_", " ")))))),
-      h("tbody", null, [...groups.values()].map((group) => h("tr", null, h("th", { scope: "row", class: "names" }, who(group.names)), keys.map((key) => h("td", { class: "digits" }, group.settings.has(key) ? shown(group.settings.get(key)) : "–"))))))),
+    region(
+      "Sampling settings",
+      "",
+      table({
+        caption: "Sampling settings of each model",
+        head: ["Model", ...keys.map((key) => plain(key.replaceAll("_", " ")))],
+        rows,
+      }),
+    ),
   ];
 }
 
-const ORDER = ["name", "seed", "seeds", "questions", "models", "prompt", "sampling", "grader", "rubric", "objective", "stopping", "trials", "allocation", "budget", "concurrency"];
+const ORDER = [
+  "name",
+  "seed",
+  "seeds",
+  "questions",
+  "models",
+  "prompt",
+  "sampling",
+  "grader",
+  "rubric",
+  "objective",
+  "stopping",
+  "trials",
+  "allocation",
+  "budget",
+  "concurrency",
+];
 
 /** The configuration in the order in which people write it, without what says nothing. */
 function tidy(configuration) {
@@ -92,7 +128,8 @@ function tidy(configuration) {
 
 /** A model without the settings that it shares with the run. */
 function own(model, whole) {
-  const shared = (key) => ["sampling", "prompt", "concurrency"].includes(key) && JSON.stringify(model[key]) === JSON.stringify(whole[key]);
+  const shared = (key) =>
+    ["sampling", "prompt", "concurrency"].includes(key) && JSON.stringify(model[key]) === JSON.stringify(whole[key]);
   const first = ["name", "model", "base_url"].filter((key) => key in model);
   const keys = [...first, ...Object.keys(model).filter((key) => !first.includes(key))];
   return Object.fromEntries(keys.filter((key) => !shared(key)).map((key) => [key, model[key]]));
@@ -101,7 +138,11 @@ function own(model, whole) {
 function bare(value) {
   if (Array.isArray(value)) return value.map(bare);
   if (value === null || typeof value !== "object") return value;
-  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, bare(one)]).filter(([, one]) => present(one)));
+  return Object.fromEntries(
+    Object.entries(value)
+      .map(([key, one]) => [key, bare(one)])
+      .filter(([, one]) => present(one)),
+  );
 }
 
 function present(value) {

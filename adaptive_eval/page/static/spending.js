@@ -1,12 +1,18 @@
 // The budget over time: what was left of each cap, and of the trials of a fixed design.
 
 import { bottomTicks, figure, horizontalLines, line, linear, roomFor, ticks } from "./chart.js";
-import { h, s } from "./dom.js";
+import { s } from "./dom.js";
 import { caps } from "./overview.js";
+import { data, nothing } from "./parts.js";
 import { count, duration, moment, number, percent, usd } from "./text.js";
 
 const DASHES = ["", "7 4", "2 4", "10 3 2 3", "4 2", "1 3"];
-const USED = { trials: (one) => one.trials, tokens: (one) => one.tokens, usd: (one) => one.usd, gpu_hours: (one) => one.gpu_seconds / 3600 };
+const USED = {
+  trials: (one) => one.trials,
+  tokens: (one) => one.tokens,
+  usd: (one) => one.usd,
+  gpu_hours: (one) => one.gpu_seconds / 3600,
+};
 
 export const spending = {
   id: "budget",
@@ -14,8 +20,8 @@ export const spending = {
   short: "Budget",
   render(state) {
     const { view } = state;
-    if (!view.spending.length) return [h("p", { class: "quiet" }, "No trial has been stored yet.")];
-    return [chart(state), table(state)];
+    if (!view.spending.length) return nothing("No trial has been stored yet.");
+    return [chart(state), numbers(state)];
   },
 };
 
@@ -23,7 +29,13 @@ export const spending = {
 function linesOf(state) {
   const { view, facts } = state;
   const start = [0, 1];
-  const used = (key, cap) => [start, ...view.spending.map((one) => [facts.clock.active(one.at), 1 - (key === "wall_time" ? facts.clock.active(one.at) : USED[key](one)) / cap])];
+  const used = (key, cap) => [
+    start,
+    ...view.spending.map((one) => [
+      facts.clock.active(one.at),
+      1 - (key === "wall_time" ? facts.clock.active(one.at) : USED[key](one)) / cap,
+    ]),
+  ];
   const lines = caps(state).map(([key, label, , cap]) => ({ label, points: used(key, cap) }));
   if (facts.fixed.trials) lines.push({ label: "fixed design", points: used("trials", facts.fixed.trials) });
   return lines;
@@ -41,13 +53,35 @@ function chart(state) {
   const y = linear(0, 1, height - frame.bottom, frame.top);
   const labels = spread(lines.map((one, at) => ({ text: texts[at], y: y(Math.max(0, one.points.at(-1)[1])) })));
   const summary = lines.map((one) => `${one.label}: ${percent(Math.max(0, one.points.at(-1)[1]))} left`).join("; ");
+  const design = facts.fixed.trials ? `, and of the ${count(facts.fixed.trials)} trials of a fixed design` : "";
+  const resumed = facts.clock.resumes.length ? " Dotted: the run was resumed." : "";
   return figure(
-    { label: `What was left over time. ${summary}`, caption: `Left of each cap${facts.fixed.trials ? `, and of the ${count(facts.fixed.trials)} trials of a fixed design` : ""}.${facts.clock.resumes.length ? " Dotted: the run was resumed." : ""}`, width, height, className: "wide spending" },
+    {
+      label: `What was left over time. ${summary}`,
+      caption: `Left of each cap${design}.${resumed}`,
+      width,
+      height,
+      className: "wide spending",
+    },
     horizontalLines([0, 0.25, 0.5, 0.75, 1], y, frame.left, width - frame.right, (value) => percent(value)),
     bottomTicks(ticks(0, end, width / 130), x, height - frame.bottom, duration, "active time", width - frame.right),
-    facts.clock.resumes.map((at) => s("line", { class: "resumed", x1: x(at), x2: x(at), y1: frame.top, y2: height - frame.bottom })),
-    lines.map((one, at) => s("path", { class: `curve c${at % 6}`, "stroke-dasharray": DASHES[at % DASHES.length], d: line(one.points.map(([when, left]) => [when, Math.max(0, left)]), x, y) })),
-    labels.map((label, at) => s("text", { class: `label c${at % 6}`, x: width - frame.right + 8, y: label.y, dy: "0.32em" }, label.text)),
+    facts.clock.resumes.map((at) =>
+      s("line", { class: "resumed", x1: x(at), x2: x(at), y1: frame.top, y2: height - frame.bottom }),
+    ),
+    lines.map((one, at) =>
+      s("path", {
+        class: `curve c${at % 6}`,
+        "stroke-dasharray": DASHES[at % DASHES.length],
+        d: line(
+          one.points.map(([when, left]) => [when, Math.max(0, left)]),
+          x,
+          y,
+        ),
+      }),
+    ),
+    labels.map((label, at) =>
+      s("text", { class: `label c${at % 6}`, x: width - frame.right + 8, y: label.y, dy: "0.32em" }, label.text),
+    ),
   );
 }
 
@@ -58,16 +92,18 @@ function spread(labels) {
   return labels;
 }
 
-function table({ view, facts }) {
+function numbers({ view, facts }) {
   const step = Math.ceil(view.spending.length / 50);
-  const rows = view.spending.filter((_, at) => at % step === 0 || at === view.spending.length - 1);
-  return h(
-    "details",
-    { class: "data" },
-    h("summary", null, "Data"),
-    h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Spending over time" },
-      h("table", null, h("caption", null, "Used since the start"),
-        h("thead", null, h("tr", null, ["Time", "Active", "Trials", "Tokens", "USD", "GPU hours"].map((title) => h("th", { scope: "col", class: title === "Time" ? null : "digits" }, title)))),
-        h("tbody", null, rows.map((one) => h("tr", null, h("th", { scope: "row" }, moment(one.at)), [duration(facts.clock.active(one.at)), count(one.trials), count(one.tokens), usd(one.usd), number(one.gpu_seconds / 3600)].map((text) => h("td", { class: "digits" }, text))))))),
-  );
+  const shown = view.spending.filter((_, at) => at % step === 0 || at === view.spending.length - 1);
+  return data("Used since the start", {
+    head: ["Time", "Active", "Trials", "Tokens", "USD", "GPU hours"],
+    rows: shown.map((one) => [
+      moment(one.at),
+      duration(facts.clock.active(one.at)),
+      count(one.trials),
+      count(one.tokens),
+      usd(one.usd),
+      number(one.gpu_seconds / 3600),
+    ]),
+  });
 }

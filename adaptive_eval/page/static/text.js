@@ -8,7 +8,8 @@ const STEPS = ["", "k", "M", "G", "T"];
 
 // Controls, formats that change the direction of writing or take no room, halves of pairs, and private characters;
 // joiners stay, since emoji and several scripts are written with them.
-const ODD = /[\p{Cc}\p{Cs}\p{Co}\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu;
+const UNSEEN = "\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb";
+const ODD = new RegExp(`[\\p{Cc}\\p{Cs}\\p{Co}${UNSEEN}\\u{e0000}-\\u{e0fff}]`, "gu");
 
 /** 4321 -> 4,321; 1234567 -> 1.23M. */
 export function count(value) {
@@ -37,7 +38,9 @@ export function chance(value) {
 }
 
 export function usd(value) {
-  return value === null || value === undefined ? DASH : `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: Math.abs(value) < 0.01 ? 4 : 2 })}`;
+  if (value === null || value === undefined) return DASH;
+  const most = Math.abs(value) < 0.01 ? 4 : 2;
+  return `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: most })}`;
 }
 
 /** 75 -> 1m 15s; 9000 -> 2h 30m. */
@@ -47,16 +50,15 @@ export function duration(seconds) {
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole}s`;
   if (whole < 3600) return `${Math.floor(whole / 60)}m ${String(whole % 60).padStart(2, "0")}s`;
-  if (whole < 259_200) return `${Math.floor(whole / 3600)}h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")}m`;
+  if (whole < 259_200)
+    return `${Math.floor(whole / 3600)}h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")}m`;
   return `${Math.floor(whole / 86400)}d ${Math.floor((whole % 86400) / 3600)}h`;
 }
 
-/** A moment: ISO text or seconds since 1970, as date and time in the reader's zone. */
+/** A moment, ISO text or seconds since 1970: the same for every reader. */
 export function moment(when) {
   const date = typeof when === "number" ? new Date(1000 * when) : new Date(when);
-  if (Number.isNaN(date.getTime())) return DASH;
-  const two = (part) => String(part).padStart(2, "0");
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  return Number.isNaN(date.getTime()) ? DASH : `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
 /** One thing or many: plural(2, "look") -> "2 looks". */

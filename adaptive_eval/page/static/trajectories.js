@@ -1,7 +1,8 @@
 // How the order came about: the rank of every model over the looks.
 
 import { bottomTicks, figure, fitted, line, lineColour, linear, roomFor, ticks } from "./chart.js";
-import { h, on, s } from "./dom.js";
+import { on, s } from "./dom.js";
+import { data, nothing } from "./parts.js";
 import { count, plain, plural } from "./text.js";
 
 const ROW = 22;
@@ -13,7 +14,7 @@ export const trajectories = {
   render(state) {
     const { view, facts, ui } = state;
     const looks = view.looks;
-    if (!looks.length) return [h("p", { class: "quiet" }, "There is nothing to show before the first look.")];
+    if (!looks.length) return nothing("There is nothing to show before the first look.");
     const names = facts.names;
     const width = Math.max(state.width, 280);
     const label = roomFor(names, 0.32 * width);
@@ -28,12 +29,36 @@ export const trajectories = {
     const colour = (at) => lineColour(names.length < 2 ? 0 : at / (names.length - 1));
     return [
       figure(
-        { label: `Ranks of ${plural(names.length, "model")} over ${plural(looks.length, "look")}; the final order is the ranking above`, width, height, className: "wide trajectories" },
-        names.map((_, at) => s("text", { class: "tick", x: frame.left - 12, y: y(at + 1), dy: "0.32em", "text-anchor": "end" }, at + 1)),
-        bottomTicks(ticks(first, last, (width - frame.left - frame.right) / 70, true), x, height - frame.bottom, String, "look", width - frame.right),
-        names.map((name, at) => trajectory(name, stairs(ranks.get(name) ?? []), { x, y, colour: colour(at), rank: at + 1, end: width - frame.right, state: chosen === null ? "" : chosen === name ? "chosen" : "dimmed", room: label })),
+        {
+          label: `Ranks of ${plural(names.length, "model")} over ${plural(looks.length, "look")}`,
+          width,
+          height,
+          className: "wide trajectories",
+        },
+        names.map((_, at) =>
+          s("text", { class: "tick", x: frame.left - 12, y: y(at + 1), dy: "0.32em", "text-anchor": "end" }, at + 1),
+        ),
+        bottomTicks(
+          ticks(first, last, (width - frame.left - frame.right) / 70, true),
+          x,
+          height - frame.bottom,
+          String,
+          "look",
+          width - frame.right,
+        ),
+        names.map((name, at) =>
+          trajectory(name, stairs(ranks.get(name) ?? []), {
+            x,
+            y,
+            colour: colour(at),
+            rank: at + 1,
+            end: width - frame.right,
+            state: chosen === null ? "" : chosen === name ? "chosen" : "dimmed",
+            room: label,
+          }),
+        ),
       ),
-      table(looks, ranks, names),
+      ranksBehind(looks, ranks, names),
     ];
   },
   wire(root, state) {
@@ -47,19 +72,28 @@ export const trajectories = {
 
 function ranksOf(looks) {
   const ranks = new Map();
-  for (const look of looks) look.order.forEach((name, at) => ranks.set(name, [...(ranks.get(name) ?? []), [look.look, at + 1]]));
+  for (const look of looks)
+    look.order.forEach((name, at) => ranks.set(name, [...(ranks.get(name) ?? []), [look.look, at + 1]]));
   return ranks;
 }
 
 /** The corners alone: where nothing changes there is nothing to draw. */
 function stairs(points) {
-  return points.filter((point, at) => at === 0 || at === points.length - 1 || points[at - 1][1] !== point[1] || points[at + 1][1] !== point[1]);
+  return points.filter(
+    (point, at) =>
+      at === 0 || at === points.length - 1 || points[at - 1][1] !== point[1] || points[at + 1][1] !== point[1],
+  );
 }
 
 function trajectory(name, points, { x, y, colour, rank, end, state, room }) {
   return s(
     "g",
-    { class: `trajectory ${state}`, "data-key": name, "data-line": name, "data-tip": `${plain(name)}: rank ${rank} now` },
+    {
+      class: `trajectory ${state}`,
+      "data-key": name,
+      "data-line": name,
+      "data-tip": `${plain(name)}: rank ${rank} now`,
+    },
     s("path", { class: "casing", d: line(points, x, y) }),
     s("path", { class: "stroke", style: { stroke: colour }, d: line(points, x, y) }),
     s("circle", { style: { fill: colour }, cx: end, cy: y(rank), r: 4 }),
@@ -67,16 +101,15 @@ function trajectory(name, points, { x, y, colour, rank, end, state, room }) {
   );
 }
 
-function table(looks, ranks, names) {
+function ranksBehind(looks, ranks, names) {
   const shown = looks.filter((_, at) => at % Math.ceil(looks.length / 40) === 0 || at === looks.length - 1);
   const at = (name, look) => ranks.get(name)?.find(([number]) => number === look)?.[1] ?? "–";
-  return h(
-    "details",
-    { class: "data" },
-    h("summary", null, "Data"),
-    h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Ranks over looks" },
-      h("table", null, h("caption", null, "Rank of each model"),
-        h("thead", null, h("tr", null, h("th", { scope: "col" }, "Look"), h("th", { scope: "col" }, "Trials"), names.map((name) => h("th", { scope: "col" }, plain(name, 24))))),
-        h("tbody", null, shown.map((look) => h("tr", null, h("th", { scope: "row" }, look.look), h("td", null, count(look.trials.reduce((sum, one) => sum + one, 0))), names.map((name) => h("td", null, at(name, look.look)))))))),
-  );
+  return data("Rank of each model", {
+    head: ["Look", "Trials", ...names.map((name) => plain(name, 24))],
+    rows: shown.map((look) => [
+      look.look,
+      count(look.trials.reduce((sum, one) => sum + one, 0)),
+      ...names.map((name) => at(name, look.look)),
+    ]),
+  });
 }

@@ -1,11 +1,20 @@
 // What went wrong: answers worth a note, requests that were repeated, and everything that happened to the run.
 
 import { h } from "./dom.js";
+import { region, table } from "./parts.js";
 import { count, duration, moment, name, number, percent, plain } from "./text.js";
 
 const EVENTS = {
-  started: "started", resumed: "resumed", configured: "settings changed", set_aside: "model set aside", replica_lost: "replica lost",
-  replica_back: "replica back", retrying: "retrying", regraded: "graded again", stopped: "stopped", finished: "finished",
+  started: "started",
+  resumed: "resumed",
+  configured: "settings changed",
+  set_aside: "model set aside",
+  replica_lost: "replica lost",
+  replica_back: "replica back",
+  retrying: "retrying",
+  regraded: "graded again",
+  stopped: "stopped",
+  finished: "finished",
 };
 const SHOWN = 300;
 
@@ -27,9 +36,21 @@ function answers(view) {
     ["repeated word for word", (row) => row.repeats],
   ].filter(([, of]) => rows.some((row) => of(row)));
   if (!rows.length) return null;
-  if (!columns.length) return h("p", { class: "note" }, "No answer was truncated, empty, refused, repeated or left ungraded.");
-  return grid("Answers worth a note", ["Model", "Answers", ...columns.map(([title]) => title)], rows.filter((row) => columns.some(([, of]) => of(row))).map((row) =>
-    [name(row.name, 60), count(row.stored_trials), ...columns.map(([, of]) => (of(row) ? `${count(of(row))} (${smallShare(of(row) / Math.max(1, row.stored_trials))})` : "0"))]));
+  if (!columns.length)
+    return h("p", { class: "note" }, "No answer was truncated, empty, refused, repeated or left ungraded.");
+  return grid(
+    "Answers worth a note",
+    ["Model", "Answers", ...columns.map(([title]) => title)],
+    rows
+      .filter((row) => columns.some(([, of]) => of(row)))
+      .map((row) => [
+        name(row.name, 60),
+        count(row.stored_trials),
+        ...columns.map(([, of]) =>
+          of(row) ? `${count(of(row))} (${smallShare(of(row) / Math.max(1, row.stored_trials))})` : "0",
+        ),
+      ]),
+  );
 }
 
 function smallShare(share) {
@@ -39,9 +60,32 @@ function smallShare(share) {
 function traffic(view) {
   if (!view.traffic.length) return null;
   const first = view.traffic.some((one) => one.ttft !== null);
-  return grid("Answers by model and server", ["Model", "Server", "Answers", "Retries", "per answer", "Prompt tokens", "Completion tokens", "Mean latency", ...(first ? ["to first token"] : [])], view.traffic.map((one) => [
-    name(one.model, 60), name(one.replica, 60), count(one.trials), count(one.retries), number(one.retries / Math.max(1, one.trials)), count(one.prompt_tokens), count(one.completion_tokens), seconds(one.latency), ...(first ? [seconds(one.ttft)] : []),
-  ]), 2);
+  return grid(
+    "Answers by model and server",
+    [
+      "Model",
+      "Server",
+      "Answers",
+      "Retries",
+      "per answer",
+      "Prompt tokens",
+      "Completion tokens",
+      "Mean latency",
+      ...(first ? ["to first token"] : []),
+    ],
+    view.traffic.map((one) => [
+      name(one.model, 60),
+      name(one.replica, 60),
+      count(one.trials),
+      count(one.retries),
+      number(one.retries / Math.max(1, one.trials)),
+      count(one.prompt_tokens),
+      count(one.completion_tokens),
+      seconds(one.latency),
+      ...(first ? [seconds(one.ttft)] : []),
+    ]),
+    2,
+  );
 }
 
 function seconds(value) {
@@ -53,7 +97,16 @@ function events(view) {
   if (!shown.length) return null;
   const left = view.events.length - shown.length;
   return [
-    grid("Events, the latest first", ["Time", "What", "Details"], shown.map((event) => [moment(event.at), EVENTS[event.kind] ?? plain(event.kind), h("span", { class: "wrap" }, details(event.body))]), 3),
+    grid(
+      "Events, the latest first",
+      ["Time", "What", "Details"],
+      shown.map((event) => [
+        moment(event.at),
+        EVENTS[event.kind] ?? plain(event.kind),
+        h("span", { class: "wrap" }, details(event.body)),
+      ]),
+      3,
+    ),
     left ? h("p", { class: "note" }, `and ${count(left)} before these`) : null,
   ];
 }
@@ -61,16 +114,12 @@ function events(view) {
 /** What an event says, as `key value` pairs; nested values as JSON. */
 function details(body) {
   const text = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
-  return Object.entries(body).filter(([, value]) => value !== null).map(([key, value]) => plain(`${key.replaceAll("_", " ")} ${text(value)}`, 600)).join(" · ");
+  return Object.entries(body)
+    .filter(([, value]) => value !== null)
+    .map(([key, value]) => plain(`${key.replaceAll("_", " ")} ${text(value)}`, 600))
+    .join(" · ");
 }
 
-/** A table whose first columns are texts and the others numbers. */
 function grid(title, head, rows, texts = 1) {
-  const digits = (at) => (at < texts ? null : "digits");
-  return [
-    h("h3", null, title),
-    h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": title },
-      h("table", null, h("caption", { class: "unseen" }, title), h("thead", null, h("tr", null, head.map((text, at) => h("th", { scope: "col", class: digits(at) }, text)))),
-        h("tbody", null, rows.map((row) => h("tr", null, row.map((cell, at) => (at === 0 ? h("th", { scope: "row" }, cell) : h("td", { class: digits(at) }, cell)))))))),
-  ];
+  return [h("h3", null, title), region(title, "tall", table({ caption: title, head, rows, texts }))];
 }

@@ -10,12 +10,18 @@ const VARIABLE = /\$\{[A-Za-z_]\w*(?::-[^}]*)?\}/g;
 /** The text of a value; texts that YAML could read otherwise are quoted as in JSON, which is YAML too. */
 export function yaml(value, indent = "") {
   if (Array.isArray(value)) return value.map((one) => `${indent}- ${item(one, indent)}`).join("");
-  return Object.entries(value).map(([key, one]) => `${indent}${scalar(key)}:${after(one, indent)}`).join("");
+  return Object.entries(value)
+    .map(([key, one]) => `${indent}${scalar(key)}:${after(one, indent)}`)
+    .join("");
 }
 
 function after(value, indent) {
   if (filled(value)) return flat(value) ? ` [${value.map(scalar).join(", ")}]\n` : `\n${yaml(value, `${indent}  `)}`;
-  if (typeof value === "string" && value.includes("\n") && blockable(value)) return ` |-\n${literal(value).split("\n").map((line) => (line ? `${indent}  ${line}` : "")).join("\n")}\n`;
+  if (typeof value === "string" && value.includes("\n") && blockable(value))
+    return ` |-\n${literal(value)
+      .split("\n")
+      .map((line) => (line ? `${indent}  ${line}` : ""))
+      .join("\n")}\n`;
   return ` ${scalar(value)}\n`;
 }
 
@@ -39,7 +45,10 @@ function blockable(text) {
 function scalar(value) {
   if (typeof value !== "string") return JSON.stringify(value);
   if (SIMPLE.test(value) && !WORDS.test(value) && !value.endsWith(" ")) return value;
-  return JSON.stringify(literal(value)).replace(UNPRINTABLE, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return JSON.stringify(literal(value)).replace(
+    UNPRINTABLE,
+    (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 /** What looks like a variable was written with two dollars. */
