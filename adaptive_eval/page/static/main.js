@@ -212,7 +212,6 @@ async function begin() {
   if (embedded) openPage(page, JSON.parse(embedded.textContent), null);
   else if (runs !== undefined) await showRuns(page, runs);
   else await monitor(page, api);
-  performance.mark("adaptive-eval-drawn");
 }
 
 async function monitor(page, api) {
