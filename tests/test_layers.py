@@ -39,7 +39,7 @@ LAYERS: list[set[str]] = [
         "adaptive_eval.forecast",
     },
     {"adaptive_eval.reading"},
-    {"adaptive_eval.export", "adaptive_eval.interop"},
+    {"adaptive_eval.export", "adaptive_eval.importing", "adaptive_eval.interop"},
     {"adaptive_eval.page"},
     {"adaptive_eval.display"},
     {"adaptive_eval.report"},

@@ -5,6 +5,7 @@ Together the commands need scipy, an HTTP client and a display, which take a sec
 """
 
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -24,10 +25,11 @@ COMMANDS = {
     "validate": "Check a configuration and its questions; nothing is sent to any server.",
     "init": "Write a commented configuration to start from.",
     "schema": "Print the JSON schema of the configuration.",
+    "import": "Make a run of logs, or an array: whole, or not at all.",
     "export": "Write the trials of RUN as an array, a table, or logs of another harness.",
     "simulate": "Serve a world of models whose true scores are known, on this machine, until Ctrl-C.",
 }
-"""What each command does, as its function of the same name says too."""
+"""What each command does, as its function of the same name says too (`import_` for `import`)."""
 
 
 STYLE: Any = {
@@ -45,9 +47,10 @@ app = typer.Typer(
 
 def _pass_on(context: typer.Context) -> None:
     """Have the command itself read the arguments."""
-    name = context.info_name
+    name = str(context.info_name)
+    own = f"{name}_" if iskeyword(name) else name
     alone = typer.Typer(**STYLE)
-    alone.command(name)(getattr(import_module(f"adaptive_eval.cli.{name}"), str(name)))
+    alone.command(name)(getattr(import_module(f"adaptive_eval.cli.{own}"), own))
     code = get_command(alone).main(args=context.args, prog_name=context.command_path, standalone_mode=False)
     raise typer.Exit(code or 0)
 

@@ -1,4 +1,4 @@
-"""`adaptive-eval replay FILE|WORLD`: the decisions of a run, on outcomes that were recorded or are simulated."""
+"""`adaptive-eval replay FILE|RUN|WORLD`: the decisions of a run, on outcomes that were recorded or are simulated."""
 
 import csv
 import time
@@ -29,7 +29,9 @@ from adaptive_eval.store.schema import DATABASE_FILE
 RUNS_FILE = "runs.csv"
 SHOWN = (Verdict.RESOLVED, Verdict.TIED, Verdict.OPEN, Verdict.OUT_OF_REACH)
 
-What = Annotated[str, typer.Argument(help="An .npz file, or a world of the simulator.", metavar="FILE|WORLD")]
+What = Annotated[
+    str, typer.Argument(help="An .npz file, a run directory, or a world of the simulator.", metavar="FILE|RUN|WORLD")
+]
 Config = Annotated[
     Path | None,
     typer.Option("--config", help="A configuration; only what decides is read of it.", show_default=False),
@@ -69,8 +71,8 @@ def replay(
     """Decide on recorded outcomes, or on a world of known probabilities, as a run would.
 
     FILE has `R`, the category of each trial by model, question and trial (-1: no trial), or `correct` and `count` by
-    model and question, of which trials are drawn without replacement. Of CONFIG the sections rubric, objective,
-    stopping, allocation, trials and budget are read.
+    model and question, of which trials are drawn without replacement; RUN has its trials, and the weights of its
+    rubric. Of CONFIG the sections rubric, objective, stopping, allocation, trials and budget are read.
 
     Exit codes: as of `run` for one replay; 0 for a study.
     """

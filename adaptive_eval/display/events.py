@@ -30,6 +30,8 @@ def sentence(event: Event) -> str | None:
             changes = body["changes"]
             assert isinstance(changes, list)
             return safe("settings changed: " + ", ".join(str(change["path"]) for change in changes))
+        case EventKind.IMPORTED:
+            return f"begins with {body['trials']} imported trials"
         case EventKind.PRIOR:
             return safe(f"outcomes of the run {body['run']} count as R0")
         case EventKind.REGRADED:

@@ -13,6 +13,7 @@ from adaptive_eval.core import Bench, Plan
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.planning import plan_on
+from adaptive_eval.replay.recorded_run import read_run
 from adaptive_eval.replay.recording import Recording, read_recording
 from adaptive_eval.replay.source import Source, source_of_recording, source_of_world
 from adaptive_eval.simulate.worlds import WORLDS, World
@@ -23,7 +24,7 @@ class Request:
     """What is to be replayed, and with which decisions."""
 
     what: str
-    """A world's name, or the path of an .npz file."""
+    """A world's name, the path of an .npz file, or a run directory."""
     config: Path | None = None
     overrides: Sequence[str] = ()
     array: str | None = None
@@ -46,7 +47,7 @@ def prepare(request: Request) -> Prepared:
     """Read the recording and the configuration; raises `ConfigError`."""
     drawn_from = _found(request)
     decisions = load_decisions(request.config, request.overrides, drawn_from.models)
-    source = _source(drawn_from, request.what, decisions)
+    source = _source(drawn_from, request.what, decisions, request.config)
     if request.top is not None:
         source = source.best(request.top)
         decisions = load_decisions(request.config, request.overrides, source.models)  # which may name those left out
@@ -56,7 +57,7 @@ def prepare(request: Request) -> Prepared:
 
 
 def _found(request: Request) -> World | Recording:
-    """The world or the file that is meant."""
+    """The world, the file or the run that is meant."""
     what, path = request.what, Path(request.what)
     if what in WORLDS:
         if request.array is not None:
@@ -65,15 +66,21 @@ def _found(request: Request) -> World | Recording:
     if not path.exists():
         close = get_close_matches(what, WORLDS, 1)
         mend = f"did you mean {close[0]}?" if close else f"the worlds are {', '.join(WORLDS)}"
-        raise ConfigError(f"{what} is neither a file nor a world; {mend}")
+        raise ConfigError(f"{what} is neither a file, nor a run, nor a world; {mend}")
+    if path.is_dir():
+        if request.array is not None:
+            raise ConfigError(f"--array names an array of a file, but {what} is a run; leave it out")
+        return read_run(path)
     return read_recording(path, request.array)
 
 
-def _source(drawn_from: World | Recording, what: str, decisions: Decisions) -> Source:
+def _source(drawn_from: World | Recording, what: str, decisions: Decisions, config: Path | None) -> Source:
     if isinstance(drawn_from, World):
         return source_of_world(drawn_from)
-    weights = np.array(open_rubric(decisions.rubric).weights, dtype=float)
-    return source_of_recording(drawn_from, Path(what).stem, weights)
+    own = drawn_from.weights if config is None else None
+    weights = own if own is not None else np.array(open_rubric(decisions.rubric).weights, dtype=float)
+    path = Path(what)
+    return source_of_recording(drawn_from, path.name if path.is_dir() else path.stem, weights)
 
 
 def _require_countable(budget: BudgetConfig, timed: bool) -> None:

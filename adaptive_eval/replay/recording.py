@@ -36,16 +36,21 @@ class Recording:
     """(L, M, K): trials by category, at least one a cell; K is one more than the highest that occurs, 2 at least."""
     outcomes: IntArray | None
     """(L, M, N), -1 for no trial, where the order of trials is known."""
+    weights: NDArray[np.float64] | None = None
+    """The value of each category, where the recording says it."""
 
 
-def read_recording(path: Path, array: str | None = None) -> Recording:
-    """The recording in a file, with the outcomes in `array` where that is given; `ConfigError` says what is wrong."""
+def read_recording(path: Path, array: str | None = None, *, untried: bool = False) -> Recording:
+    """The recording in a file, with the outcomes in `array` where that is given; `ConfigError` says what is wrong.
+
+    `untried` allows cells without a trial, which a replay has no use for.
+    """
     with _opened(path) as file:
         if array is not None or _has_outcomes(file):
-            outcomes = _outcomes(file, array or "R")
+            outcomes = _outcomes(file, array or "R", untried)
             counts = tallied(outcomes)
         else:
-            outcomes, counts = None, _counts(file)
+            outcomes, counts = None, _counts(file, untried)
         models, questions, _ = counts.shape
         return Recording(
             models=_names(file, "models", models) or tuple(f"model-{number + 1:02d}" for number in range(models)),
@@ -130,18 +135,19 @@ def _has_outcomes(file: _File) -> bool:
     return file.has("R")
 
 
-def _outcomes(file: _File, name: str) -> IntArray:
+def _outcomes(file: _File, name: str, untried: bool) -> IntArray:
     mend = "it has the category of each trial, by model, question and trial, and -1 for no trial"
     outcomes = file.integers(name, "LMN", mend)
     low, high = int(outcomes.min()), int(outcomes.max())
     if low < -1 or high >= MOST_CATEGORIES:
         rule = f"array {name} must lie between -1 and {MOST_CATEGORIES - 1}"
         raise file.refuse(f"{rule}, but has {low if low < -1 else high}; {mend}")
-    _require_trials(file, name, outcomes.max(axis=2) >= 0)
+    if not untried:
+        _require_trials(file, name, outcomes.max(axis=2) >= 0)
     return outcomes.astype(np.int8)
 
 
-def _counts(file: _File) -> NDArray[np.int64]:
+def _counts(file: _File, untried: bool) -> NDArray[np.int64]:
     mend = "correct are the right answers of each model and question, count all its trials"
     correct = file.integers("correct", "LM", mend).astype(np.int64)
     count = file.integers("count", "LM", mend).astype(np.int64)
@@ -151,7 +157,8 @@ def _counts(file: _File) -> NDArray[np.int64]:
     if len(wrong):
         cell = tuple(wrong[0].tolist())
         raise file.refuse(f"must hold 0 <= correct <= count, but at {cell} got {correct[cell]} of {count[cell]}")
-    _require_trials(file, "count", count > 0)
+    if not untried:
+        _require_trials(file, "count", count > 0)
     return np.stack([count - correct, correct], axis=-1)
 
 

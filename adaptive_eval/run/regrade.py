@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.questions import Question, load_questions
@@ -43,6 +44,7 @@ async def regrade(directory: Path, config: RunConfig | None = None) -> Regraded:
             questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
             header = run_header(config, questions)
             require_same_meaning(_graded_as(stored, header), header, directory)
+            _require_texts(store)
         return await _regrade(store, settings, questions, header)
     finally:
         store.close()
@@ -68,6 +70,17 @@ async def _regrade(
     if regrades or header is not None:
         store.regrade(regrades, Event(EventKind.REGRADED, {"trials": done.answers, **done._asdict()}), header)
     return done
+
+
+def _require_texts(store: Store) -> None:
+    """An imported trial of which only the grade is known cannot be graded again."""
+    imported = [event.body for event in store.reader.events() if event.kind is EventKind.IMPORTED]
+    without = sum(int(str(body["without_text"])) for body in imported)
+    if without:
+        raise StoreError(
+            f"{store.directory} has {without} imported trials without a text, of which only the grade is known; they "
+            "cannot be graded by another grader: import logs that have the texts"
+        )
 
 
 def _count(before: list[int | None], regrades: list[Regrade]) -> Regraded:

@@ -1,5 +1,6 @@
 """The durable store: what a run has, in one directory, safe against kills, crashes and full disks."""
 
+from adaptive_eval.store.draft import Draft
 from adaptive_eval.store.lock import is_held
 from adaptive_eval.store.meaning import Change, differences, require_same_meaning
 from adaptive_eval.store.reader import RunReader
@@ -24,6 +25,7 @@ from adaptive_eval.store.store import Opened, Store
 __all__ = [
     "Batch",
     "Change",
+    "Draft",
     "Event",
     "EventKind",
     "Json",

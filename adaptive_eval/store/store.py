@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval import __version__
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import database
 from adaptive_eval.store.lock import RunLock
 from adaptive_eval.store.meaning import Change, differences, require_same_meaning
-from adaptive_eval.store.packing import clean, dump_json, pack_json, pack_text
+from adaptive_eval.store.packing import clean, dump_json, pack_json
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     Batch,
@@ -24,12 +23,16 @@ from adaptive_eval.store.records import (
     StoredLook,
     TrialRecord,
 )
-
-_INSERT_TRIAL = (
-    "INSERT INTO trials (model, question, trial, round, seed, category, signals, extracted, grader_error, flags, text, "
-    "reasoning, digest, finish_reason, prompt_tokens, completion_tokens, latency, ttft, replica, attempts, "
-    "completion_bpt, prompt_bpt, tokens, usd, gpu_seconds, at) VALUES (" + ", ".join("?" * 26) + ")"
+from adaptive_eval.store.rows import (
+    INSERT_TRIAL,
+    insert_configuration,
+    insert_model,
+    insert_question,
+    trial_row,
+    write_events,
+    write_run,
 )
+
 # a resume takes its looks again, and most are what they were
 _INSERT_LOOK = (
     "INSERT INTO looks (configuration, number, at, body) VALUES (?, ?, ?, ?) "
@@ -93,9 +96,9 @@ class Store:
         """Write a batch whole or not at all."""
         now = time.time()
         with self._transaction() as connection:
-            connection.executemany(_INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
+            connection.executemany(INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
             self._write_looks(batch.looks, now)
-            _write_events(connection, batch.events, now)
+            write_events(connection, batch.events, now)
             if batch.elapsed is not None:
                 connection.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
 
@@ -113,7 +116,7 @@ class Store:
         """Replace the grades of stored trials, all at once; `header` comes with them where the grading changed."""
         with self._transaction() as connection:
             connection.executemany(_REGRADE, (self._regrade_row(regrade) for regrade in regrades))
-            _write_events(connection, [event], time.time())
+            write_events(connection, [event], time.time())
             if header is not None:
                 connection.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
                 bodies = ((dump_json(body), key) for key, body in header.questions.items())
@@ -149,20 +152,16 @@ class Store:
         event = _configured(changes, self.reader.trial_count()) if changes else None
         with self._transaction() as connection:
             for name in header.models.keys() - stored.models.keys():
-                _insert_model(connection, name, header.models[name])
+                insert_model(connection, name, header.models[name])
             if event is not None:
                 self._configure(header.configuration)
-                _write_events(connection, [event], time.time())
+                write_events(connection, [event], time.time())
         self._models = self.reader.ids("models", "name")
         return event
 
     def _configure(self, configuration: Json) -> None:
         """Make this the newest configuration, under which looks are taken from now on."""
-        cursor = self._connection.execute(
-            "INSERT INTO configurations (at, body) VALUES (?, ?)", (time.time(), dump_json(configuration))
-        )
-        assert cursor.lastrowid is not None
-        self._configuration = cursor.lastrowid
+        self._configuration = insert_configuration(self._connection, configuration, time.time())
 
     def _write_looks(self, looks: Sequence[StoredLook], now: float) -> None:
         self._connection.executemany(
@@ -171,33 +170,7 @@ class Store:
         )
 
     def _row(self, record: TrialRecord, now: float) -> tuple[object, ...]:
-        answer, outcome = record.answer, record.outcome()
-        return (
-            self._models[record.model],
-            self._questions[record.question],
-            record.trial,
-            record.round,
-            answer.seed,
-            record.category,
-            dump_json(record.signals) if record.signals else None,
-            clean(record.extracted),
-            clean(record.grader_error),
-            outcome.flags or None,
-            pack_text(answer.text),
-            pack_text(answer.reasoning),
-            outcome.digest,
-            answer.finish_reason,
-            answer.prompt_tokens,
-            answer.completion_tokens,
-            answer.latency,
-            answer.ttft,
-            answer.replica,
-            answer.attempts,
-            answer.completion_bpt,
-            answer.prompt_bpt,
-            *record.cost,
-            now,
-        )
+        return trial_row(self._models[record.model], self._questions[record.question], record, now)
 
     def _regrade_row(self, regrade: Regrade) -> tuple[object, ...]:
         return (
@@ -243,27 +216,12 @@ def _make(directory: Path) -> None:
 def _fill(connection: sqlite3.Connection, header: RunHeader) -> None:
     """Write what a run begins with, and commit it together with its tables."""
     now = time.time()
-    run = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0}
-    connection.executemany("INSERT INTO run VALUES (?, ?)", [*run.items(), ("meaning", dump_json(header.meaning))])
-    connection.execute("INSERT INTO configurations (at, body) VALUES (?, ?)", (now, dump_json(header.configuration)))
+    write_run(connection, header, now)
     for name, meaning in header.models.items():
-        _insert_model(connection, name, meaning)
-    connection.executemany(
-        "INSERT INTO questions (key, body) VALUES (?, ?)",
-        ((key, dump_json(body)) for key, body in header.questions.items()),
-    )
+        insert_model(connection, name, meaning)
+    for key, body in header.questions.items():
+        insert_question(connection, key, body)
     connection.execute("COMMIT")
-
-
-def _insert_model(connection: sqlite3.Connection, name: str, meaning: Json) -> None:
-    connection.execute("INSERT INTO models (name, meaning) VALUES (?, ?)", (name, dump_json(meaning)))
-
-
-def _write_events(connection: sqlite3.Connection, events: Sequence[Event], now: float) -> None:
-    connection.executemany(
-        "INSERT INTO events (at, kind, body) VALUES (?, ?, ?)",
-        ((now, str(event.kind), dump_json(event.body)) for event in events),
-    )
 
 
 def _configured(changes: Sequence[Change], trials: int) -> Event:

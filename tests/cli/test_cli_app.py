@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 
 import httpx
@@ -79,7 +80,8 @@ def test_a_key_that_is_not_set_is_a_warning_of_validate(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_says_of_itself_what_the_list_says_of_it(name: str) -> None:
-    function = getattr(import_module(f"adaptive_eval.cli.{name}"), name)
+    own = f"{name}_" if iskeyword(name) else name
+    function = getattr(import_module(f"adaptive_eval.cli.{own}"), own)
     assert inspect.getdoc(function).startswith(COMMANDS[name])  # type: ignore[union-attr]
     told = CliRunner().invoke(app, [name, "--help"])
     assert told.exit_code == 0

@@ -1,0 +1,138 @@
+"""`adaptive-eval import`: logs of other harnesses, tables and arrays as a run, or as an array."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_eval.cli.errors import reported
+from adaptive_eval.cli.progress import Progress
+from adaptive_eval.config.load import load_config
+from adaptive_eval.display.summary import findings
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.importing import Imported, Request, import_logs
+from adaptive_eval.importing.configure import CONFIG_FILE
+
+SHOWN_REASONS = 3
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        help="Logs, or folders of logs; NAME=FILE says what its model is called.", metavar="FILE...", show_default=False
+    ),
+]
+To = Annotated[
+    Path,
+    typer.Option("--to", help="A new run directory, or a new .npz file.", metavar="RUN|FILE.npz", show_default=False),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="A configuration: its models, questions, grader and rubric, matched by name and id.",
+        show_default=False,
+    ),
+]
+Grader = Annotated[
+    str | None,
+    typer.Option("--grader", help="Grade every text anew: math, exact, choice, numeric ...", show_default=False),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option("--weights", help="The scores there may be, as in 0,0.5,1; default: 0,1.", show_default=False),
+]
+Scorer = Annotated[
+    str | None,
+    typer.Option("--scorer", help="Which score counts, where an Inspect log has several.", show_default=False),
+]
+LeaveOut = Annotated[
+    list[str] | None,
+    typer.Option("--leave-out", help="Pass over a model or a question.", metavar="NAME", show_default=False),
+]
+Further = Annotated[
+    bool, typer.Option("--further", help="Trials of each file come on top of those of the files before.")
+]
+
+Finished = Annotated[
+    bool, typer.Option("--finished", help="No more will be asked for: judge what is there as the whole design.")
+]
+
+
+def import_(
+    files: Files,
+    to: To,
+    config: Config = None,
+    grader: Grader = None,
+    weights: Weights = None,
+    scorer: Scorer = None,
+    leave_out: LeaveOut = None,
+    further: Further = False,
+    finished: Finished = False,
+) -> None:
+    """Make a run of logs, or an array: whole, or not at all.
+
+    Inspect logs (.eval, .json), samples of lm-evaluation-harness, details of lighteval, outputs of MathArena, .npz
+    arrays, and tables (CSV, JSONL, Parquet) with one row a trial: model, question, trial, and category, score, correct
+    or text. A request that failed is a missing trial, never a wrong answer.
+
+    What is there is judged by one look. `report`, `monitor`, `plan` and `replay` work on the run, and `run` goes on
+    with it: with the config.yaml in it, once the addresses of its models are filled in.
+    """
+    with reported():
+        request = Request(
+            files=files,
+            to=to,
+            config=None if config is None else load_config(config),
+            grader=grader,
+            weights=None if weights is None else _numbers(weights),
+            scorer=scorer,
+            left_out=tuple(leave_out or ()),
+            further=further,
+            finished=finished,
+        )
+        with Progress(1.0) as progress:
+            done = import_logs(request, lambda share, trials: progress.to(share, f"{trials:,} trials"))
+        for line in _told(done, config):
+            typer.echo(line)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigError(
+            f"--weights must be numbers with commas between them, as in 0,0.5,1, but got {text!r}"
+        ) from error
+
+
+def _told(done: Imported, config: Path | None) -> Iterator[str]:
+    gathering = done.gathering
+    models, questions = len(gathering.models), len({key for _, key in gathering.trials})
+    yield f"{done.trials:,} trials of {models} models on {questions} questions"
+    yield from _left(done)
+    if done.results is not None:
+        yield ""
+        yield from findings(done.results, None, done.path)
+    elif done.path.is_dir():
+        yield "no look yet: every model lacks trials that the first look needs (trials.min of each question); run it"
+    if done.path.is_file():
+        yield f"array     {done.path}"
+    elif config is not None:
+        yield f"for more  adaptive-eval run {config} --run-dir {done.path}"
+    elif done.runnable:
+        file = done.path / CONFIG_FILE
+        yield f"for more  fill in the addresses in {file}, then: adaptive-eval run {file} --run-dir {done.path}"
+
+
+def _left(done: Imported) -> Iterator[str]:
+    """What is not in the run, and what a reader should know of what is."""
+    gathering = done.gathering
+    for model, reasons in gathering.missing.items():
+        most = sorted(reasons.items(), key=lambda item: -item[1])[:SHOWN_REASONS]
+        told = ", ".join(f"{number} {why}" for why, number in most)
+        yield f"missing   {sum(reasons.values())} of {model}: {told}"
+    if gathering.copies:
+        yield f"copies    {gathering.copies} records that are copies of others"
+    if gathering.put_differently:
+        yield f"warning   {gathering.put_differently} records have another prompt than the first of their question"

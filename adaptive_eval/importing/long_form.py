@@ -1,0 +1,180 @@
+"""Long form: a table with one row a trial, as CSV, JSONL or Parquet; that of `adaptive-eval export` among them.
+
+model, question               who answered what
+trial                         its number; without it they are in the order of the rows
+category | score | correct    its grade: a category of the rubric, its worth, or whether it is right
+text, reasoning               what the model wrote; without a grade it is graded
+prompt, answer, choices, cluster, task
+                              the question
+seed, finish_reason, flags, extracted, signals, grader_error, prompt_tokens, completion_tokens, tokens, usd,
+gpu_seconds, latency, ttft, attempts, replica, completion_bpt, prompt_bpt, round
+                              what else is known
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, get_args
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.importing.plain import as_text
+from adaptive_eval.importing.record import NO_ANSWER, NOT_LOGGED, Asked, LogFile, Record, Settings, made_answer, tidy
+from adaptive_eval.importing.rows import Row, Rows
+from adaptive_eval.importing.scores import as_value
+
+SIGNALS = frozenset(get_args(Signal))
+MOST = 2**53
+Number = TypeVar("Number", int, float)
+
+
+def is_long(columns: frozenset[str], model: str | None) -> bool:
+    """The columns of such a table; the model may have been named on the command line."""
+    return "question" in columns and ("model" in columns or model is not None)
+
+
+def read_long(file: LogFile, rows: Rows) -> Iterator[Record]:
+    """The trials of a table."""
+    for place, row in rows:
+        yield _Row(file, place, row).record()
+
+
+class _Row:
+    """One row, its values checked one by one."""
+
+    def __init__(self, file: LogFile, place: str, row: Row) -> None:
+        self._file, self._place, self._row = file, place, row
+
+    def record(self) -> Record:
+        value, category, error = self._grade()
+        return Record(
+            place=self._place,
+            model=self._file.model or self._named("model"),
+            question=self._named("question"),
+            trial=self._trial(),
+            task=self._text("task") or "",
+            asked=self._asked(),
+            settings=Settings(),
+            answer=self._answer(),
+            has_text=self._row.get("text") is not None,
+            category=category,
+            value=value,
+            signals=self._signals(),
+            extracted=self._text("extracted"),
+            grader_error=error,
+            cost=Cost(
+                self._number("tokens", int, 0) or 0,
+                self._number("usd", float, 0.0) or 0.0,
+                self._number("gpu_seconds", float, 0.0) or 0.0,
+            ),
+            round=self._number("round", int, 0) or 0,
+        )
+
+    def _trial(self) -> int | None:
+        trial = self._number("trial", int, None)
+        if trial is not None and trial < 0:
+            raise self._refuse(f"trial must not be negative, but got {trial}")
+        return trial
+
+    def _grade(self) -> tuple[float | None, int | None, str | None]:
+        """The worth or the category of the trial, or why it has none."""
+        category = self._number("category", int, None)
+        if category is not None:
+            if category < 0:
+                raise self._refuse(f"category must not be negative, but got {category}")
+            return None, category, None
+        for name in ("score", "correct"):
+            if (given := self._row.get(name)) is not None:
+                if (value := as_value(given)) is None:
+                    raise self._refuse(f"{name} must be a number, or true or false, but got {as_text(given):.80}")
+                return value, None, None
+        error = self._text("grader_error")
+        if error is None and self._row.get("text") is None:
+            raise self._refuse("must have a category, a score, correct, or a text to be graded")
+        return None, None, error
+
+    def _asked(self) -> Asked:
+        choices = self._row.get("choices")
+        if isinstance(choices, str):
+            choices = self._json("choices", choices)
+        if not isinstance(choices, list | tuple | None):
+            raise self._refuse("choices must be a list, as JSON")
+        return Asked(
+            self._text("prompt") or "",
+            self._text("answer") or "",
+            tuple(map(as_text, choices or ())),
+            self._text("cluster"),
+        )
+
+    def _answer(self) -> Answer | None:
+        """The answer with all that is known of it; None where the table has nothing but grades."""
+        text = self._text("text")
+        if text is None and "finish_reason" not in self._row:
+            return None
+        answer = NO_ANSWER if text is None else made_answer(text, reasoning=self._text("reasoning"))
+        flags = self._text("flags")
+        return replace(
+            answer,
+            finish_reason=tidy(self._text("finish_reason") or answer.finish_reason),
+            seed=self._number("seed", int, NOT_LOGGED) or 0,
+            replica=tidy(self._text("replica") or answer.replica),
+            latency=self._number("latency", float, 0.0) or 0.0,
+            prompt_tokens=self._number("prompt_tokens", int, 0) or 0,
+            completion_tokens=self._number("completion_tokens", int, 0) or 0,
+            ttft=self._number("ttft", float, None),
+            attempts=self._number("attempts", int, 1) or 1,
+            completion_bpt=self._number("completion_bpt", float, None),
+            prompt_bpt=self._number("prompt_bpt", float, None),
+            signals=answer.signals if flags is None else self._flags(flags),
+        )
+
+    def _flags(self, flags: str) -> frozenset[Any]:
+        given = frozenset(flags.split())
+        if unknown := given - SIGNALS:
+            known = ", ".join(sorted(SIGNALS))
+            raise self._refuse(f"flags must be of {known}, by spaces, but got {', '.join(sorted(unknown))}")
+        return given
+
+    def _signals(self) -> Mapping[str, SignalValue]:
+        given = self._row.get("signals")
+        value = self._json("signals", given) if isinstance(given, str) else given
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(one, bool | int | float | str) for one in value.values()):
+            raise self._refuse("signals must be a mapping of names to numbers, texts, true or false")
+        return value
+
+    # -- single values --------------------------------------------------------------------------------------------
+
+    def _named(self, key: str) -> str:
+        name = as_text(self._row.get(key)).strip()
+        if not name:
+            raise self._refuse(f"{key} must be given")
+        return name
+
+    def _text(self, key: str) -> str | None:
+        value = self._row.get(key)
+        return None if value is None else as_text(value)
+
+    def _number(self, key: str, kind: type[Number], default: Number | None) -> Number | None:
+        value = self._row.get(key)
+        if value is None:
+            return default
+        try:
+            found = float(value) if isinstance(value, str | int | float) else float("nan")
+        except ValueError:
+            found = float("nan")
+        if not abs(found) <= MOST or (kind is int and not found.is_integer()):
+            what = "a whole number" if kind is int else "a number"
+            raise self._refuse(f"{key} must be {what}, but got {as_text(value):.80}")
+        return kind(found)
+
+    def _json(self, key: str, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self._refuse(f"{key} is no JSON") from error
+
+    def _refuse(self, problem: str) -> Exception:
+        return self._file.refuse(problem, self._place)

@@ -1,0 +1,30 @@
+"""Parts of a JSON value as what they should be: a log may hold anything in any place."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adaptive_eval.questions.load import as_text
+
+MOST = 2**53
+__all__ = ["as_text", "mapping", "number", "sequence", "whole_number"]
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """A mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> Sequence[Any]:
+    """A list, else an empty one."""
+    return value if isinstance(value, list | tuple) else ()
+
+
+def number(value: object) -> float | None:
+    """A number, else None."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def whole_number(value: object) -> int | None:
+    """An integer that a table can hold, else None."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
+    return int(value) if whole and isinstance(value, int) else None

@@ -1,0 +1,146 @@
+"""What every reader gives: one trial with its place in the log, whatever the log looks like."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.store.packing import clean
+
+NOT_LOGGED = -1
+"""The seed of a trial whose log does not say it."""
+REPLICA = "import"
+"""Stands for the server that gave an imported answer."""
+
+
+CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class LogError(ConfigError):
+    """A file or one of its records cannot be imported; the message names both.
+
+    It may quote from them, so that nothing is left in it that a terminal would obey.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(CONTROLS.sub("\ufffd", message))
+
+
+@dataclass
+class LogFile:
+    """A file to be read, and how far the reader is."""
+
+    path: Path
+    model: str | None = None
+    """What its model is called; None: as the log says."""
+    folder: Path | None = None
+    """The folder that was given, where the file was found in one."""
+    scorer: str | None = None
+    """Which of a log's scores counts; None: there is one."""
+    graded_anew: bool = False
+    """Its texts are graded, whatever scores it has."""
+    share: float = 0.0
+    """How much of it is read, 0 to 1."""
+
+    def refuse(self, problem: str, record: str | None = None) -> LogError:
+        """The error of this file, or of a record in it."""
+        return LogError(f"{self.path}: {problem}" if record is None else f"{self.path}: {record}: {problem}")
+
+
+class Settings(NamedTuple):
+    """How a model was asked, as far as its log says; keys and values are those of the configuration."""
+
+    served: str | None = None
+    """The name under which its server knows it."""
+    sampling: Mapping[str, object] = {}
+    system: str | None = None
+    api: Literal["chat", "completions"] = "chat"
+    grader: str | None = None
+    """The grader that comes nearest to what graded the log."""
+
+
+class Asked(NamedTuple):
+    """A question, as far as its log says; empty texts are unknown."""
+
+    prompt: str = ""
+    answer: str = ""
+    choices: tuple[str, ...] = ()
+    cluster: str | None = None
+
+
+class Record(NamedTuple):
+    """One trial of a log."""
+
+    place: str
+    """Which record of its file it is, for messages."""
+    model: str
+    question: str
+    trial: int | None
+    """Its number in the log, from 0; None: they are in the order of the log."""
+    task: str = ""
+    """The benchmark that the question is of, where the log says it."""
+    asked: Asked = Asked()
+    settings: Settings = Settings()
+    answer: Answer | None = None
+    """What the model wrote, with what was measured; None: the log has nothing of it."""
+    has_text: bool = False
+    """The text of `answer` is what the model wrote; else the log leaves it out."""
+    category: int | None = None
+    value: float | None = None
+    """The score that the log gives, where it gives no category."""
+    signals: Mapping[str, SignalValue] = {}
+    extracted: str | None = None
+    grader_error: str | None = None
+    """The log has no grade, and says why."""
+    cost: Cost = NO_COST
+    round: int = 0
+    missing: str | None = None
+    """Why this is no trial: the request failed, or its outcome was declared void."""
+    identity: str | None = None
+    """Two records with the same one are copies of one trial."""
+
+
+def tidy(text: str) -> str:
+    """A short text without what is no Unicode, which neither a table nor a configuration can hold."""
+    return clean(text) or ""
+
+
+def made_answer(
+    text: str,
+    *,
+    finish_reason: str = "stop",
+    reasoning: str | None = None,
+    seed: int = NOT_LOGGED,
+    latency: float = 0.0,
+    prompt_tokens: int = 0,
+    completion_tokens: int = 0,
+    more: frozenset[Signal] = frozenset(),
+) -> Answer:
+    """An answer from a log, with the signals that an endpoint would have given it."""
+    signals: set[Signal] = set(more)
+    if finish_reason == "length":
+        signals.add("truncated")
+    if finish_reason == "content_filter":
+        signals.add("content_filter")
+    if not text.strip():
+        signals.add("empty")
+    return Answer(
+        text=text,
+        finish_reason=tidy(finish_reason),
+        seed=seed,
+        replica=REPLICA,
+        latency=latency,
+        reasoning=reasoning,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        signals=frozenset(signals),
+    )
+
+
+NO_ANSWER = Answer(text="", finish_reason="not logged", seed=NOT_LOGGED, replica=REPLICA, latency=0.0)
+"""Stands for the text of a trial of which only the grade is known."""

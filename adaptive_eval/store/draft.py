@@ -1,0 +1,86 @@
+"""A run that is put together from what is there already, and is nothing until it is finished.
+
+Its models and questions are met on the way, and what it is called is known in the end. It is written in one transaction
+without a journal: a draft that is not finished is thrown away.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from adaptive_eval.store import database
+from adaptive_eval.store.packing import dump_json
+from adaptive_eval.store.records import Event, RunHeader, TrialRecord
+from adaptive_eval.store.rows import INSERT_TRIAL, insert_model, insert_question, trial_row, write_events, write_run
+
+_CELL = "SELECT id FROM trials WHERE model = ? AND question = ? ORDER BY trial"
+
+
+class Draft:
+    """Takes trials, and makes a run of them."""
+
+    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+        self._directory, self._connection = directory, connection
+        self._models: dict[str, int] = {}
+        self._questions: dict[str, int] = {}
+
+    @classmethod
+    def begin(cls, directory: Path) -> Self:
+        """An empty draft in a directory that is there."""
+        connection = database.create(directory)
+        with database.explained(directory):
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("BEGIN")
+        return cls(directory, connection)
+
+    def add(self, trials: Iterable[TrialRecord]) -> None:
+        """Take trials; no two of a cell may have one number."""
+        now = time.time()
+        rows = (trial_row(self._model(one.model), self._question(one.question), one, now) for one in trials)
+        with database.explained(self._directory):
+            self._connection.executemany(INSERT_TRIAL, rows)
+
+    def renumber(self, model: str, question: str) -> None:
+        """Number the trials of a cell 0, 1, 2 ... in their order."""
+        with database.explained(self._directory):
+            ids = self._connection.execute(_CELL, (self._model(model), self._question(question))).fetchall()
+            # upwards, each number is free when its turn comes
+            numbers = ((number, row) for number, (row,) in enumerate(ids))
+            self._connection.executemany("UPDATE trials SET trial = ? WHERE id = ?", numbers)
+
+    def finish(self, header: RunHeader, keys: Mapping[str, str], events: Sequence[Event]) -> None:
+        """Make it a run; `keys` has for each id of a question the one under which it was met."""
+        now = time.time()
+        with database.explained(self._directory):
+            write_run(self._connection, header, now)
+            for name, meaning in header.models.items():
+                self._connection.execute(
+                    "UPDATE models SET meaning = ? WHERE id = ?", (dump_json(meaning), self._model(name))
+                )
+            for key, body in header.questions.items():
+                number = self._question(keys.get(key, key))
+                self._connection.execute(
+                    "UPDATE questions SET key = ?, body = ? WHERE id = ?", (key, dump_json(body), number)
+                )
+            write_events(self._connection, events, now)
+            self._connection.execute("COMMIT")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA journal_mode = WAL")
+
+    def close(self) -> None:
+        """Close the database, finished or not."""
+        self._connection.close()
+
+    def _model(self, name: str) -> int:
+        if name not in self._models:
+            self._models[name] = insert_model(self._connection, name, {})
+        return self._models[name]
+
+    def _question(self, key: str) -> int:
+        if key not in self._questions:
+            self._questions[key] = insert_question(self._connection, key, {})
+        return self._questions[key]

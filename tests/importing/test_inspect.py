@@ -1,0 +1,241 @@
+"""Inspect logs: made by Inspect itself, and made to be strange."""
+
+import json
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from logs import DEFLATED, STORED, ZSTANDARD, archive, header, imported, inspect_log, outcomes, sample
+
+from adaptive_eval.store import EventKind, RunReader
+
+
+def wrote(content: object, stop_reason: str = "stop") -> dict[str, object]:
+    """A sample's output."""
+    return {"choices": [{"message": {"content": content}, "stop_reason": stop_reason}]}
+
+
+BY_INSPECT = """
+import sys
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.log import read_eval_log, write_eval_log
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import match
+from inspect_ai.solver import generate, solver
+
+@solver
+def failing():
+    async def solve(state, generate):
+        if state.sample_id == "b" and state.epoch == 2:
+            raise RuntimeError("no luck")
+        return state
+    return solve
+
+said = ["4", "5", "4", "4", "3", "4"]
+outputs = [ModelOutput.from_content("mockllm/model", one) for one in said]
+for output in outputs:  # else the mock loads a tokenizer from the network
+    output.usage = ModelUsage(input_tokens=7, output_tokens=1, total_tokens=8)
+model = get_model("mockllm/model", custom_outputs=outputs)
+samples = [Sample(id="a", input="2+2?", target="4"), Sample(id="b", input="1+3?", target="4")]
+task = Task(dataset=samples, solver=[failing(), generate()], scorer=match())
+options = {"epochs": 3, "display": "none", "fail_on_error": False, "max_samples": 1, "temperature": 0.7}
+(log,) = eval(task, model=model, log_dir=sys.argv[1], **options)
+write_eval_log(read_eval_log(log.location), sys.argv[1] + "/log.json")
+"""
+
+
+@pytest.mark.slow
+def test_logs_by_inspect_itself(tmp_path: Path) -> None:
+    """An .eval and a JSON log of 3 epochs with its mock model; the second question fails in epoch 2."""
+    pytest.importorskip("inspect_ai")
+    logs = tmp_path / "logs"
+    subprocess.run([sys.executable, "-c", BY_INSPECT, str(logs)], check=True, capture_output=True)
+    found = []
+    for number, path in enumerate([next(logs.glob("*.eval")), logs / "log.json"]):
+        run = tmp_path / str(number)
+        done = imported(path, "--to", run)
+        assert done.exit_code == 0, done.stderr
+        assert "5 trials of 1 models on 2 questions" in done.stdout
+        assert "missing   1 of mockllm/model: 1 error: RuntimeError" in done.stdout
+        found.append(outcomes(run))
+    assert found[0] == found[1]
+    assert sorted((question, trial) for _, question, trial in found[0]) == [
+        ("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)
+    ]  # fmt: skip
+    config = (tmp_path / "0" / "config.yaml").read_text()
+    assert '"temperature": 0.7' in config
+    assert "base_url: ${MOCKLLM_MODEL_URL}" in config
+
+
+@pytest.mark.parametrize("method", [STORED, DEFLATED, ZSTANDARD])
+def test_everything_that_is_logged_is_kept(tmp_path: Path, method: int) -> None:
+    log = inspect_log(tmp_path / "log.eval", [sample(), sample("q2", value="I")], method=method)
+    assert imported(log, "--to", tmp_path / "run").exit_code == 0
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        first, second = reader.trials()
+        stored = reader.header()
+        (event,) = [event for event in reader.events() if event.kind is EventKind.IMPORTED]
+    assert (first.model, first.question, first.trial, first.category) == ("openai/m", "q1", 0, 1)
+    assert (first.answer.text, first.answer.prompt_tokens, first.answer.completion_tokens) == ("answer 1", 12, 5)
+    assert (first.answer.latency, first.answer.seed, first.extracted) == (1.5, -1, "4")
+    assert first.cost.tokens == 17
+    assert second.category == 0
+    assert stored.questions["q1"] == {
+        "prompt": "2 + q1?", "answer": "4", "choices": [], "cluster": None, "metadata": {}
+    }  # fmt: skip
+    assert stored.models["openai/m"]["model"] == "m"
+    assert stored.models["openai/m"]["sampling"] == {"temperature": 0.5, "max_tokens": 99}
+    assert stored.models["openai/m"]["prompt"] == {"system": "Be brief."}
+    assert event.body["trials"] == 2
+    assert event.body["files"] == ["log.eval"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "signal", "reason"),
+    [
+        ({"output": wrote("cut", "max_tokens")}, "truncated", "length"),
+        ({"limit": {"type": "time", "limit": 3}}, "timed_out", "stop"),
+        ({"output": wrote(" ", "content_filter")}, "empty", "content_filter"),
+    ],
+)
+def test_an_answer_keeps_its_signals(tmp_path: Path, changes: dict[str, object], signal: str, reason: str) -> None:
+    assert imported(inspect_log(tmp_path / "l.eval", [sample(**changes)]), "--to", tmp_path / "run").exit_code == 0
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        (record,) = reader.trials()
+    assert signal in record.answer.signals
+    assert record.answer.finish_reason == reason
+
+
+def test_reasoning_and_texts_that_lie_elsewhere_are_found(tmp_path: Path) -> None:
+    content = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "attachment://x"}]
+    log = inspect_log(tmp_path / "l.eval", [sample(output=wrote(content), attachments={"x": "forty-two"})])
+    assert imported(log, "--to", tmp_path / "run").exit_code == 0
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        (record,) = reader.trials()
+    assert (record.answer.text, record.answer.reasoning) == ("forty-two", "hm")
+
+
+def test_failed_and_void_samples_are_missing_never_wrong(tmp_path: Path) -> None:
+    samples = [
+        sample(epoch=1),
+        sample(epoch=2, error={"message": "server gone"}, scores={}),
+        sample(epoch=3, invalidation={"reason": "leak"}),
+        sample(epoch=4, output={"choices": [], "error": "429"}),
+        sample(epoch=5, value="I"),
+    ]
+    done = imported(inspect_log(tmp_path / "l.eval", samples), "--to", tmp_path / "run")
+    assert outcomes(tmp_path / "run") == {("openai/m", "q1", 0): 1, ("openai/m", "q1", 1): 0}
+    assert "missing   3 of openai/m" in done.stdout
+
+
+def test_an_answer_that_was_not_scored_is_kept_for_a_grader_and_sets_its_model_aside(tmp_path: Path) -> None:
+    logs = [
+        inspect_log(tmp_path / "a.eval", [sample(), sample(epoch=2, value=float("nan"))], header("openai/a")),
+        inspect_log(tmp_path / "b.eval", [sample(), sample(epoch=2)], header("openai/b")),
+    ]
+    assert imported(*logs, "--to", tmp_path / "run").exit_code == 0
+    assert outcomes(tmp_path / "run")["openai/a", "q1", 1] is None
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    aside = {row["name"]: row["set_aside"] for row in results["models"]}
+    assert aside == {"openai/a": "no grade on question q1", "openai/b": None}
+
+
+def test_a_log_that_was_cut_short_has_what_it_has(tmp_path: Path) -> None:
+    log = inspect_log(tmp_path / "l.eval", [sample(), sample(epoch=2)], finished=False)
+    assert imported(log, "--to", tmp_path / "run").exit_code == 0
+    assert len(outcomes(tmp_path / "run")) == 2
+
+
+def test_the_journal_alone_gives_the_scores(tmp_path: Path) -> None:
+    told = [
+        {"id": "q1", "epoch": epoch, "input": "2?", "target": "4", "scores": {"match": {"value": value}}}
+        for epoch, value in ((1, "C"), (2, "I"))
+    ]
+    journal = {f"_journal/summaries/{number}.json": [one] for number, one in enumerate(told, start=1)}
+    members = [("_journal/start.json", header()), *journal.items()]
+    log = archive(tmp_path / "l.eval", [(name, json.dumps(value).encode()) for name, value in members])
+    assert imported(log, "--to", tmp_path / "run").exit_code == 0
+    assert list(outcomes(tmp_path / "run").values()) == [1, 0]
+    again = imported(log, "--to", tmp_path / "other", "--grader", "math")
+    assert again.exit_code == 2
+    assert "_journal/summaries/1.json, sample 1: has no text to grade" in again.stderr
+
+
+def test_a_retry_has_copies_of_what_was_done_before(tmp_path: Path) -> None:
+    first = inspect_log(tmp_path / "1.eval", [sample(), sample(epoch=2, error={"message": "gone"}, uuid="x")])
+    second = inspect_log(tmp_path / "2.eval", [sample(), sample(epoch=2, value="I", uuid="y")])
+    done = imported(first, second, "--to", tmp_path / "run")
+    assert outcomes(tmp_path / "run") == {("openai/m", "q1", 0): 1, ("openai/m", "q1", 1): 0}
+    assert "copies    1 records" in done.stdout
+
+
+def test_of_several_scores_one_is_chosen(tmp_path: Path) -> None:
+    scores = {"match": {"value": "I"}, "judge": {"value": {"style": 0, "truth": 1}}}
+    log = inspect_log(tmp_path / "l.eval", [sample(scores=scores)])
+    refused = imported(log, "--to", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert "has several scores (match, judge.style, judge.truth); choose one with --scorer NAME" in refused.stderr
+    assert imported(log, "--to", tmp_path / "run", "--scorer", "judge.truth").exit_code == 0
+    assert list(outcomes(tmp_path / "run").values()) == [1]
+    assert "has no score 'x', but match" in imported(log, "--to", tmp_path / "other", "--scorer", "x").stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "category"), [("C", 1), ("I", 0), ("N", 0), (True, 1), (0, 0), ("1.0", 1), ("yes", 1)]
+)
+def test_scores_are_categories(tmp_path: Path, value: object, category: int) -> None:
+    assert imported(inspect_log(tmp_path / "l.eval", [sample(value=value)]), "--to", tmp_path / "run").exit_code == 0
+    assert list(outcomes(tmp_path / "run").values()) == [category]
+
+
+def test_a_score_that_the_rubric_does_not_know_is_refused_and_can_be_declared(tmp_path: Path) -> None:
+    log = inspect_log(tmp_path / "l.eval", [sample(), sample(epoch=2, value="P"), sample(epoch=3, value="I")])
+    refused = imported(log, "--to", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert "l.eval: samples/q1_epoch_2.json: a score must be the weight of one category" in refused.stderr
+    assert imported(log, "--to", tmp_path / "run", "--weights", "0,0.5,1").exit_code == 0
+    assert list(outcomes(tmp_path / "run").values()) == [2, 1, 0]
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        assert reader.header().meaning["rubric"] == {
+            "categories": [
+                {"name": "score 0", "weight": 0.0},
+                {"name": "score 0.5", "weight": 0.5, "when": {"score": 0.5}},
+                {"name": "score 1", "weight": 1.0, "when": {"score": 1.0}},
+            ],
+            "name": "scores",
+        }
+
+
+def test_models_of_several_logs_and_several_tasks(tmp_path: Path) -> None:
+    logs = [
+        inspect_log(
+            tmp_path / f"{model}-{task}.eval", [sample(), sample(epoch=2)], header(f"openai/{model}", task=task)
+        )
+        for model in ("a", "b")
+        for task in ("sums", "products")
+    ]
+    assert imported(*logs, "--to", tmp_path / "run").exit_code == 0
+    assert {(model, question) for model, question, _ in outcomes(tmp_path / "run")} == {
+        (f"openai/{model}", f"{task}/q1") for model in ("a", "b") for task in ("sums", "products")
+    }
+
+
+def test_one_name_under_two_samplings_is_two_models(tmp_path: Path) -> None:
+    cold = inspect_log(tmp_path / "cold.eval", [sample()], header(model_generate_config={"temperature": 0.0}))
+    warm = inspect_log(tmp_path / "warm.eval", [sample()])
+    refused = imported(cold, warm, "--to", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert "'temperature': 0.5" in refused.stderr and "cold.eval" in refused.stderr and "warm.eval" in refused.stderr
+    assert imported(f"cold={cold}", f"warm={warm}", "--to", tmp_path / "run").exit_code == 0
+    assert {model for model, _, _ in outcomes(tmp_path / "run")} == {"cold", "warm"}
+
+
+def test_logs_of_different_benchmarks_are_not_mixed(tmp_path: Path) -> None:
+    one = inspect_log(tmp_path / "1.eval", [sample()], header("openai/a"))
+    two = inspect_log(tmp_path / "2.eval", [sample(target="5")], header("openai/b"))
+    refused = imported(one, two, "--to", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert "the answer of question 'q1' is '5' here, and '4' in" in refused.stderr
