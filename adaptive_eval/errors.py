@@ -9,7 +9,8 @@ AdaptiveEvalError
 ├── EndpointError        a model server did not give an answer
 │   ├── Retryable        worth another attempt: 429, 5xx, reset, timeout, an unhealthy replica
 │   ├── Rejected         no retry mends it: 400, 401, 403, 404
-│   └── Unavailable      no replica of the model is left (exit code 5 when it is every model)
+│   ├── Unavailable      no replica of the model is left (exit code 5 when it is every model)
+│   └── LaunchFailed     a server that the run was to start does not come up, or not again
 └── GraderError          a grader failed; the answer is kept and can be graded again
 """
 
@@ -52,6 +53,10 @@ class Rejected(EndpointError):
 
 class Unavailable(EndpointError):
     """No replica of the model is left."""
+
+
+class LaunchFailed(EndpointError):
+    """A server that the run was to start does not come up, or not again."""
 
 
 class GraderError(AdaptiveEvalError):

@@ -1,0 +1,101 @@
+"""The endpoint of a model whose server comes and goes.
+
+Each time the server is up it has a `ModelEndpoint` of its own, which is closed when the server has ended. What was in
+flight then is asked again, with the same seeds, as soon as the server is back; a server that is started again may take
+longer than the patience that servers of others get.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Health, Prompt
+from adaptive_eval.errors import LaunchFailed, Unavailable
+
+
+class LaunchedEndpoint:
+    """An `Endpoint` that waits while its server is away."""
+
+    def __init__(self, open_: Callable[[], Endpoint]) -> None:
+        self._open = open_
+        self._current: Endpoint | None = None
+        self._changed = asyncio.Event()
+        """Set while there is a server, and when it is known that there will be none."""
+        self._gone: str | None = None
+        self._leases: set[asyncio.Timeout] = set()
+        self._before = EndpointStats()
+
+    def begin(self) -> None:
+        """The server is up."""
+        self._current = self._open()
+        self._changed.set()
+
+    async def end(self) -> None:
+        """The server is away: what is in flight waits until it is back."""
+        ended, self._current = self._current, None
+        if ended is None:
+            return
+        self._changed.clear()
+        self._before = _together(self._before, ended.stats)
+        now = asyncio.get_running_loop().time()
+        leases, self._leases = self._leases, set()
+        for lease in leases:
+            lease.reschedule(now)
+        await ended.close()
+
+    def give_up(self, reason: str) -> None:
+        """The server does not come back: everyone who waits is told, and everyone who comes."""
+        self._gone = reason
+        self._changed.set()
+
+    # -- the protocol --------------------------------------------------------------------------------------------
+
+    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+        """One answer per seed, in their order."""
+        while True:
+            endpoint = await self._served()
+            try:
+                async with asyncio.timeout(None) as lease:
+                    self._leases.add(lease)
+                    return await endpoint.sample(prompt, seeds)
+            except TimeoutError:
+                if not lease.expired():
+                    raise
+            except Unavailable:
+                if endpoint is self._current:
+                    raise
+            finally:
+                self._leases.discard(lease)
+
+    async def check(self) -> Health:
+        """Ask the server for its models and for one tiny answer."""
+        return await (await self._served()).check()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.end()
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The traffic so far; no replica while the server is away."""
+        return self._before if self._current is None else _together(self._before, self._current.stats)
+
+    async def _served(self) -> Endpoint:
+        """The endpoint of the server that is up."""
+        while self._current is None:
+            if self._gone is not None:
+                raise LaunchFailed(self._gone)
+            await self._changed.wait()
+        return self._current
+
+
+def _together(before: EndpointStats, now: EndpointStats) -> EndpointStats:
+    return replace(
+        now,
+        requests=before.requests + now.requests,
+        retries=before.retries + now.retries,
+        errors=dict(Counter(before.errors) + Counter(now.errors)),
+        prompt_tokens=before.prompt_tokens + now.prompt_tokens,
+        completion_tokens=before.completion_tokens + now.completion_tokens,
+    )

@@ -1,0 +1,104 @@
+"""One server as a process group that never outlives the run, through its keeper."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.launch import keeper
+
+GRACE_SECONDS = 20.0
+"""Between asking a server to end and making it: one that serves a model on several GPUs takes some seconds."""
+
+
+class ServerProcess:
+    """A server that was started, until it has ended."""
+
+    def __init__(self, keeper: asyncio.subprocess.Process, pid: int) -> None:
+        self.pid = pid
+        """Of the server, and of its process group."""
+        self._keeper = keeper
+        self.ended = asyncio.create_task(self._wait())
+        """How the server ended, such as "exited with status 1", once it has."""
+
+    @classmethod
+    async def start(cls, command: Sequence[str], *, environment: Mapping[str, str], folder: Path, log: Path) -> Self:
+        """Start a command in `folder`; what it prints is appended to `log`. Raises `LaunchFailed`."""
+        try:
+            with log.open("ab") as output:
+                started = await asyncio.create_subprocess_exec(
+                    *_keeping(command),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=output,
+                    cwd=folder,
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise LaunchFailed(f"cannot be started: {error}") from error
+        try:
+            word, _, rest = (await _line(started)).partition(" ")
+        except BaseException:
+            _let_go(started)
+            raise
+        if word != "pid":
+            await started.wait()
+            raise LaunchFailed(f"cannot be started: {rest or 'its keeper was killed'}")
+        return cls(started, int(rest))
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """End the server and everything it has started; gives back when all of it is gone."""
+        if at_once:
+            self.kill()
+        _let_go(self._keeper)
+        try:
+            await self._keeper.wait()
+        except asyncio.CancelledError:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group, now."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        _let_go(self._keeper)
+
+    async def _wait(self) -> str:
+        told = (await _line(self._keeper)).split()
+        match told:
+            case ["exit", code]:
+                return f"exited with status {code}"
+            case ["signal", number]:
+                return f"was killed by {_signal_name(int(number))}"
+            case _:
+                self.kill()  # the keeper was killed, and has ended nothing
+                return "was stopped"
+
+
+def _keeping(command: Sequence[str]) -> list[str]:
+    """The keeper's own command."""
+    return [sys.executable, "-I", "-S", keeper.__file__, str(GRACE_SECONDS), *command]
+
+
+async def _line(process: asyncio.subprocess.Process) -> str:
+    """The next line that a keeper tells; empty when it has ended."""
+    assert process.stdout is not None
+    return (await process.stdout.readline()).decode(errors="replace").rstrip("\n")
+
+
+def _let_go(process: asyncio.subprocess.Process) -> None:
+    """Close the keeper's standard input, which it takes as the end of its parent."""
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+def _signal_name(number: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"

@@ -1,0 +1,50 @@
+"""When a server is ready, and what it says it is."""
+
+import asyncio
+from contextlib import suppress
+
+import httpx
+
+from adaptive_eval.errors import LaunchFailed
+
+POLL_SECONDS = 0.25
+PROBE_SECONDS = 10.0
+ABOUT = (("/version", "version"), ("/props", "build_info"))
+"""Where vLLM and llama-server tell their versions."""
+LONGEST_VERSION = 100
+
+
+async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", seconds: float) -> None:
+    """Wait until GET `path` says 200; raises `LaunchFailed` when the server ends before, or takes too long."""
+    said = "it did not answer"
+    try:
+        async with asyncio.timeout(seconds), _client(root) as client:
+            while not ended.done():
+                with suppress(httpx.HTTPError):
+                    status = (await client.get(path)).status_code
+                    if status == 200:
+                        return
+                    said = f"its {path} said HTTP {status}"
+                    if status in (404, 405):
+                        mend = "set launch.health to a path that answers 200 when it is ready, such as /v1/models"
+                        raise LaunchFailed(f"has no health check: {said}; {mend}")
+                await asyncio.wait([ended], timeout=POLL_SECONDS)
+    except TimeoutError:
+        mend = "raise launch.timeout if that is too short"
+        raise LaunchFailed(f"was not ready within {seconds:g} s: {said}; {mend}") from None
+    raise LaunchFailed(f"{ended.result()} before it was ready")
+
+
+async def version_of(root: str) -> str | None:
+    """The version of the server, where it tells one."""
+    async with _client(root) as client:
+        for path, key in ABOUT:
+            with suppress(httpx.HTTPError, ValueError):
+                told = (await client.get(path)).json()
+                if isinstance(told, dict) and isinstance(told.get(key), str):
+                    return str(told[key])[:LONGEST_VERSION]
+    return None
+
+
+def _client(root: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=root, timeout=PROBE_SECONDS, trust_env=False)

@@ -1,0 +1,134 @@
+"""The server of one model: started, waited for, started again when it dies, and stopped."""
+
+import asyncio
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adaptive_eval.endpoints.types import Endpoint
+from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.launch.endpoint import LaunchedEndpoint
+from adaptive_eval.launch.log import Log
+from adaptive_eval.launch.process import ServerProcess
+from adaptive_eval.launch.readiness import version_of, wait_until_ready
+from adaptive_eval.store import Event, EventKind
+
+RESTARTS = 3
+"""A server that has died so often since the run was started, and dies again, is given up."""
+
+Tell = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What is started for a model, and how it is known to be ready."""
+
+    model: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
+    folder: Path
+    log: Path
+    root: str
+    """Where it is to listen, such as http://127.0.0.1:20123."""
+    health: str
+    timeout: float
+
+    @property
+    def shown(self) -> str:
+        """The command as a shell would read it."""
+        return shlex.join(self.command)
+
+
+class Server:
+    """One model's server, and the endpoint that goes with it."""
+
+    def __init__(self, spec: Spec, open_endpoint: Callable[[], Endpoint]) -> None:
+        self.spec = spec
+        self.endpoint = LaunchedEndpoint(open_endpoint)
+        self.version: str | None = None
+        self._log = Log(spec.log)
+        self._process: ServerProcess | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._deaths = 0
+
+    async def start(self, tell: Tell) -> None:
+        """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is started again when it dies."""
+        process = await self._bring_up()
+        self._watch = asyncio.create_task(self._keep_up(process, tell))
+        self._watch.add_done_callback(self._on_watch_end)
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """End it, with all that it has started; nothing happens where it is not up."""
+        process = self._process
+        try:
+            if self._watch is not None:
+                self._watch.cancel()
+                await asyncio.gather(self._watch, return_exceptions=True)
+            await self.endpoint.end()
+        except BaseException:
+            if process is not None:
+                process.kill()
+            raise
+        process, self._process = self._process, None
+        if process is not None:
+            await process.stop(at_once=at_once)
+
+    async def _bring_up(self) -> ServerProcess:
+        spec, process = self.spec, None
+        try:
+            self._log.begin(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {spec.shown}")
+            process = await ServerProcess.start(
+                spec.command, environment=spec.environment, folder=spec.folder, log=spec.log
+            )
+            await wait_until_ready(spec.root, spec.health, process.ended, spec.timeout)
+            self.version = await version_of(spec.root)
+        except BaseException as error:
+            if process is not None:
+                await process.stop(at_once=True)
+            if isinstance(error, LaunchFailed | OSError):
+                raise LaunchFailed(self._told(str(error))) from None
+            raise
+        self._process = process
+        self.endpoint.begin()
+        return process
+
+    async def _keep_up(self, process: ServerProcess, tell: Tell) -> None:
+        while True:
+            reason = self._told(await asyncio.shield(process.ended))
+            self._process = None
+            await self.endpoint.end()
+            process = await self._again(reason, tell)
+
+    async def _again(self, reason: str, tell: Tell) -> ServerProcess:
+        """Start a server that has died again; raises `LaunchFailed` when that has been tried often enough."""
+        while self._deaths < RESTARTS:
+            self._deaths += 1
+            body = {"model": self.spec.model, "reason": reason, "restart": self._deaths, "of": RESTARTS}
+            tell(Event(EventKind.SERVER_DIED, body))
+            began = time.monotonic()
+            try:
+                process = await self._bring_up()
+            except LaunchFailed as error:
+                reason = str(error)
+                continue
+            tell(Event(EventKind.LAUNCHED, {**self.account(), "seconds": time.monotonic() - began}))
+            return process
+        raise LaunchFailed(f"{reason}\nit was started again {RESTARTS} times before")
+
+    def account(self) -> dict[str, object]:
+        """What is recorded of a server."""
+        spec = self.spec
+        return {"model": spec.model, "command": list(spec.command), "version": self.version, "log": str(spec.log)}
+
+    def _told(self, what: str) -> str:
+        """What happened to the server, with the last lines of its log."""
+        lines = self._log.last_lines()
+        shown = f"the last lines of {self.spec.log}:" if lines else f"{self.spec.log} has no line of it"
+        return "\n".join([f"its server {what}; {shown}", *(f"  {line}" for line in lines)])
+
+    def _on_watch_end(self, task: asyncio.Task[None]) -> None:
+        """Nobody may wait for a server that nobody starts again."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.endpoint.give_up(str(error) if isinstance(error, LaunchFailed) else f"its watch broke: {error!r}")
