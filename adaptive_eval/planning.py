@@ -15,7 +15,7 @@ from adaptive_eval.config.decisions import (
     StoppingConfig,
     TrialsConfig,
 )
-from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.run import ModelConfig, RunConfig, sharing
 from adaptive_eval.core import objectives, policies, rules
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.plan import Plan
@@ -28,7 +28,9 @@ from adaptive_eval.questions.types import Question
 
 AHEAD = {"cost": 0, "balanced": 60, "time": 360}
 """Trials of a model that run ahead of a look, by `trials.favour`."""
-MOST_AHEAD = 0.15
+AHEAD_IN_TURN = {"cost": 180, "balanced": 360, "time": 600}
+"""The same where models are served in turn: what a model is asked at a time has to be worth its swap."""
+MOST_AHEAD, MOST_AHEAD_IN_TURN = 0.15, 0.25
 """Rounds run ahead by at most this share of `trials.max`, whatever is favoured."""
 POLICIES = {
     "weighted": policies.Weighted,
@@ -62,11 +64,19 @@ def plan_of(
         prior_counts=prior_counts,
         clusters=clusters(questions),
     )
-    return plan_on(bench, config, [model.name for model in config.models], first)
+    names = [model.name for model in config.models]
+    return plan_on(bench, config, names, first, in_turn=bool(sharing(config.models)))
 
 
-def plan_on(bench: Bench, config: Decisions, names: Sequence[str], first: NDArray[np.integer] | None = None) -> Plan:
-    """The plan for these models and questions."""
+def plan_on(
+    bench: Bench,
+    config: Decisions,
+    names: Sequence[str],
+    first: NDArray[np.integer] | None = None,
+    *,
+    in_turn: bool = False,
+) -> Plan:
+    """The plan for these models and questions; `in_turn` where models are served one at a time."""
     stopping = config.stopping
     start = first_information(bench, config.trials, first)
     return Plan(
@@ -81,7 +91,7 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], first: NDArra
         ),
         prior=stopping.prior,
         trials=Trials(config.trials.min, config.trials.max),
-        pace=pace_of(config.allocation, config.trials, bench.questions),
+        pace=pace_of(config.allocation, config.trials, bench.questions, in_turn=in_turn),
         budget=budget_of(config.budget),
         first=first,
     )
@@ -110,7 +120,7 @@ def first_information(bench: Bench, trials: TrialsConfig, first: NDArray[np.inte
     return min(1.0, float(np.min((at_first + known) / (trials.max + known))))
 
 
-def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int) -> Pace:
+def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, *, in_turn: bool = False) -> Pace:
     """The pace that is given, else what `trials.favour` means for so many questions.
 
     Measured with 30 questions, 64 slots a model and answers of 30 s on AIME'24 and the coins (benchmarks/pace.md):
@@ -119,10 +129,14 @@ def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int) 
     number of trials, for 18-20 points more. Small rounds that run ahead beat rounds that grow at nearly every price, so
     growth is 0. It is trials that fill slots, hence fewer rounds where there are more questions; concurrency has no
     say, so that it changes no look: with many more slots give `allocation.lookahead`.
+
+    Where models share a GPU in turn, a model is asked all rounds that run ahead before the next one is loaded, and the
+    pace is that at which swaps pay (benchmarks/swaps.md).
     """
     lookahead = allocation.lookahead
     if lookahead is None:
-        lookahead = round(min(AHEAD[trials.favour] / questions, MOST_AHEAD * trials.max))
+        ahead, most = (AHEAD_IN_TURN, MOST_AHEAD_IN_TURN) if in_turn else (AHEAD, MOST_AHEAD)
+        lookahead = round(min(ahead[trials.favour] / questions, most * trials.max))
     return Pace(allocation.growth, lookahead)
 
 

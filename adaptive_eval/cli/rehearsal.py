@@ -9,13 +9,13 @@ from adaptive_eval.core import Plan
 from adaptive_eval.display.text import count, duration, safe
 from adaptive_eval.endpoints.types import Health
 from adaptive_eval.run.exit_codes import ExitCode
-from adaptive_eval.run.health import check_endpoints
+from adaptive_eval.run.health import look_around
 from adaptive_eval.run.prepare import Prepared
 
 
 def rehearse(prepared: Prepared) -> ExitCode:
     """Check the endpoints, and say what would run and at most cost."""
-    healthy = show_health(asyncio.run(check_endpoints(prepared.config)))
+    healthy = show_health(asyncio.run(look_around(prepared.config)))
     for line in _outlook(prepared):
         typer.echo(line)
     return ExitCode.REACHED if healthy else ExitCode.ENDPOINTS

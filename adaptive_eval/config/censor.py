@@ -5,7 +5,14 @@ from typing import Any
 from adaptive_eval.config.document import Document
 from adaptive_eval.config.environment import VARIABLE
 from adaptive_eval.config.problems import KeyPath, Problem
-from adaptive_eval.config.secrets import HEADERS, SECRET_VARIABLE, holds_secret, looks_secret, path_looks_secret
+from adaptive_eval.config.secrets import (
+    HEADERS,
+    INHERITED,
+    SECRET_VARIABLE,
+    holds_secret,
+    looks_secret,
+    path_looks_secret,
+)
 
 BLANK = "***"
 
@@ -20,6 +27,8 @@ def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
             mend = "give the name of an environment variable as api_key_env; without a key, leave it out"
             if set(inner) & set(HEADERS):
                 mend = "write ${NAME} for an environment variable"
+            elif "launch" in inner:
+                mend = INHERITED
             document.problems.append(Problem(inner, rule, mend, place=document.place(inner)))
             value[key] = BLANK
 

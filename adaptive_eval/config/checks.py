@@ -148,6 +148,13 @@ def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator
             yield Problem(path, "must be true: a world's questions mean nothing to a real model", mend)
 
 
+def _one_server_a_model(models: Models) -> Iterator[Problem]:
+    for number, model in _valid(models):
+        if model.launch is not None and model.simulate:
+            rule, mend = "is not for a model that the simulator serves", "remove it, or simulate"
+            yield Problem(("models", number, "launch"), rule, mend)
+
+
 def _on_this_machine(model: ModelConfig) -> bool:
     """All replicas are: `adaptive-eval simulate` serves on the loopback address alone."""
     return all(urlsplit(url).hostname in ("127.0.0.1", "localhost") for url in model.replicas)
@@ -193,6 +200,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _rubric_has_its_signals,
     _budget_can_be_counted,
     _simulation_is_whole,
+    _one_server_a_model,
     _world_is_known,
     _base_seed_is_used,
     _answers_are_there,

@@ -31,7 +31,7 @@ MERGED = ("extra_body", "extra_headers")
 """Mappings within them that are merged key by key in their turn."""
 
 SIMULATED_URL = "http://127.0.0.1/v1"
-"""Stands for the simulated server, whose port is not known before it listens."""
+"""Stands for a server that the run starts, the simulator or another, whose port is not known before."""
 BASE_URL = "OPENAI_BASE_URL"
 """The variable that holds the address of every model without one."""
 
@@ -54,13 +54,18 @@ def _expand(document: Document, section: dict[str, Any], path: KeyPath) -> None:
 
 
 def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> None:
-    """Give each model that has no `base_url` the simulator's, or that of the environment."""
+    """Give each model that has no `base_url` that of a server the run starts, or that of the environment."""
     models = document.tree.get("models")
     for number, model in enumerate(models if isinstance(models, list) else []):
-        if not isinstance(model, dict) or "base_url" in model:
+        if not isinstance(model, dict):
             continue
         path: KeyPath = ("models", number, "base_url")
-        if model.get("simulate") is True:
+        launched = model.get("launch") is not None
+        if "base_url" in model:
+            if launched:
+                rule, mend = "is not known before the server is launched", "remove base_url, or launch"
+                document.problems.append(Problem(path, rule, mend, place=document.place(path)))
+        elif launched or model.get("simulate") is True:
             model["base_url"] = SIMULATED_URL
         elif url := environment.get(BASE_URL):
             model["base_url"] = url
@@ -82,9 +87,11 @@ def spell_out(document: Document, name: str) -> None:
             path: KeyPath = ("models", number)
             for section in INHERITED:
                 _inherit(document, model, section, path)
-            if "model" not in model and "name" in model:
-                model["model"] = model["name"]
-                document.origins[(*path, "model")] = (*path, "name")
+            launch = model.get("launch")
+            for source, values in ((("launch", "model"), launch), (("name",), model)):
+                if "model" not in model and isinstance(values, dict) and source[-1] in values:
+                    model["model"] = values[source[-1]]
+                    document.origins[(*path, "model")] = (*path, *source)
 
 
 def _resolve_aliases(document: Document) -> None:

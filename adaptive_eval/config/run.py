@@ -1,7 +1,7 @@
 """The configuration of a run: every section, complete, and the models."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.registry import GraderConfig
+from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.sections import Count, Section, refuse
@@ -41,8 +42,8 @@ class Price(Section):
 class ModelConfig(EndpointConfig):
     """One model that is ranked: where it is served, and how it is asked.
 
-    `model` is by default its `name`, and `base_url` the variable OPENAI_BASE_URL. `sampling`, `prompt` and
-    `concurrency` start from those of the run, and change only the keys they name.
+    `model` is by default what `launch` loads, else its `name`, and `base_url` the variable OPENAI_BASE_URL. `sampling`,
+    `prompt` and `concurrency` start from those of the run, and change only the keys they name.
     """
 
     model_config = ConfigDict(strict=True, use_attribute_docstrings=True)
@@ -57,6 +58,17 @@ class ModelConfig(EndpointConfig):
     """GPUs that serve this model, all replicas together."""
     simulate: bool = False
     """The model is one of `questions.world`, served by the simulator; no `base_url` is needed."""
+    launch: LaunchConfig | None = None
+    """The run starts the model's server, and stops it in the end; no `base_url` is needed."""
+
+
+def sharing(models: Iterable[ModelConfig]) -> dict[str, list[int]]:
+    """Models that are served in turn, by their numbers, under the word that they share."""
+    groups: dict[str, list[int]] = {}
+    for number, model in enumerate(models):
+        if model.launch is not None and model.launch.exclusive is not None:
+            groups.setdefault(model.launch.exclusive, []).append(number)
+    return {word: numbers for word, numbers in groups.items() if len(numbers) > 1}
 
 
 class StoreConfig(Section):

@@ -27,6 +27,8 @@ SECRET_KEY = re.compile(
 SECRET_VARIABLE = re.compile(r"(?i)(?:^|_)(?:key|token|secret|password|passwd|credentials?)(?:$|_)")
 """Names of environment variables that hold a secret."""
 
+INHERITED = "leave it out: a server inherits the environment, and can read the variable itself"
+"""How a server that the run starts gets a key."""
 
 HEADERS = ("headers", "extra_headers")
 """Under these keys the value of a variable may be a secret, and no message shows a value."""

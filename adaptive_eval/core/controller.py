@@ -101,6 +101,10 @@ class Controller:
         """Trials that were asked for and not told."""
         return sum(batch.asked_and_missing() for batch in self._batches(None))
 
+    def outstanding(self, model: int) -> int:
+        """Those of one model."""
+        return sum(batch.asked_and_missing() for batch in self._batches(model))
+
     @property
     def trials(self) -> NDArray[np.int64]:
         """(L,): trials of each model in committed rounds."""

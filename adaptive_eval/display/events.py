@@ -1,6 +1,6 @@
 """Events as sentences."""
 
-from adaptive_eval.display.text import safe
+from adaptive_eval.display.text import duration, safe
 from adaptive_eval.store import Event, EventKind
 
 
@@ -24,6 +24,16 @@ def sentence(event: Event) -> str | None:
             kinds = ", ".join(f"{number} {str(kind).replace('_', ' ')}" for kind, number in errors.items())
             silence = f"no answer for {body['seconds']} s, its requests are repeated"
             return safe(f"{body['model']}: {silence} (errors so far: {kinds})", longest=400)
+        case EventKind.LAUNCHING:
+            where = f" on {body['on']}" if "on" in body else ""
+            return safe(f"{body['model']}: its server is started{where} (log: {body['log']})", longest=400)
+        case EventKind.LAUNCHED:
+            version = "" if body["version"] is None else f", version {body['version']}"
+            return safe(f"{body['model']}: its server is ready after {duration(float(str(body['seconds'])))}{version}")
+        case EventKind.SERVER_DIED:
+            again = f"it is started again ({body['restart']} of {body['of']})"
+            reason, _, _ = str(body["reason"]).partition("\n")  # without the lines of its log
+            return safe(f"{body['model']}: {reason}; {again}", longest=400)
         case EventKind.RESUMED:
             return f"resumed with {body['trials']} stored trials"
         case EventKind.CONFIGURED:

@@ -33,6 +33,7 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
     yield ""
     yield from _open(results)
     yield _cost(results, elapsed)
+    yield from _turns(results)
     yield from _warnings(results)
     yield f"results   {directory / RESULTS_FILE}"
 
@@ -109,6 +110,13 @@ def _cost(results: Results, elapsed: float | None) -> str:
     parts += [f"{cost.gpu_seconds / 3600:.2f} GPU hours"] if cost.gpu_seconds else []
     parts += [] if elapsed is None else [duration(elapsed)]
     return f"cost      {', '.join(parts)}"
+
+
+def _turns(results: Results) -> Iterator[str]:
+    """What it took to serve models in turn."""
+    for row in results.turns:
+        swaps = f"{row.swaps} swap{'s' if row.swaps > 1 else ''}"
+        yield f"in turn   {row.models} models on {safe(row.on, WIDEST_NAME)}: {swaps}, {duration(row.seconds)}"
 
 
 def _share(trials: int, fixed: int) -> str:

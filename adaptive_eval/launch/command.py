@@ -12,7 +12,7 @@ VLLM_FLAGS: Mapping[str, FlagValue] = {"generation-config": "vllm"}
 PLACEHOLDER = re.compile(r"\{(port|host|model)\}")
 
 
-def command_of(launch: LaunchConfig, served: str, port: int) -> tuple[str, ...]:
+def command_of(launch: LaunchConfig, served: str, port: str) -> tuple[str, ...]:
     """The words of the command."""
     words = launch.words
     if words is not None:
@@ -22,15 +22,13 @@ def command_of(launch: LaunchConfig, served: str, port: int) -> tuple[str, ...]:
     return ("vllm", "serve", launch.model or served, *(word for flag in flags.items() for word in _flag(*flag)))
 
 
-def environment_of(
-    launch: LaunchConfig, served: str, port: int, environment: Mapping[str, str]
-) -> Mapping[str, str]:
+def environment_of(launch: LaunchConfig, served: str, port: str, environment: Mapping[str, str]) -> Mapping[str, str]:
     """The variables that the server sees."""
     return {**environment, **{name: _filled(str(value), served, port) for name, value in launch.env.items()}}
 
 
-def _filled(text: str, served: str, port: int) -> str:
-    values = {"port": str(port), "host": HOST, "model": served}
+def _filled(text: str, served: str, port: str) -> str:
+    values = {"port": port, "host": HOST, "model": served}
     return PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 

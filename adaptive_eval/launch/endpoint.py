@@ -28,7 +28,7 @@ class LaunchedEndpoint:
 
     def begin(self) -> None:
         """The server is up."""
-        self._current = self._open()
+        self._current, self._gone = self._open(), None
         self._changed.set()
 
     async def end(self) -> None:
@@ -37,7 +37,7 @@ class LaunchedEndpoint:
         if ended is None:
             return
         self._changed.clear()
-        self._before = _together(self._before, ended.stats)
+        self._before = replace(_together(self._before, ended.stats), replicas=())
         now = asyncio.get_running_loop().time()
         leases, self._leases = self._leases, set()
         for lease in leases:
@@ -45,7 +45,7 @@ class LaunchedEndpoint:
         await ended.close()
 
     def give_up(self, reason: str) -> None:
-        """The server does not come back: everyone who waits is told, and everyone who comes."""
+        """The server does not come back by itself: everyone who waits is told, and everyone who comes."""
         self._gone = reason
         self._changed.set()
 
@@ -98,4 +98,5 @@ def _together(before: EndpointStats, now: EndpointStats) -> EndpointStats:
         errors=dict(Counter(before.errors) + Counter(now.errors)),
         prompt_tokens=before.prompt_tokens + now.prompt_tokens,
         completion_tokens=before.completion_tokens + now.completion_tokens,
+        notices=tuple(dict.fromkeys((*before.notices, *now.notices))),
     )

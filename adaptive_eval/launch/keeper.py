@@ -115,9 +115,7 @@ class _Group:
 def _start(command: list[str]) -> "subprocess.Popen[bytes]":
     """The server's process, the leader of a group of its own."""
     nothing = subprocess.DEVNULL
-    return subprocess.Popen(
-        command, stdin=nothing, stdout=sys.stderr, process_group=0, preexec_fn=_die_with_the_keeper
-    )
+    return subprocess.Popen(command, stdin=nothing, stdout=sys.stderr, process_group=0, preexec_fn=_die_with_the_keeper)
 
 
 def _die_with_the_keeper() -> None:

@@ -77,7 +77,8 @@ class ServerProcess:
             case ["signal", number]:
                 return f"was killed by {_signal_name(int(number))}"
             case _:
-                self.kill()  # the keeper was killed, and has ended nothing
+                if await self._keeper.wait():  # it was killed itself, and has ended nothing
+                    self.kill()
                 return "was stopped"
 
 

@@ -67,6 +67,7 @@ class Server:
                 self._watch.cancel()
                 await asyncio.gather(self._watch, return_exceptions=True)
             await self.endpoint.end()
+            self.endpoint.give_up("its server was stopped")
         except BaseException:
             if process is not None:
                 process.kill()
@@ -124,9 +125,8 @@ class Server:
 
     def _told(self, what: str) -> str:
         """What happened to the server, with the last lines of its log."""
-        lines = self._log.last_lines()
-        shown = f"the last lines of {self.spec.log}:" if lines else f"{self.spec.log} has no line of it"
-        return "\n".join([f"its server {what}; {shown}", *(f"  {line}" for line in lines)])
+        lines = (f"  {line}" for line in self._log.last_lines())
+        return "\n".join([f"its server {what} (log: {self.spec.log})", *lines])
 
     def _on_watch_end(self, task: asyncio.Task[None]) -> None:
         """Nobody may wait for a server that nobody starts again."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from adaptive_eval.config.secrets import holds_secret
+from adaptive_eval.config.secrets import INHERITED, holds_secret
 from adaptive_eval.sections import Seconds, Section, refuse
 
 FLAG = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -92,9 +92,6 @@ class LaunchConfig(Section):
     def words(self) -> tuple[str, ...] | None:
         """The command's words; None for vLLM."""
         return None if self.command is None else _words(self.command)
-
-
-INHERITED = "the server inherits the environment: set a variable that it reads there"
 
 
 def spelled(flag: str) -> str:

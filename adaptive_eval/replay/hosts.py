@@ -1,8 +1,9 @@
 """Simulated servers in simulated time: slots, first come first served, and models that take turns on the same slots.
 
-Nothing waits for real. A trial begins as soon as its model is served and a slot is free, so its end is known then. Where
-several models share a host, one is served until everything that was issued for it has ended; then comes the next one,
-after a swap, in a circle. So a round is served model by model, and the next one begins with the model that is there.
+Nothing waits for real. A trial begins as soon as its model is served and a slot is free, so its end is known then.
+Where several models share a host, one is served until everything that was issued for it has ended; then comes the next
+one, after a swap, in a circle. So a round is served model by model, and the next one begins with the model that is
+there.
 """
 
 import heapq

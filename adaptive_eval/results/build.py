@@ -4,7 +4,7 @@ In two steps, since the second takes a while with thousands of questions: a snap
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -17,6 +17,7 @@ from adaptive_eval.core.result import ComparisonResult, ModelResult, Result
 from adaptive_eval.core.rules import Precision, Rule
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.results.posterior import question_posteriors
+from adaptive_eval.results.servers import server_rows, turns_rows
 from adaptive_eval.results.types import (
     FORMAT,
     Caution,
@@ -27,6 +28,8 @@ from adaptive_eval.results.types import (
     QuestionRow,
     Results,
     RunInfo,
+    ServerRow,
+    TurnsRow,
 )
 from adaptive_eval.results.warnings import cautions, notice_cautions, prior_caution, reversal_cautions, rule_caution
 from adaptive_eval.scheduler.tallies import Tally
@@ -74,6 +77,8 @@ class Snapshot:
     stopped: bool
     noticed: tuple[Caution, ...]
     """About the servers."""
+    servers: tuple[ServerRow, ...]
+    turns: tuple[TurnsRow, ...]
 
 
 def take_snapshot(
@@ -84,9 +89,9 @@ def take_snapshot(
     elapsed: float,
     now: float,
     stopped: bool,
-    events: Iterable[Event] = (),
+    events: Sequence[Event] = (),
 ) -> Snapshot | None:
-    """What is known after the latest look; None before the first."""
+    """What is known after the latest look, None before the first; `events` are all that were recorded."""
     result = controller.result()
     if result is None:
         return None
@@ -107,6 +112,8 @@ def take_snapshot(
         now=now,
         stopped=stopped,
         noticed=tuple(notice_cautions(events)),
+        servers=server_rows(events),
+        turns=turns_rows(events),
     )
 
 
@@ -135,6 +142,8 @@ def build_results(snapshot: Snapshot) -> Results:
         ),
         cost=_cost(result, tallies),
         trials_to_go=result.trials_to_go,
+        servers=snapshot.servers,
+        turns=snapshot.turns,
     )
 
 

@@ -142,6 +142,28 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerRow:
+    """A server that the run has started itself, as it was started last."""
+
+    model: str
+    command: tuple[str, ...]
+    version: str | None
+    """Of the server's software, where it tells one."""
+    starts: int
+    """Over all starts of the run, those after it had died included."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnsRow:
+    """A place where models were served in turn, and what it took to bring them there."""
+
+    on: str
+    models: int
+    swaps: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """The whole file."""
 
@@ -164,3 +186,6 @@ class Results:
     cost: Cost
     trials_to_go: float
     """What the open comparisons still need at most, if the differences stay as they are."""
+    servers: tuple[ServerRow, ...] = ()
+    """In the order in which they were first started."""
+    turns: tuple[TurnsRow, ...] = ()

@@ -1,28 +1,55 @@
-"""Opening the servers of a run: real ones, and the simulator in this process."""
+"""Opening the servers of a run: real ones, those that it starts itself, and the simulator in this process."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from adaptive_eval.config.environment import read_environment
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.load_watch import LoadWatch
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig
+from adaptive_eval.launch.host import Host, unload_all
+from adaptive_eval.run.servers import open_hosts
+
+
+@dataclass(slots=True)
+class Serving:
+    """Who serves the models of a run."""
+
+    endpoints: Sequence[Endpoint]
+    """One for each model, in their order."""
+    hosts: Sequence[Host] = ()
+    """Where servers are started; each must be loaded before its endpoint answers."""
+    at_once: bool = False
+    """Servers get no time to end."""
 
 
 @asynccontextmanager
-async def opened_endpoints(config: RunConfig) -> AsyncIterator[Sequence[Endpoint]]:
-    """An endpoint for each model, in their order; all are closed in the end."""
+async def opened_endpoints(config: RunConfig, logs: Path) -> AsyncIterator[Serving]:
+    """Everything that serves the models; all is closed, and every server stopped, in the end.
+
+    What servers print goes into the folder `logs`.
+    """
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
         simulated = await _simulator(config, stack)
-        endpoints, loads = [], LoadWatch()
-        for model in config.models:
-            address = _address(model, simulated)
-            endpoint = open_endpoint(address, model.sampling, model.concurrency, keys=keys, loads=loads)
+        hosts, loads = open_hosts(config, keys, logs), LoadWatch()
+        launched = {number: server.endpoint for host in hosts for number, server in host.servers.items()}
+        endpoints: list[Endpoint] = []
+        for number, model in enumerate(config.models):
+            endpoint: Endpoint | None = launched.get(number)
+            if endpoint is None:
+                address = _address(model, simulated)
+                endpoint = open_endpoint(address, model.sampling, model.concurrency, keys=keys, loads=loads)
             stack.push_async_callback(endpoint.close)
             endpoints.append(endpoint)
-        yield endpoints
+        serving = Serving(endpoints, hosts)
+        try:
+            yield serving
+        finally:
+            await unload_all(hosts, at_once=serving.at_once)
 
 
 async def _simulator(config: RunConfig, stack: AsyncExitStack) -> str | None:

@@ -15,14 +15,14 @@ from adaptive_eval import __version__
 from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.results import Snapshot, take_snapshot
 from adaptive_eval.run.ending import Ended
-from adaptive_eval.run.endpoints import opened_endpoints
+from adaptive_eval.run.endpoints import Serving, opened_endpoints
 from adaptive_eval.run.history import look_back
 from adaptive_eval.run.prepare import Prepared, make_lane
 from adaptive_eval.run.publish import Publisher
+from adaptive_eval.run.servers import LOGS
 from adaptive_eval.run.status import StatusTaker
 from adaptive_eval.run.subject import subject_of
 from adaptive_eval.run.watching import Watcher
@@ -43,11 +43,11 @@ async def execute(prepared: Prepared, directory: Path, watcher: Watcher) -> Ende
     try:
         if prior is not None:
             store.commit(Batch(events=[prior]))
-        async with opened_endpoints(prepared.config) as endpoints:
+        async with opened_endpoints(prepared.config, directory / LOGS) as serving:
             config = prepared.config
             grading = GradingPool(config.grader, prepared.rubric, folder=config.folder)
             try:
-                return await _Session(prepared, store, endpoints, grading, watcher).carry_on(opened, prior)
+                return await _Session(prepared, store, serving, grading, watcher).carry_on(opened, prior)
             finally:
                 await grading.close()
     finally:
@@ -57,18 +57,19 @@ async def execute(prepared: Prepared, directory: Path, watcher: Watcher) -> Ende
 class _Session:
     """One start of a run: the scheduler at work, and those who are told of it."""
 
-    def __init__(
-        self, prepared: Prepared, store: Store, endpoints: Sequence[Endpoint], grading: Grading, watcher: Watcher
-    ) -> None:
+    def __init__(self, prepared: Prepared, store: Store, serving: Serving, grading: Grading, watcher: Watcher) -> None:
         self._prepared = prepared
         self._store = store
+        self._serving = serving
         self._watcher = watcher
         self._controller = Controller(prepared.plan)
         self._publisher = Publisher(store.directory, self._snapshot)
-        lanes = [make_lane(prepared, number, endpoint) for number, endpoint in enumerate(endpoints)]
-        self._scheduler = Scheduler(self._controller, lanes, prepared.questions, grading, store, self)
+        lanes = [make_lane(prepared, number, endpoint) for number, endpoint in enumerate(serving.endpoints)]
+        self._scheduler = Scheduler(
+            self._controller, lanes, prepared.questions, grading, store, self, hosts=serving.hosts
+        )
         questions = tuple(question.id for question in prepared.questions)
-        self._taker = StatusTaker(prepared.models, questions, self._controller, self._scheduler, endpoints)
+        self._taker = StatusTaker(prepared.models, questions, self._controller, self._scheduler, serving.endpoints)
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
         self._events = store.reader.events()
 
@@ -152,6 +153,7 @@ class _Session:
     def _on_signal(self) -> None:
         first = self._scheduler.halt is None
         self._scheduler.stop()
+        self._serving.at_once = not first
         if first:
             self._watcher.stopping(sum(self._scheduler.in_flight))
 

@@ -1,14 +1,60 @@
 """Whether the models of a configuration can be asked."""
 
 import asyncio
+import shlex
+import tempfile
+from pathlib import Path
 
+from adaptive_eval.config.environment import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints.types import Health
-from adaptive_eval.run.endpoints import opened_endpoints
+from adaptive_eval.endpoints.types import Health, ReplicaHealth
+from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.launch.host import Host
+from adaptive_eval.run.endpoints import Serving, opened_endpoints
+from adaptive_eval.run.servers import launch_words, missing_programs
 
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:
-    """The health of each model's servers, asked all at once."""
-    async with opened_endpoints(config) as endpoints:
-        found = await asyncio.gather(*(endpoint.check() for endpoint in endpoints))
-    return {model.name: health for model, health in zip(config.models, found, strict=True)}
+    """The health of each model's servers, asked all at once; those that a run starts are started, and stopped again."""
+    with tempfile.TemporaryDirectory() as logs:
+        async with opened_endpoints(config, Path(logs)) as serving:
+            groups = await asyncio.gather(_of_those_that_are_up(serving), *(_in_turn(host) for host in serving.hosts))
+    found = {number: health for group in groups for number, health in group.items()}
+    return {model.name: found[number] for number, model in enumerate(config.models)}
+
+
+async def look_around(config: RunConfig) -> dict[str, Health]:
+    """The same, but of a server that the run starts only what would be started, and whether its program is there."""
+    missing = dict(missing_programs(config, read_environment(config.folder)))
+    launched = {
+        model.name: ReplicaHealth(
+            url=shlex.join(launch_words(model, model.launch)),
+            healthy=model.name not in missing,
+            detail=missing.get(model.name, "would be started"),
+        )
+        for model in config.models
+        if model.launch is not None
+    }
+    others = tuple(model for model in config.models if model.launch is None)
+    found = await check_endpoints(config.model_copy(update={"models": others}))
+    found |= {name: Health((health,)) for name, health in launched.items()}
+    return {model.name: found[model.name] for model in config.models}
+
+
+async def _of_those_that_are_up(serving: Serving) -> dict[int, Health]:
+    launched = {number for host in serving.hosts for number in host.models}
+    up = {number: endpoint for number, endpoint in enumerate(serving.endpoints) if number not in launched}
+    return dict(zip(up, await asyncio.gather(*(endpoint.check() for endpoint in up.values())), strict=True))
+
+
+async def _in_turn(host: Host) -> dict[int, Health]:
+    """Start, ask and stop one server after the other."""
+    found = {}
+    for number, server in host.servers.items():
+        try:
+            await host.load(number, lambda event: None)
+            found[number] = await server.endpoint.check()
+        except LaunchFailed as error:
+            found[number] = Health((ReplicaHealth(server.spec.root, False, str(error)),))
+    await host.unload()
+    return found

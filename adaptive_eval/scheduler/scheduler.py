@@ -20,6 +20,7 @@ from adaptive_eval.scheduler.grading import Grading, grade_or_error, grade_store
 from adaptive_eval.scheduler.looks import plain_look
 from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.scheduler.troubles import Troubles
+from adaptive_eval.scheduler.turns import Asking, Host, Turns
 from adaptive_eval.scheduler.types import Cause, Decider, Halt, Lane, Lost, Observer
 from adaptive_eval.scheduler.waiting import Group, WaitingLine
 from adaptive_eval.seeds import SEED_SPAN, trial_seed
@@ -47,6 +48,7 @@ class Scheduler:
         store: Store,
         observer: Observer,
         clock: Callable[[], float] = time.monotonic,
+        hosts: Sequence[Host] = (),
     ) -> None:
         self.tallies = [Tally() for _ in lanes]
         self.in_flight = [0] * len(lanes)
@@ -72,6 +74,7 @@ class Scheduler:
         self._answers = [0] * len(lanes)
         """Requests of each model that were answered since this start."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = Turns(hosts, Asking(self._wanted, self._owed, self._pump_lane, self._on_no_server, self.note))
         self._elapsed_before = store.reader.elapsed
         self._started: float | None = None
         self._committer = Committer(
@@ -106,6 +109,7 @@ class Scheduler:
             self._tell_troubles()
         finally:
             await _cancelled([*helpers, *self._tasks])
+            await self._turns.close()
             try:
                 await self._commit_the_rest()
             finally:
@@ -161,7 +165,7 @@ class Scheduler:
         quiet = not self._tasks and self._committer.idle
         if self._controller.finished is not None or self.halt is Halt.AT_ONCE or (self.halt is not None and quiet):
             self._done.set_result(None)
-        elif quiet and not any(line.trials for line in self._waiting):
+        elif quiet and not self._turns.moving and not any(line.trials for line in self._waiting):
             self.abort(RuntimeError("the decision core is neither finished nor asks for trials"))
 
     def _on_helper_end(self, helper: asyncio.Task[None]) -> None:
@@ -187,10 +191,12 @@ class Scheduler:
         """Start whatever can be started."""
         for model in range(len(self._lanes)):
             self._pump_lane(model)
+        if self.halt is None and not self._done.done():
+            self._turns.settle()
         self._end_if_over()
 
     def _pump_lane(self, model: int) -> None:
-        if self.halt is not None or self._done.done() or model in self.lost:
+        if self.halt is not None or self._done.done() or model in self.lost or model in self._turns.resting:
             return
         lane, line = self._lanes[model], self._waiting[model]
         while (free := lane.slots - self.in_flight[model]) > 0:
@@ -248,6 +254,26 @@ class Scheduler:
             self.abort(type(error)(f"{self._lanes[model].name}: {error}{ELSEWHERE}"))
         else:
             self._lose(model, Lost(Cause.SERVER, str(error)))
+
+    def _on_no_server(self, model: int, error: BaseException) -> None:
+        """A server that does not start before anything is answered is a mistake to be mended first."""
+        if not isinstance(error, EndpointError):
+            self.abort(error)
+        elif any(self._answers):
+            self._lose(model, Lost(Cause.SERVER, str(error)))
+        else:
+            self.abort(type(error)(f"{self._lanes[model].name}: {error}{ELSEWHERE}"))
+
+    def _wanted(self, model: int) -> bool:
+        """There is something to ask this model."""
+        if model in self.lost:
+            return False
+        self._top_up(model, self._lanes[model].slots * self._lanes[model].samples_per_request)
+        return self._waiting[model].trials > 0
+
+    def _owed(self, model: int) -> bool:
+        """Something that this model was asked for is not told to the core."""
+        return model not in self.lost and self._controller.outstanding(model) > 0
 
     def _lose(self, model: int, lost: Lost) -> None:
         """Set a model aside: the core hears of it when the event is committed."""

@@ -22,6 +22,10 @@ class Decider(Protocol):
         """Trials to be run now, at most `slots`."""
         ...
 
+    def outstanding(self, model: int) -> int:
+        """Trials of a model that were asked for and not told."""
+        ...
+
     def tell(self, events: Iterable[Outcome | SetAside]) -> list[Look]:
         """Take committed outcomes; gives a look for every round that they completed."""
         ...

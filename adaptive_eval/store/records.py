@@ -93,7 +93,7 @@ class EventKind(StrEnum):
     LAUNCHING = "launching"
     """The server of a model is started; the body says how, and where its output goes."""
     LAUNCHED = "launched"
-    """It is ready; where models share a place in turn, `on` says which, and `seconds` with the stop of the one before."""
+    """It is ready, after `seconds`; `on` is the place it shares with others, one of which was stopped in this time."""
     SERVER_DIED = "server_died"
     """A server that was up has ended by itself, and is started again."""
     REGRADED = "regraded"

@@ -1,0 +1,76 @@
+"""The servers that a run starts itself, from the configuration to the hosts they run on."""
+
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from pathlib import Path
+
+from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.launch.command import HOST, command_of, environment_of
+from adaptive_eval.launch.host import Host
+from adaptive_eval.launch.ports import free_ports
+from adaptive_eval.launch.program import missing_program
+from adaptive_eval.launch.server import Server, Spec
+from adaptive_eval.launch.types import LaunchConfig
+
+LOGS = "logs"
+"""The folder in a run's directory that servers print to."""
+
+
+def open_hosts(config: RunConfig, environment: Mapping[str, str], logs: Path) -> list[Host]:
+    """A host for each launched model, or for those that share one; nothing is started. Raises `ConfigError`."""
+    if problems := [f"{name}: {problem}" for name, problem in missing_programs(config, environment)]:
+        raise ConfigError("\n".join(problems))
+    ports = free_ports()
+    places: dict[str | int, dict[int, Server]] = {}
+    for number, model in enumerate(config.models):
+        if (launch := model.launch) is not None:
+            spec = _spec(model, launch, config.folder, environment, next(ports), logs)
+            place = number if launch.exclusive is None else launch.exclusive
+            places.setdefault(place, {})[number] = _server(model, spec, environment)
+    return [Host(place if isinstance(place, str) else None, servers) for place, servers in places.items()]
+
+
+def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The names of launched models whose program is not there, and what is wrong."""
+    for model in config.models:
+        if model.launch is not None:
+            sees = environment_of(model.launch, model.model, "", environment)
+            problem = missing_program(launch_words(model, model.launch), sees, config.folder)
+            if problem is not None:
+                yield model.name, problem
+
+
+def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT") -> tuple[str, ...]:
+    """The command that is run for a model."""
+    return command_of(launch, model.model, port)
+
+
+def _spec(
+    model: ModelConfig, launch: LaunchConfig, folder: Path, environment: Mapping[str, str], port: int, logs: Path
+) -> Spec:
+    return Spec(
+        model=model.name,
+        command=launch_words(model, launch, str(port)),
+        environment=environment_of(launch, model.model, str(port), environment),
+        folder=folder,
+        log=logs / f"{_file_name(model.name)}.log",
+        root=f"http://{HOST}:{port}",
+        health=launch.health,
+        timeout=launch.timeout,
+    )
+
+
+def _server(model: ModelConfig, spec: Spec, keys: Mapping[str, str]) -> Server:
+    if (problem := model.missing_key(keys)) is not None:
+        raise ConfigError(problem)
+    address = model.model_copy(update={"base_url": f"{spec.root}/v1"})
+    return Server(spec, lambda: open_endpoint(address, model.sampling, model.concurrency, keys=keys))
+
+
+def _file_name(name: str) -> str:
+    """A model's name as that of a file, and of no other model's."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
+    return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"

@@ -1,0 +1,104 @@
+"""Models whose servers the run starts: each is asked while its server is up; where several share a GPU, in turn.
+
+A server is started when its model first has something to be asked. One that shares its place keeps it until everything
+that the core has for it now is committed, for the commit may complete a round, and the next round then begins with the
+model that is there. Then comes the next model in the circle that has something to be asked. So a round is asked model
+by model, with the fewest swaps that leaves; when a model has its turn decides nothing, since looks wait for all.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from adaptive_eval.store import Event
+
+
+class Host(Protocol):
+    """A place where one of some models can be served at a time."""
+
+    @property
+    def models(self) -> Sequence[int]:
+        """The models that are served here."""
+        ...
+
+    async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+        """Serve this model, in place of the one before; raises `EndpointError` when it cannot be."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What the turns need to know of the models, and whom they tell."""
+
+    wanted: Callable[[int], bool]
+    """Whether there is something to ask this model now."""
+    owed: Callable[[int], bool]
+    """Whether something that was asked of this model is not committed yet."""
+    up: Callable[[int], None]
+    """The model can be asked."""
+    down: Callable[[int, BaseException], None]
+    """The model cannot be served."""
+    note: Callable[[Event], None]
+
+
+class Turns:
+    """Whose turn it is, on every host."""
+
+    def __init__(self, hosts: Sequence[Host], asking: Asking) -> None:
+        self._hosts = hosts
+        self._asking = asking
+        self._at: dict[int, int] = {}
+        """The model that each host serves, or is bringing up."""
+        self._moves: dict[int, asyncio.Task[None]] = {}
+        self.resting = {model for host in hosts for model in host.models}
+        """Models that may not be asked now."""
+
+    @property
+    def moving(self) -> bool:
+        """Whether a server is being started."""
+        return bool(self._moves)
+
+    def settle(self) -> None:
+        """Begin whatever is due: called whenever something was committed."""
+        for number, host in enumerate(self._hosts):
+            if number not in self._moves and (model := self._next(number, host)) is not None:
+                self._begin(number, host, model)
+
+    async def close(self) -> None:
+        """Begin nothing more, and leave off what was begun."""
+        self._hosts = ()
+        moves = tuple(self._moves.values())
+        for move in moves:
+            move.cancel()
+        await asyncio.gather(*moves, return_exceptions=True)
+
+    def _next(self, number: int, host: Host) -> int | None:
+        """The model that is to be served next; None where the one that is served goes on, or nobody has to be."""
+        now = self._at.get(number)
+        if now is not None and now not in self.resting and (self._asking.owed(now) or self._asking.wanted(now)):
+            return None
+        return next((model for model in _circle(host.models, now) if self._asking.wanted(model)), None)
+
+    def _begin(self, number: int, host: Host, model: int) -> None:
+        before, self._at[number] = self._at.get(number), model
+        if before is not None:
+            self.resting.add(before)
+        move = self._moves[number] = asyncio.create_task(host.load(model, self._asking.note))
+        move.add_done_callback(lambda done: self._on_move_end(number, model, done))
+
+    def _on_move_end(self, number: int, model: int, move: asyncio.Task[None]) -> None:
+        del self._moves[number]
+        if move.cancelled():
+            return
+        if (error := move.exception()) is not None:
+            self._asking.down(model, error)
+        else:
+            self.resting.discard(model)
+            self._asking.up(model)
+
+
+def _circle(models: Sequence[int], after: int | None) -> Iterator[int]:
+    """The models from the one after this one on; all of them, this one last."""
+    start = 0 if after is None else models.index(after) + 1
+    yield from (*models[start:], *models[:start])
