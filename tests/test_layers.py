@@ -27,6 +27,7 @@ LAYERS: list[set[str]] = [
         "adaptive_eval.prompts",
         "adaptive_eval.endpoints",
         "adaptive_eval.graders",
+        "adaptive_eval.launch",
         "adaptive_eval.store",
         "adaptive_eval.simulate",
     },

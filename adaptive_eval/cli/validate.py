@@ -11,6 +11,7 @@ from adaptive_eval.config.environment import read_environment
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.run.prepare import Prepared, prepare
+from adaptive_eval.run.servers import missing_programs
 
 
 def validate(config: Config, overrides: Overrides = None) -> None:
@@ -18,14 +19,18 @@ def validate(config: Config, overrides: Overrides = None) -> None:
     with reported():
         prepared = prepare(load_config(config, overrides or ()))
     typer.echo(_summary(config, prepared))
-    for warning in _missing_keys(prepared.config):
+    for warning in _missing(prepared.config):
         typer.echo(f"warning: {warning}")
 
 
-def _missing_keys(config: RunConfig) -> Iterator[str]:
-    """Keys that a run would need; not an error here, since they may be kept elsewhere than the configuration."""
-    keys = read_environment(config.folder)
-    return (problem for model in config.models if (problem := model.missing_key(keys)) is not None)
+def _missing(config: RunConfig) -> Iterator[str]:
+    """Keys and programs that a run would need; not an error here, since the run may be on another machine."""
+    environment = read_environment(config.folder)
+    for model in config.models:
+        if (problem := model.missing_key(environment)) is not None:
+            yield problem
+    for name, problem in missing_programs(config, environment):
+        yield f"{name}: {problem}"
 
 
 def _summary(path: Path, prepared: Prepared) -> str:

@@ -17,6 +17,7 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.results import Results, Subject, build_results, take_snapshot
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.tallies import Tally
+from adaptive_eval.scheduler.turns import Host
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import Event, RunHeader, RunReader, Store
@@ -135,6 +136,8 @@ class Bed:
         self.grading = FakeGrading()
         self.observer = Recorder()
         self.controller = Controller(self.plan)
+        self.hosts: Sequence[Host] = ()
+        """Where servers are started, if any are."""
 
     async def start(self, during: Callable[[Scheduler], object] | None = None) -> Scheduler:
         """Run until it ends; `during` gets the scheduler before."""
@@ -142,7 +145,7 @@ class Bed:
         store = Store.open(self.directory, HEADER).store
         try:
             lanes = [self._lane(name) for name in SKILLS]
-            scheduler = Scheduler(self.controller, lanes, QUESTIONS, self.grading, store, self.observer)
+            scheduler = Scheduler(self.controller, lanes, QUESTIONS, self.grading, store, self.observer, hosts=self.hosts)
             if during is not None:
                 during(scheduler)
             await scheduler.run()

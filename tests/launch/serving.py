@@ -1,0 +1,56 @@
+"""A server for tests that starts in a tenth of a second: it answers /health, and does what its arguments say.
+
+    python serving.py PORT [WHAT ...]
+
+`late=S`: it is ready after so many seconds; `exit=N`: it prints some lines and exits instead; `child`: it has a child
+that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `dies=S`: it is
+killed after so many seconds; `says=TEXT`: it prints the text first; `busy`: it answers 503 for ever.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+WHAT = dict(part.partition("=")[::2] for part in sys.argv[2:])
+BEGAN = time.monotonic()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The health check, and a version."""
+
+    def do_GET(self) -> None:
+        ready = time.monotonic() - BEGAN >= float(WHAT.get("late", "0")) and "busy" not in WHAT
+        health = 404 if "nohealth" in WHAT else 200 if ready else 503
+        status, body = {"/health": (health, b""), "/version": (200, b'{"version": "1.2.3"}')}.get(self.path, (404, b""))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+def main() -> None:
+    if "says" in WHAT:
+        print(WHAT["says"], flush=True)
+    if "stubborn" in WHAT:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "child" in WHAT:
+        ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('child', flush=True); "
+        subprocess.Popen([sys.executable, "-S", "-c", ignore + "time.sleep(600)", __file__, sys.argv[1]])
+    if "exit" in WHAT:
+        print("\n".join(f"loading layer {number}" for number in range(40)))
+        print("\x1b[31mCUDA out of memory\x1b[0m key sk-abcdefgh12345678abcd", flush=True)
+        sys.exit(int(WHAT["exit"]))
+    if "dies" in WHAT:
+        threading.Timer(float(WHAT["dies"]), lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+    HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""A server is waited for, told of when it fails, and started again when it dies."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import SERVER, running
+
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
+from adaptive_eval.errors import LaunchFailed, Unavailable
+from adaptive_eval.launch.endpoint import LaunchedEndpoint
+from adaptive_eval.launch.host import Host, unload_all
+from adaptive_eval.launch.server import RESTARTS, Server, Spec
+from adaptive_eval.store import Event, EventKind
+
+PROMPT = Prompt(messages=(Message("user", "1 + 1 = ?"),))
+
+
+class Inner:
+    """The endpoint of a server while it is up; answers when it is let to."""
+
+    def __init__(self) -> None:
+        self.asked: list[range] = []
+        self.answers = asyncio.Event()
+        self.error: Exception | None = None
+        self.closed = False
+
+    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+        self.asked.append(seeds)
+        await self.answers.wait()
+        if self.error is not None:
+            raise self.error
+        return [Answer("2", "stop", seed, "fake", 0.1) for seed in seeds]
+
+    async def check(self) -> Health:
+        return Health(())
+
+    async def close(self) -> None:
+        self.closed = True
+
+    @property
+    def stats(self) -> EndpointStats:
+        replica = ReplicaStats("fake", True, 0, 1)
+        return EndpointStats(requests=len(self.asked), errors={"reset": 1}, replicas=(replica,))
+
+
+class Bed:
+    """A server of this port, and what it told."""
+
+    def __init__(self, folder: Path, port: int, *what: str, timeout: float = 10.0, program: str = sys.executable) -> None:
+        command = (program, "-S", str(SERVER), str(port), *what)
+        root = f"http://127.0.0.1:{port}"
+        self.log = folder / "logs" / "m.log"
+        spec = Spec("m", command, os.environ, folder, self.log, root, "/health", timeout)
+        self.inners: list[Inner] = []
+        self.events: list[Event] = []
+        self.server = Server(spec, self._open)
+
+    def _open(self) -> Inner:
+        self.inners.append(Inner())
+        return self.inners[-1]
+
+    async def start(self) -> None:
+        await self.server.start(self.events.append)
+
+    @property
+    def pid(self) -> int:
+        assert self.server._process is not None
+        return self.server._process.pid
+
+
+async def until(met: Callable[[], Any], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+async def test_it_is_waited_for(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "late=0.5")
+    began = time.monotonic()
+    await bed.start()
+    assert time.monotonic() - began >= 0.4
+    assert bed.server.version == "1.2.3"
+    assert bed.log.read_text().startswith("--- 20")
+    await bed.server.stop()
+    assert not running(str(port))
+
+
+async def test_a_server_that_ends_before_it_is_ready_says_how_and_what_it_said_last(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "exit=3")
+    with pytest.raises(LaunchFailed) as failed:
+        await bed.start()
+    first, *lines = str(failed.value).split("\n")
+    assert first == f"its server exited with status 3 before it was ready (log: {bed.log})"
+    assert lines[-2:] == ["  loading layer 39", "  CUDA out of memory key ***"], "no colours, no secrets"
+    assert len(lines) == 12
+
+
+async def test_a_server_that_is_never_ready_is_stopped(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "busy", timeout=0.8)
+    with pytest.raises(LaunchFailed, match=r"not ready within 0.8 s: its /health said HTTP 503; raise launch.timeout"):
+        await bed.start()
+    assert not running(str(port))
+
+
+async def test_a_wrong_health_check_is_told_at_once(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "nohealth", timeout=60.0)
+    with pytest.raises(LaunchFailed, match=r"its /health said HTTP 404; set launch.health to a path"):
+        await bed.start()
+    assert not running(str(port))
+
+
+async def test_cancelled_while_it_is_waited_for_it_is_gone(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "busy")
+    start = asyncio.create_task(bed.start())
+    await until(lambda: running(str(port)))
+    await asyncio.sleep(0.2)
+    start.cancel()
+    await asyncio.wait([start])
+    assert start.cancelled()
+    assert not running(str(port))
+
+
+async def test_a_folder_for_logs_that_cannot_be_made_is_told(tmp_path: Path, port: int) -> None:
+    (tmp_path / "logs").write_text("a file")
+    with pytest.raises(LaunchFailed, match="logs"):
+        await Bed(tmp_path, port).start()
+
+
+async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_seeds(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port)
+    await bed.start()
+    asked = [asyncio.create_task(bed.server.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
+    await until(lambda: len(bed.inners[0].asked) == 2)
+    os.kill(bed.pid, signal.SIGKILL)
+    await until(lambda: len(bed.inners) == 2 and len(bed.inners[1].asked) == 2)
+    assert bed.inners[0].closed
+    assert bed.inners[1].asked == bed.inners[0].asked
+    bed.inners[1].answers.set()
+    assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
+    died, launched = bed.events
+    assert (died.kind, launched.kind) == (EventKind.SERVER_DIED, EventKind.LAUNCHED)
+    assert (died.body["restart"], died.body["of"]) == (1, RESTARTS)
+    assert str(died.body["reason"]).startswith("its server was killed by SIGKILL (log: ")
+    assert bed.server.endpoint.stats.requests == 4 and bed.server.endpoint.stats.errors == {"reset": 2}
+    await bed.server.stop()
+
+
+async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: int) -> None:
+    bed = Bed(tmp_path, port, "dies=0.3")
+    await bed.start()
+    with pytest.raises(LaunchFailed, match=rf"was killed by SIGKILL .*\nit was started again {RESTARTS} times before"):
+        await bed.server.endpoint.sample(PROMPT, range(1))
+    assert [event.kind for event in bed.events] == [EventKind.SERVER_DIED, EventKind.LAUNCHED] * RESTARTS
+    assert not running(str(port))
+    await bed.server.stop()
+
+
+async def test_an_endpoint_gives_up_only_on_a_server_that_is_up(tmp_path: Path) -> None:
+    """What the endpoint of a dead server says last is no word on the next."""
+    inners: list[Inner] = []
+
+    def open_() -> Inner:
+        inners.append(Inner())
+        return inners[-1]
+
+    endpoint = LaunchedEndpoint(open_)
+    asked = asyncio.create_task(endpoint.sample(PROMPT, range(1)))
+    await asyncio.sleep(0)
+    endpoint.begin()
+    await until(lambda: inners[0].asked)
+    inners[0].error = Unavailable("no replica is left")
+    ended = asyncio.create_task(endpoint.end())
+    inners[0].answers.set()
+    await ended
+    endpoint.begin()
+    await until(lambda: inners[1].asked)
+    assert not asked.done()
+    inners[1].error = Unavailable("no replica is left")
+    inners[1].answers.set()
+    with pytest.raises(Unavailable):
+        await asked
+
+
+async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
+    beds = [Bed(tmp_path, port, f"says={name}") for name in ("one", "two")]
+    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)))
+    events: list[Event] = []
+    for model in (0, 1, 0):
+        await host.load(model, events.append)
+        assert len(running(f"-S {SERVER} {port} says=")) == 2, "the server and its keeper"
+        assert running(f"{port} says={('one', 'two')[model]}")
+    assert [event.kind for event in events] == [EventKind.LAUNCHING, EventKind.LAUNCHED] * 3
+    assert {event.body["on"] for event in events} == {"gpu0"}
+    waiting = asyncio.create_task(beds[0].server.endpoint.sample(PROMPT, range(1)))
+    await until(lambda: beds[0].inners[-1].asked)
+    await host.load(1, events.append)
+    with pytest.raises(LaunchFailed, match="its server was stopped"):
+        await waiting
+    await unload_all([host], at_once=False)
+    assert not running(str(port))

@@ -1,0 +1,59 @@
+"""A model server that starts in no time: `python small_server.py PORT [slow] [broken] FOLDER`.
+
+It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
+question and seed alone. With `slow` it thinks for a second; with `broken` it fails to start.
+"""
+
+import json
+import sys
+import time
+from hashlib import blake2b
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+SKILLS = {"ada": 0.6, "bob": 0.5, "cyd": 0.2}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The chat API, the list of models, and the health check."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        models = {"data": [{"id": name} for name in SKILLS]}
+        known = {"/health": {}, "/v1/models": models}
+        self._reply(200 if self.path in known else 404, known.get(self.path, {}))
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "slow" in sys.argv:
+            time.sleep(1.0)
+        text = answer(asked["model"], asked["messages"][-1]["content"], asked.get("seed", 0))
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        self._reply(200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
+
+    def _reply(self, status: int, body: object) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+def answer(model: str, prompt: str, seed: int) -> str:
+    """The right number with the model's probability, else 1."""
+    right = next((row["answer"] for row in QUESTIONS if row["prompt"] in prompt), "1")
+    digest = blake2b(f"{model} {prompt} {seed}".encode(), digest_size=8).digest()
+    return f"It is {right if int.from_bytes(digest, 'big') / 2**64 < SKILLS[model] else 1}."
+
+
+if __name__ == "__main__":
+    print("the small server starts", flush=True)
+    if "broken" in sys.argv:
+        sys.exit("CUDA out of memory")
+    QUESTIONS = [json.loads(line) for line in (Path(sys.argv[-1]) / "questions.jsonl").read_text().splitlines()]
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -1,0 +1,221 @@
+"""`adaptive-eval run` with servers that it starts itself: the same results, and no process left behind, whatever comes."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, Found, Site, trials_in
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.launch.ports import free_ports
+from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.store import Event, EventKind, RunReader
+
+SERVER = Path(__file__).with_name("small_server.py")
+TRIALS = {"min": 4, "max": 12}
+
+
+def launching(folder: Path, *flags: str) -> dict[str, object]:
+    """A `launch` section whose command can be told by its last word."""
+    return {"command": [sys.executable, "-S", str(SERVER), "{port}", *flags, str(folder)], "timeout": 30}
+
+
+def launched(site: Site, *flags: str, exclusive: str | None = "gpu0") -> list[dict[str, object]]:
+    section = launching(site.folder, *flags)
+    return [{"name": name, "launch": {**section, "exclusive": exclusive}} for name in MODELS]
+
+
+def servers(site: Site) -> list[str]:
+    """The processes of servers and their keepers."""
+    told = subprocess.run(["ps", "-eww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    mine = [line.split(maxsplit=2) for line in told.splitlines() if str(SERVER) in line and str(site.folder) in line]
+    return [pid for pid, stat, _ in mine if not stat.startswith("Z")]
+
+
+def none_left(site: Site, seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while servers(site):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(site: Site) -> Iterator[None]:
+    """Whatever a test does, no server is left behind."""
+    yield
+    assert none_left(site, 1.0)
+
+
+def listening(port: int, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    with suppress(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port)).close()
+        return
+    assert time.monotonic() < deadline
+    time.sleep(0.02)
+    listening(port, seconds - 0.02)
+
+
+def events(directory: Path, *kinds: EventKind) -> list[Event]:
+    with closing(RunReader.open(directory)) as reader:
+        return [event for event in reader.events() if event.kind in kinds]
+
+
+def results(directory: Path) -> dict[str, list[dict[str, object]]]:
+    content = json.loads((directory / "results.json").read_text())
+    assert isinstance(content, dict)
+    return content
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What the run finds where someone else serves its models."""
+    port = next(free_ports())
+    site = Site.make(tmp_path_factory.mktemp("elsewhere"), f"http://127.0.0.1:{port}/v1")
+    with subprocess.Popen([sys.executable, "-S", str(SERVER), str(port), str(site.folder)], stdout=subprocess.PIPE) as one:
+        try:
+            listening(port)
+            site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}))
+        finally:
+            one.kill()
+    return Found.of(site.directory())
+
+
+def printed(process: "subprocess.Popen[str]", word: str) -> str:
+    """Read what a process prints until a line has this word."""
+    assert process.stdout is not None and process.stderr is not None
+    while word not in (line := process.stdout.readline()):
+        assert line, process.stderr.read()
+    return line
+
+
+@pytest.mark.parametrize("exclusive", ["gpu0", None])
+def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found, exclusive: str | None) -> None:
+    models = launched(site, exclusive=exclusive)
+    ended = site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}, models=models))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert Found.of(site.directory()) == elsewhere
+    starts = events(site.directory(), EventKind.LAUNCHED)
+    found = results(site.directory())
+    assert {row["model"]: row["starts"] for row in found["servers"]} == {
+        name: sum(event.body["model"] == name for event in starts) for name in MODELS
+    }
+    command = shlex.join(map(str, found["servers"][0]["command"]))  # type: ignore[arg-type]
+    assert re.fullmatch(rf"\S+ -S {SERVER} \d+ {site.folder}", command)
+    assert "the small server starts" in (site.directory() / "logs" / "ada.log").read_text()
+    if exclusive is None:
+        assert len(starts) == 3 and found["turns"] == []
+        return
+    (row,) = found["turns"]
+    assert (row["on"], row["models"], row["swaps"]) == ("gpu0", 3, len(starts))
+    assert row["seconds"] == pytest.approx(sum(float(str(event.body["seconds"])) for event in starts))
+    assert re.search(rf"in turn   3 models on gpu0: {len(starts)} swaps, \d+s", ended.stdout)
+
+
+def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: Found) -> None:
+    config = site.write(trials=TRIALS, allocation={"lookahead": 3}, models=launched(site), concurrency=2)
+    process = site.start(config)
+    printed(process, "ada: its server is ready")
+    while trials_in(site.directory()) < 3:
+        time.sleep(0.01)
+    for pid in servers(site):
+        # whoever leads a group besides the keeper, which leads a session, is the server
+        if os.getpgid(int(pid)) == int(pid) != os.getsid(int(pid)):
+            os.kill(int(pid), signal.SIGKILL)
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == ExitCode.SPENT, err
+    assert re.search(r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); it is started again \(1 of 3\)", out)
+    assert Found.of(site.directory()) == elsewhere
+    (died,) = events(site.directory(), EventKind.SERVER_DIED)
+    assert died.body["model"] == "ada"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number: signal.Signals) -> None:
+    process = site.start(site.write(models=launched(site, "slow", exclusive=None)))
+    for _ in MODELS:
+        printed(process, "is ready after")
+    assert len(servers(site)) == 6, "three servers and their keepers"
+    process.send_signal(number)
+    if number is signal.SIGINT:
+        printed(process, "interrupt again to stop at once")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == ExitCode.STOPPED, err
+        assert "Stopped. Every answer that was graded is stored." in out
+        assert not servers(site)
+    assert none_left(site)
+
+
+def test_interrupted_while_a_server_is_started_the_run_stops(site: Site) -> None:
+    section = {"command": [sys.executable, "-c", "import time; time.sleep(60)", str(SERVER), "{port}", str(site.folder)]}
+    models = [{"name": name, "launch": {**section, "exclusive": "gpu0"}} for name in MODELS]
+    process = site.start(site.write(models=models))
+    printed(process, "ada: its server is started on gpu0")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == ExitCode.STOPPED, err
+    assert not servers(site)
+
+
+def test_a_server_that_does_not_start_takes_the_others_with_it(site: Site) -> None:
+    models = launched(site, "slow", exclusive=None)
+    models[1]["launch"] = launching(site.folder, "broken")
+    ended = site.run(site.write(models=models))
+    assert ended.exit_code == ExitCode.ENDPOINTS
+    assert re.search(
+        r"error: bob: its server exited with status 1 before it was ready \(log: \S+bob\.log\)\n"
+        r"  the small server starts\n  CUDA out of memory\n",
+        ended.stderr,
+    )
+    assert not servers(site)
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_program_that_is_not_there_is_told_before_anything_is_started(site: Site) -> None:
+    models = launched(site)
+    models[2] = {"name": "cyd", "launch": {"model": "org/cyd"}}
+    config = site.write(models=models)
+    environment = {"PATH": str(site.folder)}
+    refused = CliRunner().invoke(app, ["run", str(config), "--display", "plain"], env=environment)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "cyd: the program vllm is not found on the PATH; pip install vllm, or give launch.command" in refused.stderr
+    told = CliRunner().invoke(app, ["validate", str(config)], env=environment)
+    assert told.exit_code == 0
+    assert "warning: cyd: the program vllm is not found on the PATH" in told.stdout
+
+
+def test_a_dry_run_starts_nothing_and_says_what_would_be_started(site: Site) -> None:
+    models = launched(site)
+    models[2] = {"name": "cyd", "launch": {"command": "no-such-server --port {port}"}}
+    told = site.run(site.write(models=models), "--dry-run")
+    assert told.exit_code == ExitCode.ENDPOINTS
+    assert re.search(r"ok    ada  \S+ .*would be started", told.stdout)
+    assert re.search(r"FAIL  cyd  no-such-server --port PORT  the program no-such-server is not found", told.stdout)
+    assert not site.directory().exists()
+
+
+def test_check_starts_every_server_asks_it_and_stops_it(site: Site) -> None:
+    models = launched(site)
+    models[1]["launch"] = {**launching(site.folder, "broken"), "exclusive": "gpu0"}
+    models.append({"name": "eve", "launch": launching(site.folder)})
+    told = CliRunner().invoke(app, ["check", str(site.write(models=models))])
+    assert told.exit_code == ExitCode.ENDPOINTS
+    states = [line.split()[:2] for line in told.stdout.splitlines()]
+    assert states == [["ok", "ada"], ["FAIL", "bob"], ["ok", "cyd"], ["FAIL", "eve"]]
+    assert "exited with status 1 before it was ready" in told.stdout and "CUDA out of memory" in told.stdout
+    assert "it does not serve 'eve'" in told.stdout
+    assert not servers(site)
