@@ -44,8 +44,9 @@ class ServerProcess:
             raise LaunchFailed(f"cannot be started: {error}") from error
         try:
             word, _, rest = (await _line(started)).partition(" ")
-        except BaseException:
-            _let_go(started)
+        except asyncio.CancelledError:
+            _let_go(started, at_once=True)
+            await started.wait()
             raise
         if word != "pid":
             await started.wait()
@@ -67,7 +68,7 @@ class ServerProcess:
         """SIGKILL to the whole group, now."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        _let_go(self._keeper)
+        _let_go(self._keeper, at_once=True)
 
     async def _wait(self) -> str:
         told = (await _line(self._keeper)).split()
@@ -93,9 +94,11 @@ async def _line(process: asyncio.subprocess.Process) -> str:
     return (await process.stdout.readline()).decode(errors="replace").rstrip("\n")
 
 
-def _let_go(process: asyncio.subprocess.Process) -> None:
+def _let_go(process: asyncio.subprocess.Process, *, at_once: bool = False) -> None:
     """Close the keeper's standard input, which it takes as the end of its parent."""
     assert process.stdin is not None
+    if at_once and not process.stdin.is_closing():
+        process.stdin.write(b"!")
     process.stdin.close()
 
 

@@ -98,8 +98,9 @@ class Server:
     async def _keep_up(self, process: ServerProcess, tell: Tell) -> None:
         while True:
             reason = self._told(await asyncio.shield(process.ended))
-            self._process = None
             await self.endpoint.end()
+            await process.stop()  # what it has left behind may hold the memory that the next one needs
+            self._process = None
             process = await self._again(reason, tell)
 
     async def _again(self, reason: str, tell: Tell) -> ServerProcess:

@@ -4,7 +4,7 @@
 
 `late=S`: it is ready after so many seconds; `exit=N`: it prints some lines and exits instead; `child`: it has a child
 that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `dies=S`: it is
-killed after so many seconds; `says=TEXT`: it prints the text first; `busy`: it answers 503 for ever.
+killed so many seconds after it was found ready; `says=TEXT`: it prints the text first; `busy`: it answers 503 for ever.
 """
 
 import os
@@ -24,6 +24,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         ready = time.monotonic() - BEGAN >= float(WHAT.get("late", "0")) and "busy" not in WHAT
+        if "dies" in WHAT and self.path == "/health":
+            threading.Timer(float(WHAT["dies"]), lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
         health = 404 if "nohealth" in WHAT else 200 if ready else 503
         status, body = {"/health": (health, b""), "/version": (200, b'{"version": "1.2.3"}')}.get(self.path, (404, b""))
         self.send_response(status)
@@ -47,8 +49,6 @@ def main() -> None:
         print("\n".join(f"loading layer {number}" for number in range(40)))
         print("\x1b[31mCUDA out of memory\x1b[0m key sk-abcdefgh12345678abcd", flush=True)
         sys.exit(int(WHAT["exit"]))
-    if "dies" in WHAT:
-        threading.Timer(float(WHAT["dies"]), lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
     HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 
 

@@ -75,7 +75,7 @@ def test_what_is_loaded_is_part_of_what_trials_mean() -> None:
         ("enforce-eager: true", "--enforce-eager"),
         ("enable-prefix-caching: false", "--no-enable-prefix-caching"),
         ("lora-modules: [x=/l/x, y=/l/y]", "--lora-modules x=/l/x y=/l/y"),
-        ("hf-overrides: {rope: {a: 1}}", "--hf-overrides '{\"rope\": {\"a\": 1}}'"),
+        ("hf-overrides: {rope: {a: 1}}", '--hf-overrides \'{"rope": {"a": 1}}\''),
     ],
 )
 def test_flags(flags: str, words: str) -> None:

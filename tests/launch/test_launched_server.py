@@ -53,7 +53,9 @@ class Inner:
 class Bed:
     """A server of this port, and what it told."""
 
-    def __init__(self, folder: Path, port: int, *what: str, timeout: float = 10.0, program: str = sys.executable) -> None:
+    def __init__(
+        self, folder: Path, port: int, *what: str, timeout: float = 10.0, program: str = sys.executable
+    ) -> None:
         command = (program, "-S", str(SERVER), str(port), *what)
         root = f"http://127.0.0.1:{port}"
         self.log = folder / "logs" / "m.log"
@@ -142,7 +144,7 @@ async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_se
     os.kill(bed.pid, signal.SIGKILL)
     await until(lambda: len(bed.inners) == 2 and len(bed.inners[1].asked) == 2)
     assert bed.inners[0].closed
-    assert bed.inners[1].asked == bed.inners[0].asked
+    assert set(bed.inners[1].asked) == set(bed.inners[0].asked)
     bed.inners[1].answers.set()
     assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
     died, launched = bed.events

@@ -64,7 +64,10 @@ async def test_at_once_means_no_grace(tmp_path: Path, port: int) -> None:
 
 @pytest.mark.parametrize(
     ("end", "told"),
-    [("import sys; sys.exit(7)", "exited with status 7"), ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL")],
+    [
+        ("import sys; sys.exit(7)", "exited with status 7"),
+        ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
+    ],
 )
 async def test_how_it_ended_is_known(tmp_path: Path, end: str, told: str) -> None:
     process = await started([*PYTHON, "-c", end], tmp_path)
@@ -129,5 +132,5 @@ async def test_it_sees_its_environment_and_folder_and_no_input(tmp_path: Path) -
         [*PYTHON, "-c", look], environment={"SEEN": "this"}, folder=tmp_path, log=tmp_path / "log"
     )
     assert await process.ended == "exited with status 0"
-    assert (tmp_path / "log").read_text() == f"this {tmp_path.resolve()} ''\n"
+    assert (tmp_path / "log").read_text() == f"this {os.path.realpath(tmp_path)} ''\n"
     await process.stop()

@@ -145,7 +145,9 @@ class Bed:
         store = Store.open(self.directory, HEADER).store
         try:
             lanes = [self._lane(name) for name in SKILLS]
-            scheduler = Scheduler(self.controller, lanes, QUESTIONS, self.grading, store, self.observer, hosts=self.hosts)
+            scheduler = Scheduler(
+                self.controller, lanes, QUESTIONS, self.grading, store, self.observer, hosts=self.hosts
+            )
             if during is not None:
                 during(scheduler)
             await scheduler.run()

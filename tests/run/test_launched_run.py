@@ -1,4 +1,4 @@
-"""`adaptive-eval run` with servers that it starts itself: the same results, and no process left behind, whatever comes."""
+"""`adaptive-eval run` with servers that it starts itself: the same results, and no process left behind."""
 
 import json
 import os
@@ -85,7 +85,9 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What the run finds where someone else serves its models."""
     port = next(free_ports())
     site = Site.make(tmp_path_factory.mktemp("elsewhere"), f"http://127.0.0.1:{port}/v1")
-    with subprocess.Popen([sys.executable, "-S", str(SERVER), str(port), str(site.folder)], stdout=subprocess.PIPE) as one:
+    with subprocess.Popen(
+        [sys.executable, "-S", str(SERVER), str(port), str(site.folder)], stdout=subprocess.PIPE
+    ) as one:
         try:
             listening(port)
             site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}))
@@ -161,7 +163,9 @@ def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number:
 
 
 def test_interrupted_while_a_server_is_started_the_run_stops(site: Site) -> None:
-    section = {"command": [sys.executable, "-c", "import time; time.sleep(60)", str(SERVER), "{port}", str(site.folder)]}
+    section = {
+        "command": [sys.executable, "-c", "import time; time.sleep(60)", str(SERVER), "{port}", str(site.folder)]
+    }
     models = [{"name": name, "launch": {**section, "exclusive": "gpu0"}} for name in MODELS]
     process = site.start(site.write(models=models))
     printed(process, "ada: its server is started on gpu0")

@@ -1,4 +1,4 @@
-"""Servers that the run starts: asked only while they are up, served in turn with few swaps, and never deciding anything."""
+"""Servers that the run starts: asked while they are up, served in turn with few swaps, and never deciding anything."""
 
 import asyncio
 import random
@@ -123,7 +123,7 @@ async def test_a_server_that_does_not_start_ends_a_run_that_has_no_answer_yet(tm
     bed = Bed(tmp_path)
     bed.hosts = hosts = [FakeHost(bed, [0]), FakeHost(bed, [1, 2], delay=0.05)]
     hosts[0].fails = lambda model: True
-    with pytest.raises(LaunchFailed, match="ada: its server exited with status 1 before it was ready\n.*adaptive-eval check"):
+    with pytest.raises(LaunchFailed, match="ada: its server exited with status 1 .*\n.*adaptive-eval check"):
         await bed.start()
     assert hosts[1].loaded is None, "the start of the other one was left off"
 
