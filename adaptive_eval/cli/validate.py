@@ -11,7 +11,7 @@ from adaptive_eval.config.environment import read_environment
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.run.prepare import Prepared, prepare
-from adaptive_eval.run.servers import missing_programs
+from adaptive_eval.run.programs import missing_programs
 
 
 def validate(config: Config, overrides: Overrides = None) -> None:

@@ -11,7 +11,7 @@ from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.host import Host
 from adaptive_eval.run.endpoints import Serving, opened_endpoints
-from adaptive_eval.run.servers import launch_words, missing_programs
+from adaptive_eval.run.programs import launch_words, missing_programs
 
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:

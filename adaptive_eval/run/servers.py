@@ -1,19 +1,19 @@
 """The servers that a run starts itself, from the configuration to the hosts they run on."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.launch.command import HOST, command_of, environment_of
+from adaptive_eval.launch.command import HOST, environment_of
 from adaptive_eval.launch.host import Host
 from adaptive_eval.launch.ports import free_ports
-from adaptive_eval.launch.program import missing_program
 from adaptive_eval.launch.server import Server, Spec
 from adaptive_eval.launch.types import LaunchConfig
+from adaptive_eval.run.programs import launch_words, missing_programs
 
 LOGS = "logs"
 """The folder in a run's directory that servers print to."""
@@ -31,21 +31,6 @@ def open_hosts(config: RunConfig, environment: Mapping[str, str], logs: Path) ->
             place = number if launch.exclusive is None else launch.exclusive
             places.setdefault(place, {})[number] = _server(model, spec, environment)
     return [Host(place if isinstance(place, str) else None, servers) for place, servers in places.items()]
-
-
-def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The names of launched models whose program is not there, and what is wrong."""
-    for model in config.models:
-        if model.launch is not None:
-            sees = environment_of(model.launch, model.model, "", environment)
-            problem = missing_program(launch_words(model, model.launch), sees, config.folder)
-            if problem is not None:
-                yield model.name, problem
-
-
-def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT") -> tuple[str, ...]:
-    """The command that is run for a model."""
-    return command_of(launch, model.model, port)
 
 
 def _spec(

@@ -1,10 +1,14 @@
-"""A model server that starts in no time: `python small_server.py PORT [slow] [broken] FOLDER`.
+"""A model server that starts in no time: `python small_server.py PORT [slow] [broken] [crash] FOLDER`.
 
 It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
-question and seed alone. With `slow` it thinks for a second; with `broken` it fails to start.
+question and seed alone. With `slow` it thinks for a second; with `broken` it fails to start; with `crash` it is killed
+in the middle of its tenth answer, once for each folder.
 """
 
+import itertools
 import json
+import os
+import signal
 import sys
 import time
 from hashlib import blake2b
@@ -29,6 +33,9 @@ class Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "slow" in sys.argv:
             time.sleep(1.0)
+        if "crash" in sys.argv and next(COUNT) == 10 and not CRASHED.exists():
+            CRASHED.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         text = answer(asked["model"], asked["messages"][-1]["content"], asked.get("seed", 0))
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         self._reply(200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
@@ -55,5 +62,6 @@ if __name__ == "__main__":
     print("the small server starts", flush=True)
     if "broken" in sys.argv:
         sys.exit("CUDA out of memory")
+    COUNT, CRASHED = itertools.count(1), Path(sys.argv[-1]) / "crashed"
     QUESTIONS = [json.loads(line) for line in (Path(sys.argv[-1]) / "questions.jsonl").read_text().splitlines()]
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

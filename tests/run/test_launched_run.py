@@ -1,7 +1,6 @@
 """`adaptive-eval run` with servers that it starts itself: the same results, and no process left behind."""
 
 import json
-import os
 import re
 import shlex
 import signal
@@ -14,7 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Found, Site, trials_in
+from live_runs import MODELS, Found, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -128,18 +127,10 @@ def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found,
 
 
 def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: Found) -> None:
-    config = site.write(trials=TRIALS, allocation={"lookahead": 3}, models=launched(site), concurrency=2)
-    process = site.start(config)
-    printed(process, "ada: its server is ready")
-    while trials_in(site.directory()) < 3:
-        time.sleep(0.01)
-    for pid in servers(site):
-        # whoever leads a group besides the keeper, which leads a session, is the server
-        if os.getpgid(int(pid)) == int(pid) != os.getsid(int(pid)):
-            os.kill(int(pid), signal.SIGKILL)
-    out, err = process.communicate(timeout=40)
-    assert process.returncode == ExitCode.SPENT, err
-    assert re.search(r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); it is started again \(1 of 3\)", out)
+    ended = site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}, models=launched(site, "crash")))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    told = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); it is started again \(1 of 3\)"
+    assert re.search(told, ended.stdout)
     assert Found.of(site.directory()) == elsewhere
     (died,) = events(site.directory(), EventKind.SERVER_DIED)
     assert died.body["model"] == "ada"
