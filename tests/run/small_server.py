@@ -31,6 +31,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if asked["model"] not in SKILLS:
+            self._reply(404, {"error": {"message": f"the model {asked['model']} does not exist"}})
+            return
         if "slow" in sys.argv:
             time.sleep(1.0)
         if "crash" in sys.argv and next(COUNT) == 10 and not CRASHED.exists():
