@@ -29,9 +29,11 @@ def ordinary(model: str, question: str, trial: int) -> str:
     return f"{model} on {question}, for the {trial}th time"
 
 
-def prepared(folder: Path, models: Sequence[str] = tuple(MODELS), questions: int = 6, **changes: object) -> Prepared:
-    """A configuration of these models in `folder`."""
-    rows = [{"id": f"q{number}", "prompt": f"ask {number}", "answer": str(number)} for number in range(questions)]
+def prepared(
+    folder: Path, models: Sequence[str] = tuple(MODELS), questions: int = 6, asked: str = "ask", **changes: object
+) -> Prepared:
+    """A configuration of these models in `folder`, in which all questions begin as `asked`."""
+    rows = [{"id": f"q{number}", "prompt": f"{asked} {number}", "answer": str(number)} for number in range(questions)]
     (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     settings = {
         "name": "played",

@@ -1,0 +1,280 @@
+"""The monitor in a real browser: a page follows a live run, and nothing that a model wrote is more than text."""
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from browsing import Tabs, chromium
+from live_runs import Site, small_world
+from played import Played
+
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+Play = Callable[..., Played]
+TRIALS = "Number(document.querySelector('[data-key=Trials] .figure').textContent.replace(/\\D/g, ''))"
+LOOKS = "Number((document.querySelector('[data-key=Active] .note')?.textContent ?? '0').replace(/\\D/g, ''))"
+FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+
+
+@dataclass
+class Monitors:
+    """`adaptive-eval monitor --web` in processes of their own."""
+
+    running: "list[subprocess.Popen[str]]" = field(default_factory=list)
+
+    def serve(self, path: Path, port: int = 0) -> str:
+        """Serve a run or a folder; gives the address."""
+        command = [sys.executable, "-m", "adaptive_eval", "monitor", str(path), "--web", "--port", str(port)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.running.append(process)
+        assert process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        assert found is not None
+        return found[0]
+
+    def stop(self) -> None:
+        """End all, and see that they end well."""
+        while self.running:
+            process = self.running.pop()
+            process.terminate()
+            with process:
+                assert process.wait(20) == 0
+
+
+@pytest.fixture
+def monitors() -> Iterator[Monitors]:
+    monitors = Monitors()
+    yield monitors
+    monitors.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def tabs(browser: "Browser") -> Iterator[Tabs]:
+    tabs = Tabs(browser)
+    yield tabs
+    tabs.close()
+    for url in tabs.requests:
+        assert url.startswith(("http://127.0.0.1:", "data:")), url
+
+
+@pytest.fixture
+def live(site: Site) -> Iterator[Path]:
+    """The directory of a run that takes some twenty seconds, in a process of its own."""
+    slow = SimulatedServer(replace(small_world(), latency=Latency(median=0.25)))
+    with serving(slow) as url:
+        process = replace(site, base_url=url).start(site_config(site, url))
+        directory = site.directory()
+        while not (directory / "run.sqlite").exists():
+            assert process.poll() is None, process.communicate()
+        yield directory
+        with process:
+            process.kill()
+
+
+def site_config(site: Site, url: str) -> Path:
+    return replace(site, base_url=url).write(concurrency=4, trials={"min": 4, "max": 40})
+
+
+def number(page: "Page", expression: str) -> int:
+    return int(page.evaluate(expression))
+
+
+def until(page: "Page", expression: str, seconds: float = 30.0) -> None:
+    """Wait until this holds; asked from outside, since the page's policy forbids to evaluate texts inside of it."""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {expression}"
+        page.wait_for_timeout(50)
+
+
+def draw_all(page: "Page") -> None:
+    """See every section of the page, since each is drawn when it comes near."""
+    for section in page.locator("main > section").all():
+        section.scroll_into_view_if_needed()
+        until(page, f"document.querySelector('#{section.get_attribute('id')} .body').textContent.length > 0")
+
+
+def open_cell(page: "Page", right: int = 2) -> None:
+    """Choose a cell of the heat map by keyboard, and open its question."""
+    page.locator("#trials canvas").focus()
+    for _ in range(right):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open] details.answer")
+
+
+# -- a live run --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_a_live_run_follows_it_by_itself(live: Path, monitors: Monitors, tabs: Tabs) -> None:
+    page = tabs.open(monitors.serve(live))
+    until(page, f"{LOOKS} >= 1")
+    trials, looks = number(page, TRIALS), number(page, LOOKS)
+    pages = [url for url in tabs.requests if not url.endswith(("/view", "/live"))]
+    until(page, f"{TRIALS} > {trials} && {LOOKS} > {looks + 1}")
+    assert "running" in page.inner_text("h1") and "live" in page.inner_text("h1")
+    page.locator("#trials").scroll_into_view_if_needed()
+    shown = page.evaluate("document.querySelector('#trials p').textContent")
+    until(page, f"document.querySelector('#trials p').textContent !== {shown!r}")
+    open_cell(page)
+    answer = page.locator("dialog details.answer").first
+    answer.locator("summary").first.click()
+    assert "boxed" in answer.inner_text() or "answer" in answer.inner_text()
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog:not([open])", state="attached")
+    until(page, "document.querySelector('h1').textContent.includes('finished')", 90.0)
+    page.locator("#overview").scroll_into_view_if_needed()
+    until(page, "document.querySelector('.lead').textContent.includes('Finished')")
+    assert [url for url in tabs.requests if not url.endswith(("/view", "/live")) and "question" not in url] == pages
+
+
+def test_a_page_comes_back_when_its_monitor_does(live: Path, monitors: Monitors, tabs: Tabs) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    page = tabs.open(monitors.serve(live, port))
+    until(page, f"{TRIALS} > 0")
+    monitors.stop()
+    until(page, "document.querySelector('h1').textContent.includes('no connection')")
+    trials = number(page, TRIALS)
+    monitors.serve(live, port)
+    until(page, f"{TRIALS} > {trials} && !document.querySelector('h1').textContent.includes('no connection')")
+    lost = [told for told in tabs.complaints if "ERR_CONNECTION_REFUSED" in told or "ERR_INCOMPLETE_CHUNKED" in told]
+    assert lost == tabs.complaints, "a browser notes that a server was away, and nothing else was wrong"
+    tabs.complaints.clear()
+
+
+def test_a_run_is_watched_from_before_its_first_look(play: Play, monitors: Monitors, tabs: Tabs) -> None:
+    run = play()
+    run.step(5)
+    page = tabs.open(monitors.serve(run.directory))
+    assert "No look has been taken yet: 5 trials" in page.inner_text(".lead")
+    until(page, "document.querySelector('h1').textContent.includes('running')")
+    while not run.step(10):
+        pass
+    until(page, f"{LOOKS} === 1")
+    assert "ada" in page.inner_text("#ranking")
+    run.stop()
+    until(page, "document.querySelector('h1').textContent.includes('stopped')")
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_keyboard_reaches_the_answers(play: Play, monitors: Monitors, tabs: Tabs) -> None:
+    run = play()
+    run.finish()
+    page = tabs.open(monitors.serve(run.directory))
+    page.wait_for_selector("#trials canvas")
+    reached = False
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        if reached := page.evaluate("document.activeElement.matches('#trials canvas')"):
+            break
+    assert reached
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open] details.answer")
+    inside = False
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if inside := page.evaluate("document.activeElement.matches('dialog details.answer > summary')"):
+            break
+    assert inside
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog details.answer[open] pre")
+    assert "for the 0th time" in page.locator("dialog details.answer[open]").inner_text()
+    page.keyboard.press("Escape")
+    until(page, "document.querySelector('dialog').open === false")
+    assert page.evaluate("document.activeElement.matches('#trials canvas')"), "and leads back to where it was"
+
+
+LONG = {"ada": 0.9, "bob": 0.5, "cyd-with-a-name-that-is-much-too-long-for-a-phone-" + "x" * 60: 0.45}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_phone_shows_the_page_without_scrolling_sideways(
+    play: Play, monitors: Monitors, tabs: Tabs, dark: bool
+) -> None:
+    run = play(models=tuple(LONG), skills=LONG)
+    run.finish()
+    page = tabs.open(monitors.serve(run.directory), width=360, height=740, dark=dark)
+    draw_all(page)
+    assert page.evaluate(FITS)
+    open_cell(page)
+    assert page.evaluate(FITS)
+    box = page.locator("dialog").bounding_box()
+    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 360
+
+
+def test_several_runs_are_listed_and_lead_to_their_pages(
+    play: Play, monitors: Monitors, tabs: Tabs, tmp_path: Path
+) -> None:
+    first, second = play("first"), play("second~2")
+    first.finish()
+    while not second.step(20):
+        pass
+    page = tabs.open(monitors.serve(tmp_path / "runs"))
+    page.wait_for_selector("text=second~2")
+    rows = page.locator("tbody tr")
+    assert rows.count() == 2 and "finished" in rows.nth(0).inner_text() and "running" in rows.nth(1).inner_text()
+    page.click("text=second~2")
+    page.wait_for_selector("#ranking")
+    assert page.url.endswith("/run/second~2/") and "bob" in page.inner_text("#ranking")
+
+
+# -- hostile texts -----------------------------------------------------------------------------------------------------
+
+BAD = '</script></pre><script>window.pwned=1</script><img src=x onerror="window.pwned=2">\u202e'
+NAMES = (
+    "<img src=x onerror=window.pwned=3>",
+    "javascript:window.pwned=4//\"'`><svg onload=window.pwned=5>",
+    "\u202egnp.exe {{7*7}} ${window.pwned=6} </title><script>window.pwned=7</script>",
+)
+ANSWER = f"{BAD} [x](javascript:window.pwned=8) <a href='javascript:window.pwned=9'>go</a> <iframe> \ud800 &lt;"
+FOREIGN = "document.scripts.length !== 1 || document.querySelectorAll('img, iframe, object, embed').length > 0"
+ALL = "[...document.querySelectorAll('*')]"
+LINKS = f"{ALL}.flatMap((one) => [one.getAttribute('href'), one.getAttribute('src')]).filter((link) => link !== null)"
+HANDLERS = f"{ALL}.flatMap((one) => one.getAttributeNames()).filter((attribute) => attribute.startsWith('on'))"
+
+
+def test_hostile_texts_stay_texts(play: Play, monitors: Monitors, tabs: Tabs, tmp_path: Path) -> None:
+    skills = dict(zip(NAMES, (0.9, 0.5, 0.45), strict=True))
+    run = play(models=NAMES, skills=skills, text=lambda model, question, trial: f"{trial} {ANSWER}", asked=BAD)
+    run.finish()
+    url = monitors.serve(tmp_path / "runs")
+    listed = tabs.open(url)
+    listed.wait_for_selector("tbody tr")
+    page = tabs.open(f"{url}run/played/")
+    draw_all(page)
+    open_cell(page)
+    for summary in page.locator("dialog details.answer > summary").all():
+        summary.click()
+    shown = page.locator("dialog[open]").inner_text()
+    assert "<script>window.pwned=1</script>" in shown and "javascript:window.pwned=8" in shown and "&lt;" in shown
+    assert "\u202e" not in shown, "what turns the direction of writing is shown as a sign, and not obeyed"
+    assert NAMES[0] in page.inner_text("#ranking") and NAMES[0] in listed.inner_text("table")
+    for one in (page, listed):
+        assert one.evaluate("window.pwned") is None
+        assert not one.evaluate(FOREIGN) and one.evaluate(HANDLERS) == []
+        assert [link for link in one.evaluate(LINKS) if ":" in link and not link.startswith("https://")] == []
