@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def chromium() -> "Iterator[Browser]":
-    """A browser; playwright's own where the system has none."""
+    """A browser: the system's, or playwright's own where the system has none."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -26,20 +27,36 @@ class Tabs:
     """Opens pages; collects what they complain of and what they ask for."""
 
     browser: "Browser"
+    folder: Path
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def open(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
-        """The page at this address, in a window of its own."""
+    def open(self, *, width: int = 1280, height: int = 900, dark: bool = False, reduced_motion: bool = False) -> "Page":
+        """An empty page of that size."""
         context = self.browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce" if reduced_motion else "no-preference",
         )
         page = context.new_page()
-        page.set_default_timeout(30_000)
         page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (self.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: self.requests.append(request.url))
+        return page
+
+    def report(self, html: str, *, width: int = 1280, dark: bool = False) -> "Page":
+        """A report as a reader opens it, drawn to its end."""
+        path = self.folder / "report.html"
+        path.write_text(html, encoding="utf-8")
+        page = self.open(width=width, dark=dark)
+        page.goto(path.as_uri())
+        page.wait_for_selector("#repeat .yaml", state="attached")
+        return page
+
+    def at(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
+        """A page of the monitor, as soon as there is something to read."""
+        page = self.open(width=width, height=height, dark=dark)
         page.goto(url)
         page.wait_for_selector("main h2, table, .problem")
         return page

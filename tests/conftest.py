@@ -1,4 +1,5 @@
-"""What all tests share: a simulated server with fast answers, another with slow ones, and a place to run against them.
+"""What all tests share: a simulated server with fast answers, another with slow ones, a place to run against them, and
+a browser.
 
 Property tests are not timed, since the machines they run on are not alike.
 """
@@ -6,13 +7,18 @@ Property tests are not timed, since the machines they run on are not alike.
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from browsing import Tabs, chromium
 from hypothesis import settings
 from live_runs import Site, small_world
 
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -38,3 +44,16 @@ def site(tmp_path: Path, base_url: str) -> Iterator[Site]:
     for process in site.processes:  # those that a failed test has left behind
         with process:
             process.kill()
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def tabs(browser: "Browser", tmp_path: Path) -> Iterator[Tabs]:
+    tabs = Tabs(browser, tmp_path)
+    yield tabs
+    tabs.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import Tabs, chromium
+from browsing import Tabs
 from live_runs import Site, small_world
 from played import Played
 
@@ -19,7 +19,7 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
@@ -61,19 +61,11 @@ def monitors() -> Iterator[Monitors]:
     monitors.stop()
 
 
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
-def tabs(browser: "Browser") -> Iterator[Tabs]:
-    tabs = Tabs(browser)
+def tabs(tabs: Tabs) -> Iterator[Tabs]:
+    """Pages that ask nobody but the monitor."""
     yield tabs
-    tabs.close()
-    for url in tabs.requests:
-        assert url.startswith(("http://127.0.0.1:", "data:")), url
+    assert [url for url in tabs.requests if not url.startswith("http://127.0.0.1:")] == []
 
 
 @pytest.fixture
@@ -126,7 +118,7 @@ def open_cell(page: "Page", right: int = 2) -> None:
 
 
 def test_the_page_of_a_live_run_follows_it_by_itself(live: Path, monitors: Monitors, tabs: Tabs) -> None:
-    page = tabs.open(monitors.serve(live))
+    page = tabs.at(monitors.serve(live))
     until(page, f"{LOOKS} >= 1")
     trials, looks = number(page, TRIALS), number(page, LOOKS)
     pages = [url for url in tabs.requests if not url.endswith(("/view", "/live"))]
@@ -151,7 +143,7 @@ def test_a_page_comes_back_when_its_monitor_does(live: Path, monitors: Monitors,
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    page = tabs.open(monitors.serve(live, port))
+    page = tabs.at(monitors.serve(live, port))
     until(page, f"{TRIALS} > 0")
     monitors.stop()
     until(page, "document.querySelector('h1').textContent.includes('no connection')")
@@ -166,7 +158,7 @@ def test_a_page_comes_back_when_its_monitor_does(live: Path, monitors: Monitors,
 def test_a_run_is_watched_from_before_its_first_look(play: Play, monitors: Monitors, tabs: Tabs) -> None:
     run = play()
     run.step(5)
-    page = tabs.open(monitors.serve(run.directory))
+    page = tabs.at(monitors.serve(run.directory))
     assert "No look has been taken yet: 5 trials" in page.inner_text(".lead")
     until(page, "document.querySelector('h1').textContent.includes('running')")
     while not run.step(10):
@@ -183,7 +175,7 @@ def test_a_run_is_watched_from_before_its_first_look(play: Play, monitors: Monit
 def test_the_keyboard_reaches_the_answers(play: Play, monitors: Monitors, tabs: Tabs) -> None:
     run = play()
     run.finish()
-    page = tabs.open(monitors.serve(run.directory))
+    page = tabs.at(monitors.serve(run.directory))
     page.wait_for_selector("#trials canvas")
     reached = False
     for _ in range(200):
@@ -218,7 +210,7 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(
 ) -> None:
     run = play(models=tuple(LONG), skills=LONG)
     run.finish()
-    page = tabs.open(monitors.serve(run.directory), width=360, height=740, dark=dark)
+    page = tabs.at(monitors.serve(run.directory), width=360, height=740, dark=dark)
     draw_all(page)
     assert page.evaluate(FITS)
     open_cell(page)
@@ -234,7 +226,7 @@ def test_several_runs_are_listed_and_lead_to_their_pages(
     first.finish()
     while not second.step(20):
         pass
-    page = tabs.open(monitors.serve(tmp_path / "runs"))
+    page = tabs.at(monitors.serve(tmp_path / "runs"))
     page.wait_for_selector("text=second~2")
     rows = page.locator("tbody tr")
     assert rows.count() == 2 and "finished" in rows.nth(0).inner_text() and "running" in rows.nth(1).inner_text()
@@ -263,9 +255,9 @@ def test_hostile_texts_stay_texts(play: Play, monitors: Monitors, tabs: Tabs, tm
     run = play(models=NAMES, skills=skills, text=lambda model, question, trial: f"{trial} {ANSWER}", asked=BAD)
     run.finish()
     url = monitors.serve(tmp_path / "runs")
-    listed = tabs.open(url)
+    listed = tabs.at(url)
     listed.wait_for_selector("tbody tr")
-    page = tabs.open(f"{url}run/played/")
+    page = tabs.at(f"{url}run/played/")
     draw_all(page)
     open_cell(page)
     for summary in page.locator("dialog details.answer > summary").all():

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import Tabs
+from browsing import Tabs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

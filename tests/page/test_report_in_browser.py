@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from conftest import Tabs
+from browsing import Tabs
 from page_views import simulated, world
 
 from adaptive_eval.page import report_page
