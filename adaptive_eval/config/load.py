@@ -45,12 +45,21 @@ def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[
     """What a file (None: an empty one) and `--set` overrides decide about models of these names."""
     text, source = ("{}", Path()) if path is None else (_text(path), path)
     document = _complete(text, source, overrides, read_environment(source.parent))
+    return _decisions(document, names, "--set" if path is None else str(path))
+
+
+def decisions_of(settings: Mapping[str, object], names: Sequence[str]) -> Decisions:
+    """The same for settings that a program gives, written as in a file."""
+    return _decisions(_complete(json.dumps(settings), Path(), (), {}), names, "decisions")
+
+
+def _decisions(document: Document, names: Sequence[str], source: str) -> Decisions:
     elsewhere = RunConfig.model_fields.keys() - Decisions.model_fields.keys()
     document.tree = {name: section for name, section in document.tree.items() if name not in elsewhere}
     document.problems = [one for one in document.problems if not one.path or one.path[0] not in elsewhere]
     config, problems = _validated(document, Decisions, names)
     if config is None:
-        raise ConfigError(report("--set" if path is None else str(path), problems))
+        raise ConfigError(report(source, problems))
     return config
 
 

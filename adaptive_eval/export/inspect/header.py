@@ -12,6 +12,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.export.inspect.sample import Json, Scale, usage
 from adaptive_eval.export.source import Source
 from adaptive_eval.results import Results
+from adaptive_eval.results.stopping import why_stopped
 from adaptive_eval.results.types import ModelRow
 from adaptive_eval.store import TrialRecord
 
@@ -177,21 +178,6 @@ def _metrics(row: ModelRow | None) -> Iterator[tuple[str, float]]:
         value: float | None = getattr(row, attribute, None)
         if value is not None:
             yield metric, value
-
-
-def why_stopped(name: str, results: Results | None) -> str:
-    """Why no more trials of a model were asked for."""
-    if results is None:
-        return "the run has not come to its first look"
-    row = next((row for row in results.models if row.name == name), None)
-    if row is None:
-        return "the model has left the run"
-    if row.set_aside is not None:
-        return f"the model was set aside: {row.set_aside}"
-    verdicts = [pair.verdict for pair in results.pairs if name in (pair.better, pair.worse)]
-    counted = ", ".join(f"{verdicts.count(one)} {one.replace('_', ' ')}" for one in dict.fromkeys(verdicts))
-    ended = "the run has not ended" if results.run.reason is None else f"the run ended ({results.run.reason})"
-    return f"{ended}; comparisons of this model: {counted or 'none'}"
 
 
 def _early_stops(subject: Subject, reason: str) -> Iterator[Json]:

@@ -1,0 +1,1 @@
+"""The decision core within other harnesses."""
