@@ -31,12 +31,11 @@ class Tabs:
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def open(self, *, width: int = 1280, height: int = 900, dark: bool = False, reduced_motion: bool = False) -> "Page":
+    def open(self, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
         """An empty page of that size."""
         context = self.browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
-            reduced_motion="reduce" if reduced_motion else "no-preference",
         )
         page = context.new_page()
         page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))

@@ -97,11 +97,10 @@ export function unit(facts) {
   return isPrecision(facts) ? "score" : "comparison";
 }
 
-/** A trial count beside what it would be in a fixed design. */
-export function shareOfFixed(cost) {
-  return cost.trials > cost.fixed_trials
-    ? `trials.max now allows ${count(cost.fixed_trials)}`
-    : percent(cost.trials / cost.fixed_trials);
+/** A trial count beside what it would be in a fixed design; earlier starts may have had a larger one. */
+export function shareOfFixed(trials, fixed) {
+  if (trials > fixed) return `trials.max now allows ${count(fixed)}`;
+  return `${percent(trials / fixed)} of the ${count(fixed)} of a fixed design`;
 }
 
 function counted(pairs) {

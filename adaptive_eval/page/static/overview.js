@@ -146,9 +146,7 @@ function tiles({ view, facts, pulse, live }) {
     tile(
       "Trials",
       count(cost.trials),
-      view.results
-        ? `${shareOfFixed({ ...cost, fixed_trials: fixed.trials })} of the ${count(fixed.trials)} of a fixed design`
-        : null,
+      view.results ? shareOfFixed(cost.trials, fixed.trials) : null,
       view.results ? cost.trials / fixed.trials : null,
     ),
     cost.tokens ? tile("Tokens", count(cost.tokens), about(fixed.tokens, count)) : null,
