@@ -223,9 +223,18 @@ def _named(record: Record, place: str) -> Record:
         raise LogError(f"{place}: {model!r:.80} can be no model's name; write NAME=FILE to give it one")
     if not question or BETWEEN in question:
         raise LogError(f"{place}: {question!r:.80} can be no question's id")
-    if (model, question, task) == (record.model, record.question, record.task):
+    asked = _tidied(record.asked)
+    if asked is record.asked and (model, question, task) == (record.model, record.question, record.task):
         return record
-    return record._replace(model=model, question=question, task=task)
+    return record._replace(model=model, question=question, task=task, asked=asked)
+
+
+def _tidied(asked: Asked) -> Asked:
+    """The question without halves of surrogate pairs, which no server could be sent."""
+    prompt, answer, choices, cluster = asked
+    if (prompt + answer).isascii() and not choices and not cluster:
+        return asked
+    return Asked(tidy(prompt), tidy(answer), tuple(map(tidy, choices)), None if cluster is None else tidy(cluster))
 
 
 def _no_trial(record: Record) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.importing.plain import as_text, mapping, number, sequence, whole_number
-from adaptive_eval.importing.record import Asked, LogFile, Record, Settings, made_answer
+from adaptive_eval.importing.record import Asked, LogFile, Record, Settings, known_sampling, made_answer
 from adaptive_eval.importing.scores import as_value
 
 Sample = Mapping[str, Any]
@@ -49,7 +49,9 @@ class SampleReader:
         scorers = [as_text(mapping(one).get("name")) for one in sequence(spec.get("scorers"))]
         self._settings = Settings(
             served=_served(self._model),
-            sampling={ours: config[theirs] for theirs, ours in SAMPLING.items() if config.get(theirs) is not None},
+            sampling=known_sampling(
+                {ours: config[theirs] for theirs, ours in SAMPLING.items() if config.get(theirs) is not None}
+            ),
             grader=GRADERS.get(scorers[0].rpartition("/")[2]) if len(scorers) == 1 else None,
         )
 

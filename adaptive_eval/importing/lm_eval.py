@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_eval.importing.bounded import MOST_BYTES
-from adaptive_eval.importing.plain import as_text, mapping, number, sequence, whole_number
-from adaptive_eval.importing.record import Asked, LogFile, Record, Settings, made_answer
+from adaptive_eval.importing.plain import as_text, mapping, sequence
+from adaptive_eval.importing.record import Asked, LogFile, Record, Settings, known_sampling, made_answer
 from adaptive_eval.importing.rows import Row, json_rows
 
 NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d\-.:]+))?\.jsonl")
+SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_gen_toks": "max_tokens"}
 NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
 """What it writes where a server gave no content."""
 
@@ -115,18 +116,13 @@ def _turns(text: str) -> list[Mapping[str, Any]]:
 
 
 def _sampling(given: Mapping[str, Any]) -> Mapping[str, object]:
-    """The keys of the configuration; without do_sample it takes the likeliest token."""
-    known: dict[str, object] = {}
-    stop = [as_text(one) for one in sequence(given.get("until")) if as_text(one)]
-    for theirs, ours in (("temperature", "temperature"), ("top_p", "top_p")):
-        if (value := number(given.get(theirs))) is not None:
-            known[ours] = value
-    for theirs, ours in (("max_gen_toks", "max_tokens"), ("top_k", "top_k")):
-        if (count := whole_number(given.get(theirs))) is not None:
-            known[ours] = count
+    """The settings of a configuration; without do_sample it takes the likeliest token."""
+    known = {ours: given[theirs] for theirs, ours in SAMPLING.items() if given.get(theirs) is not None}
+    if stop := [as_text(one) for one in sequence(given.get("until")) if as_text(one)]:
+        known["stop"] = stop
     if given.get("do_sample") is False:
         known["temperature"] = 0.0
-    return known | ({"stop": stop} if stop else {})
+    return known_sampling(known)
 
 
 def _results(path: Path, time: str | None) -> Mapping[str, Any]:

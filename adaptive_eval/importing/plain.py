@@ -20,8 +20,9 @@ def sequence(value: object) -> Sequence[Any]:
 
 
 def number(value: object) -> float | None:
-    """A number, else None."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A number that is one, else None."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST
+    return float(value) if known and isinstance(value, int | float) else None
 
 
 def whole_number(value: object) -> int | None:

@@ -2,12 +2,17 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import orjson
+from pydantic import ValidationError
+
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.endpoints.types import Answer, Sampling, Signal
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.store.packing import clean
@@ -62,6 +67,21 @@ class Settings(NamedTuple):
     api: Literal["chat", "completions"] = "chat"
     grader: str | None = None
     """The grader that comes nearest to what graded the log."""
+
+
+def known_sampling(given: Mapping[str, object]) -> Mapping[str, object]:
+    """The settings that a configuration may have; a log may hold anything under their names."""
+    return _known_sampling(orjson.dumps(given, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str))
+
+
+@lru_cache(maxsize=256)
+def _known_sampling(given: bytes) -> Mapping[str, object]:
+    known: dict[str, object] = {}
+    for key, value in orjson.loads(given).items():
+        with suppress(ValidationError):
+            Sampling.model_validate_json(orjson.dumps({key: value}), strict=True)
+            known[key] = value
+    return known
 
 
 class Asked(NamedTuple):
