@@ -35,7 +35,9 @@ def conclude(directory: Path) -> Results | None:
         ended = Event(EventKind.STOPPED) if reason is None else Event(EventKind.FINISHED, {"reason": str(reason)})
         store.commit(Batch(looks=looks, events=[*events, ended]))
         subject = subject_of(prepared.config, prepared.questions, store.reader.created)
-        snapshot = take_snapshot(subject, controller, tallies, elapsed=0.0, now=time.time(), stopped=True)
+        snapshot = take_snapshot(
+            subject, controller, tallies, elapsed=0.0, now=time.time(), stopped=True, events=store.reader.events()
+        )
         if snapshot is None:
             return None
         results = build_results(snapshot)

@@ -31,7 +31,14 @@ from adaptive_eval.results.types import (
     ServerRow,
     TurnsRow,
 )
-from adaptive_eval.results.warnings import cautions, notice_cautions, prior_caution, reversal_cautions, rule_caution
+from adaptive_eval.results.warnings import (
+    cautions,
+    import_cautions,
+    notice_cautions,
+    prior_caution,
+    reversal_cautions,
+    rule_caution,
+)
 from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.store import Event
 from scorio.moments import FloatArray
@@ -111,7 +118,7 @@ def take_snapshot(
         elapsed=elapsed,
         now=now,
         stopped=stopped,
-        noticed=tuple(notice_cautions(events)),
+        noticed=(*import_cautions(events), *notice_cautions(events)),
         servers=server_rows(events),
         turns=turns_rows(events),
     )

@@ -1,7 +1,8 @@
 """What a reader should know before believing a ranking; each warning says what it may have done to the scores."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,19 @@ def notice_cautions(events: Iterable[Event]) -> Iterator[Caution]:
     notices = (event.body for event in events if event.kind is EventKind.NOTICED)
     said = {(str(body["notice"]), str(body["model"]), str(body["text"])): None for body in notices}
     return starmap(Caution, said)
+
+
+def import_cautions(events: Iterable[Event]) -> Iterator[Caution]:
+    """Trials that logs should have had: what is there may be what came quickly, and that is oftener right."""
+    bodies = [event.body for event in events if event.kind is EventKind.IMPORTED]
+    for body in bodies:
+        for model, reasons in cast(Mapping[str, Mapping[str, int]], body["missing"]).items():
+            worst = max(reasons, key=lambda why: reasons[why])
+            text = (
+                f"{sum(reasons.values())} records of its logs are no trials ({worst}); if those failed that take "
+                "longest, its score is that of its quick answers, which are more often right"
+            )
+            yield Caution("missing", model, text)
 
 
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:

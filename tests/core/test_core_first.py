@@ -144,3 +144,24 @@ def test_ties_are_called_no_oftener_than_promised(there: str) -> None:
     assert called <= binom.ppf(0.999, runs, 0.10)
     if there == "everything":
         assert called >= binom.ppf(0.001, runs, 0.07)
+
+
+def test_what_is_known_beforehand_counts_towards_what_is_needed() -> None:
+    """4 trials with 4 of R0 stand where 8 trials without stand, against a horizon that is 4 nearer."""
+    rng = np.random.default_rng(3)
+    right = rng.binomial(1, np.array([0.7, 0.5])[:, None, None], (2, 12, 8))
+    plain = Plan(Bench(2, 12, BINARY), trials=Trials(8, 40), budget=Budget(trials=600))
+    counts = np.stack([4 - right[:, :, :4].sum(axis=2), right[:, :, :4].sum(axis=2)], axis=-1)
+    bench = Bench(2, 12, BINARY, prior_counts=counts)
+    with_prior = Plan(bench, trials=Trials(4, 36), budget=Budget(trials=600 - 96))
+    looks = []
+    for plan, start in ((plain, 0), (with_prior, 4)):
+        controller = Controller(plan)
+        asks = controller.ask(1 << 20)
+        told = (Outcome(a.model, a.question, a.trial, int(right[a.model, a.question, start + a.trial])) for a in asks)
+        looks += controller.tell(told)
+    (before,), (after,) = (look.comparisons for look in looks)
+    assert after.z == pytest.approx(before.z)
+    assert after.information == pytest.approx(before.information)
+    assert after.power == pytest.approx(before.power)
+    assert after.trials_needed == pytest.approx(before.trials_needed - 4)
