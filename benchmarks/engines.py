@@ -3,20 +3,23 @@
     python benchmarks/engines.py [--quick] [--json PATH] [--markdown PATH]
 
 One vLLM server on a CPU, with a tiny model; `tests/engines/run` installs the server. A run asks two models, the same
-one at two temperatures, a fixed number of trials; its seconds are those in which it was at work, from its start to its
-end. The bare loop sends the same requests, with the same prompts, seeds and settings, over as many connections, reads
-the answers' JSON, and grades and keeps nothing. `vllm bench serve` sends as many requests with the same prompts, and
+one at two temperatures, a fixed number of trials; its seconds are those from its first request to its last commit. The
+bare loop sends the same requests, with the same prompts, seeds and settings, over as many connections, reads the
+answers' JSON, and grades and keeps nothing. `vllm bench serve` sends as many requests with the same prompts, and
 has the answers streamed. All take turns on the same server, since the speed of a shared machine changes from minute to
 minute: a ratio is that of two neighbours in time, and what is held against a goal is the median of the ratios.
 """
 
 import json
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from tables import Check, arguments, check_table, machine, markdown, write_json
 
@@ -29,6 +32,7 @@ from engine_servers import VLLM_ENVIRONMENT, VLLM_PYTHON, Server, running, vllm 
 from family import base, checkpoints  # noqa: E402
 
 from adaptive_eval.seeds import hashed_base  # noqa: E402
+from adaptive_eval.store.schema import DATABASE_FILE  # noqa: E402
 
 TEMPERATURES = {"plain": 1.0, "cool": 0.9}
 SEED, CONNECTIONS, TOGETHER = 2026, 32, 8
@@ -65,9 +69,11 @@ def whole_run(server: Server, trials: int, together: int = 1) -> float:
             concurrency={"concurrency": CONNECTIONS // len(models), "samples_per_request": together},
         )
         # 3: such temperatures are hardly told apart
-        run = workplace.run(config, accepted=(0, 3))
-    assert len(run.records) == asked(trials)
-    return asked(trials) / float(run.results["run"]["active_seconds"])
+        workplace.run(config, accepted=(0, 3))
+        with closing(sqlite3.connect(workplace.directory(config) / DATABASE_FILE)) as database:
+            ((done, seconds),) = database.execute("SELECT count(*), max(at) - min(at - latency) FROM trials")
+    assert done == asked(trials)
+    return done / float(seconds)
 
 
 def eight_together(server: Server, trials: int) -> float:
@@ -138,15 +144,26 @@ ARMS: dict[str, Arm] = {
 }
 
 
-def measure(server: Server, trials: int, turns: int) -> dict[str, list[float]]:
-    """Trials a second of each arm, turn by turn; every other turn backwards, so that none is always first."""
-    rates: dict[str, list[float]] = {name: [] for name in ARMS}
+class Speed(NamedTuple):
+    """Of one arm in one turn."""
+
+    rate: float
+    """Trials a second."""
+    cpu: float
+    """Milliseconds that the server computed for a trial, whatever else the machine did: fuller batches take fewer."""
+
+
+def measure(server: Server, trials: int, turns: int) -> dict[str, list[Speed]]:
+    """Each arm's speed, turn by turn; every other turn backwards, so that none is always first."""
+    speeds: dict[str, list[Speed]] = {name: [] for name in ARMS}
     whole_run(server, 2)  # whatever a server does on its first requests
     for turn in range(turns):
         for name, arm in list(ARMS.items())[:: -1 if turn % 2 else 1]:
-            rates[name].append(arm(server, trials))
-            print(f"turn {turn + 1}: {name}: {rates[name][-1]:.0f} trials/s", file=sys.stderr, flush=True)
-    return rates
+            before = server.cpu_seconds()
+            rate = arm(server, trials)
+            speeds[name].append(Speed(rate, 1e3 * (server.cpu_seconds() - before) / asked(trials)))
+            print(f"turn {turn + 1}: {name}: {rate:.0f} trials/s", file=sys.stderr, flush=True)
+    return speeds
 
 
 def spread(values: Sequence[float], digits: int) -> str:
@@ -154,36 +171,35 @@ def spread(values: Sequence[float], digits: int) -> str:
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} .. {max(values):.{digits}f})"
 
 
-def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
-    return [one / other for one, other in zip(over, under, strict=True)]
-
-
-def compare(rates: dict[str, list[float]]) -> tuple[list[Check], str]:
+def compare(speeds: dict[str, list[Speed]]) -> tuple[list[Check], str]:
     """The ratios to their goals, and the table of what was measured."""
+    rates = {name: [one.rate for one in found] for name, found in speeds.items()}
     run, bare, bench, eight = rates.values()
     found = {
-        "a run's trials/s, of those of the bare loop": (ratios(run, bare), 0.97, "97%"),
-        "a run's trials/s, of those of vllm bench serve": (ratios(run, bench), 0.97, "97%"),
-        f"trials/s with {TOGETHER} answers a request, times those with one": (ratios(eight, run), 3.0, "3"),
+        "a run's trials/s, of those of the bare loop": (run, bare, 0.97, "97%"),
+        "a run's trials/s, of those of vllm bench serve": (run, bench, 0.97, "97%"),
+        f"trials/s with {TOGETHER} answers a request, times those with one": (eight, run, 3.0, "3"),
     }
-    checks = [
-        Check(name, round(statistics.median(values), 3), f">= {goal}", statistics.median(values) >= least)
-        for name, (values, least, goal) in found.items()
-    ]
-    speeds = [(name, spread(values, 0)) for name, values in rates.items()]
-    scatter = [(name, spread(values, 3)) for name, (values, _, _) in found.items()]
-    header = ("trials a second", "median (least .. most)")
-    return checks, "\n\n".join([markdown(header, speeds), markdown(("ratio of neighbours", header[1]), scatter)])
+    checks, scatter = [], []
+    for name, (over, under, least, goal) in found.items():
+        ratios = [one / other for one, other in zip(over, under, strict=True)]
+        middle = statistics.median(ratios)
+        checks.append(Check(name, round(middle, 3), f">= {goal}", middle >= least))
+        scatter.append((name, spread(ratios, 2)))
+    rows = [(name, spread([s.rate for s in of], 0), spread([s.cpu for s in of], 1)) for name, of in speeds.items()]
+    measured = "median (least .. most)"
+    header = (measured, "trials a second", "the server's CPU ms a trial")
+    return checks, "\n\n".join([markdown(header, rows), markdown(("ratio of neighbours in time", measured), scatter)])
 
 
 def main() -> None:
     options = arguments(__doc__ or "").parse_args()
-    trials, turns = (8, 1) if options.quick else (40, 7)
+    trials, turns = (8, 1) if options.quick else (30, 11)
     with tempfile.TemporaryDirectory() as folder:
         server = vllm(checkpoints()[base()], Path(folder) / "vllm.log")
         with running(server):
-            rates = measure(server, trials, turns)
-    checks, tables = compare(rates)
+            speeds = measure(server, trials, turns)
+    checks, tables = compare(speeds)
     title = f"# Engines\n\n{(__doc__ or '').strip()}"
     size = f"{turns} turns of {asked(trials)} trials, {CONNECTIONS} requests in flight"
     text = "\n\n".join([title, f"On {machine()}; {size}.", tables, check_table(checks)]) + "\n"
