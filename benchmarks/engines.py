@@ -5,9 +5,12 @@
 One vLLM server on a CPU, with a tiny model; `tests/engines/run` installs the server. A run asks two models, the same
 one at two temperatures, a fixed number of trials; its seconds are those from its first request to its last commit. The
 bare loop sends the same requests, with the same prompts, seeds and settings, over as many connections, reads the
-answers' JSON, and grades and keeps nothing. `vllm bench serve` sends as many requests with the same prompts, and
-has the answers streamed. All take turns on the same server, since the speed of a shared machine changes from minute to
-minute: a ratio is that of two neighbours in time, and what is held against a goal is the median of the ratios.
+answers' JSON, and grades and keeps nothing. `vllm bench serve` sends as many requests with the same prompts, and has
+the answers streamed.
+
+The speed of a shared machine changes from second to second. So a run and the bare loop are also let loose on the server
+abreast, each with connections of its own: what the machine does happens to both, and a client that left its connections
+idle would get fewer answers than the other in the same time. The rest take turns, each alone with the server.
 """
 
 import json
@@ -16,8 +19,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +39,8 @@ from adaptive_eval.store.schema import DATABASE_FILE  # noqa: E402
 
 TEMPERATURES = {"plain": 1.0, "cool": 0.9}
 SEED, CONNECTIONS, TOGETHER = 2026, 32, 8
+MANY = 20
+"""Times as many requests as a run, so that the bare loop beside it does not come to its end first."""
 BENCH = (
     "from vllm.benchmarks.serve import add_cli_args, main\n"
     "from vllm.utils.argparse_utils import FlexibleArgumentParser\n"
@@ -49,12 +54,24 @@ Arm = Callable[[Server, int], float]
 """So many trials of each question by each model; gives trials a second."""
 
 
+class Span(NamedTuple):
+    """What a run did, and when: from its first request to its last commit."""
+
+    trials: int
+    begun: float
+    ended: float
+
+    @property
+    def rate(self) -> float:
+        return self.trials / (self.ended - self.begun)
+
+
 def asked(trials: int) -> int:
     """How many trials that are in all."""
     return trials * len(questions()) * len(TEMPERATURES)
 
 
-def whole_run(server: Server, trials: int, together: int = 1) -> float:
+def run_of(server: Server, trials: int, together: int) -> Span:
     """`adaptive-eval run` in a process of its own."""
     models = [
         {"name": name, "model": base(), "base_url": server.base_url, "sampling": {"temperature": value}}
@@ -71,14 +88,20 @@ def whole_run(server: Server, trials: int, together: int = 1) -> float:
         # 3: such temperatures are hardly told apart
         workplace.run(config, accepted=(0, 3))
         with closing(sqlite3.connect(workplace.directory(config) / DATABASE_FILE)) as database:
-            ((done, seconds),) = database.execute("SELECT count(*), max(at) - min(at - latency) FROM trials")
-    assert done == asked(trials)
-    return done / float(seconds)
+            (found,) = database.execute("SELECT count(*), min(at - latency), max(at) FROM trials")
+    span = Span(*found)
+    assert span.trials == asked(trials)
+    return span
+
+
+def whole_run(server: Server, trials: int) -> float:
+    """A run that is alone with the server."""
+    return run_of(server, trials, 1).rate
 
 
 def eight_together(server: Server, trials: int) -> float:
     """The same with eight answers to a request."""
-    return whole_run(server, trials, TOGETHER)
+    return run_of(server, trials, TOGETHER).rate
 
 
 def bodies(trials: int) -> list[dict[str, object]]:
@@ -97,12 +120,42 @@ def bodies(trials: int) -> list[dict[str, object]]:
     ]
 
 
+@contextmanager
+def bare(server: Server, trials: int) -> Iterator["subprocess.Popen[str]"]:
+    """The bare loop in a process of its own."""
+    command = [sys.executable, str(HERE / "engines_bare.py"), server.base_url, str(CONNECTIONS)]
+    with tempfile.TemporaryFile("w+") as lines:
+        lines.write("\n".join(json.dumps(body) for body in [bodies(1)[0], *bodies(trials)]))
+        lines.seek(0)
+        with subprocess.Popen(command, stdin=lines, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.terminate()
+
+
+def times(process: "subprocess.Popen[str]") -> list[float]:
+    """When the bare loop began, and when it had each answer."""
+    said, _ = process.communicate(timeout=600)
+    assert process.returncode == 0
+    return [float(line) for line in said.splitlines()]
+
+
 def bare_loop(server: Server, trials: int) -> float:
     """The same requests, and nothing else."""
-    lines = "\n".join(json.dumps(body) for body in [bodies(1)[0], *bodies(trials)])
-    command = [sys.executable, str(HERE / "engines_bare.py"), server.base_url, str(CONNECTIONS)]
-    done = subprocess.run(command, input=lines, check=True, capture_output=True, text=True, timeout=600)
-    return asked(trials) / float(done.stdout)
+    with bare(server, trials) as process:
+        begun, *answered = times(process)
+    return len(answered) / (max(answered) - begun)
+
+
+def abreast(server: Server, trials: int) -> float:
+    """Trials of a run for each answer that a bare loop gets from the same server in the same time."""
+    with bare(server, MANY * trials) as process:
+        span = run_of(server, trials, 1)
+        process.terminate()
+        begun, *answered = times(process)
+    assert begun < span.begun and span.ended < max(answered) + 1.0, "the bare loop was not at work all the time"
+    return span.trials / sum(span.begun <= at <= span.ended for at in answered)
 
 
 def bench_serve(server: Server, trials: int) -> float:
@@ -153,9 +206,10 @@ class Speed(NamedTuple):
     """Milliseconds that the server computed for a trial, whatever else the machine did: fuller batches take fewer."""
 
 
-def measure(server: Server, trials: int, turns: int) -> dict[str, list[Speed]]:
-    """Each arm's speed, turn by turn; every other turn backwards, so that none is always first."""
+def measure(server: Server, trials: int, turns: int) -> tuple[dict[str, list[Speed]], list[float]]:
+    """Each arm's speeds, and the ratios abreast; every other turn backwards, so that none is always first."""
     speeds: dict[str, list[Speed]] = {name: [] for name in ARMS}
+    ratios: list[float] = []
     whole_run(server, 2)  # whatever a server does on its first requests
     for turn in range(turns):
         for name, arm in list(ARMS.items())[:: -1 if turn % 2 else 1]:
@@ -163,7 +217,9 @@ def measure(server: Server, trials: int, turns: int) -> dict[str, list[Speed]]:
             rate = arm(server, trials)
             speeds[name].append(Speed(rate, 1e3 * (server.cpu_seconds() - before) / asked(trials)))
             print(f"turn {turn + 1}: {name}: {rate:.0f} trials/s", file=sys.stderr, flush=True)
-    return speeds
+        ratios.append(abreast(server, trials))
+        print(f"turn {turn + 1}: abreast: {ratios[-1]:.3f}", file=sys.stderr, flush=True)
+    return speeds, ratios
 
 
 def spread(values: Sequence[float], digits: int) -> str:
@@ -171,37 +227,43 @@ def spread(values: Sequence[float], digits: int) -> str:
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} .. {max(values):.{digits}f})"
 
 
-def compare(speeds: dict[str, list[Speed]]) -> tuple[list[Check], str]:
-    """The ratios to their goals, and the table of what was measured."""
+def compare(speeds: dict[str, list[Speed]], side_by_side: list[float]) -> tuple[list[Check], str]:
+    """The ratios to their goals, and the tables of what was measured."""
     rates = {name: [one.rate for one in found] for name, found in speeds.items()}
     run, bare, bench, eight = rates.values()
-    found = {
-        "a run's trials/s, of those of the bare loop": (run, bare, 0.97, "97%"),
-        "a run's trials/s, of those of vllm bench serve": (run, bench, 0.97, "97%"),
-        f"trials/s with {TOGETHER} answers a request, times those with one": (eight, run, 3.0, "3"),
+    found: dict[str, tuple[list[float], float | None]] = {
+        "abreast: a run's trials for each of the bare loop": (side_by_side, 0.97),
+        "alone: a run's trials/s over those of the bare loop": (quotients(run, bare), None),
+        "alone: a run's trials/s over those of vllm bench serve": (quotients(run, bench), None),
+        f"trials/s with {TOGETHER} answers a request over those with one": (quotients(eight, run), 3.0),
     }
-    checks, scatter = [], []
-    for name, (over, under, least, goal) in found.items():
-        ratios = [one / other for one, other in zip(over, under, strict=True)]
-        middle = statistics.median(ratios)
-        checks.append(Check(name, round(middle, 3), f">= {goal}", middle >= least))
-        scatter.append((name, spread(ratios, 2)))
+    checks = []
+    for name, (values, least) in found.items():
+        middle = statistics.median(values)
+        goal, holds = ("", None) if least is None else (f">= {least:g}", middle >= least)
+        checks.append(Check(name, round(middle, 3), goal, holds))
     rows = [(name, spread([s.rate for s in of], 0), spread([s.cpu for s in of], 1)) for name, of in speeds.items()]
     measured = "median (least .. most)"
-    header = (measured, "trials a second", "the server's CPU ms a trial")
-    return checks, "\n\n".join([markdown(header, rows), markdown(("ratio of neighbours in time", measured), scatter)])
+    header = ("alone with the server", f"trials/s, {measured}", f"the server's CPU ms a trial, {measured}")
+    scatter = [(name, spread(values, 3)) for name, (values, _) in found.items()]
+    return checks, "\n\n".join([markdown(header, rows), markdown(("ratio", measured), scatter)])
+
+
+def quotients(over: Sequence[float], under: Sequence[float]) -> list[float]:
+    """Turn by turn."""
+    return [one / other for one, other in zip(over, under, strict=True)]
 
 
 def main() -> None:
     options = arguments(__doc__ or "").parse_args()
-    trials, turns = (8, 1) if options.quick else (30, 11)
+    trials, turns = (8, 1) if options.quick else (20, 15)
     with tempfile.TemporaryDirectory() as folder:
         server = vllm(checkpoints()[base()], Path(folder) / "vllm.log")
         with running(server):
-            speeds = measure(server, trials, turns)
-    checks, tables = compare(speeds)
+            measured = measure(server, trials, turns)
+    checks, tables = compare(*measured)
     title = f"# Engines\n\n{(__doc__ or '').strip()}"
-    size = f"{turns} turns of {asked(trials)} trials, {CONNECTIONS} requests in flight"
+    size = f"{turns} turns of {asked(trials)} trials, {CONNECTIONS} requests in flight for each client"
     text = "\n\n".join([title, f"On {machine()}; {size}.", tables, check_table(checks)]) + "\n"
     print(text)
     if options.markdown is not None:

@@ -2,34 +2,42 @@
 
     python engines_bare.py URL CONNECTIONS < BODIES    # one JSON body a line
 
-Prints the seconds from the first request to the last answer; every connection is open before.
+Ends when every body has its answer, or at SIGTERM, and prints when it began and when each answer was there, in seconds
+since 1970; every connection is open before.
 """
 
 import asyncio
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import aiohttp
 import orjson
 
 
-async def ask(session: aiohttp.ClientSession, url: str, bodies: Iterator[bytes]) -> None:
+async def ask(session: aiohttp.ClientSession, url: str, bodies: Iterator[bytes], times: list[float]) -> None:
     headers = {"Content-Type": "application/json"}
     for body in bodies:
         async with session.post(f"{url}/chat/completions", data=body, headers=headers) as response:
             answer = orjson.loads(await response.read())
         assert answer["choices"], answer
+        times.append(time.time())
 
 
 async def main(url: str, connections: int) -> None:
     first, *bodies = sys.stdin.buffer.read().splitlines()
+    loop = asyncio.get_running_loop()
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
-        await asyncio.gather(*(ask(session, url, iter([first])) for _ in range(connections)))
-        waiting, begun = iter(bodies), time.perf_counter()
-        await asyncio.gather(*(ask(session, url, waiting) for _ in range(connections)))
-        print(time.perf_counter() - begun)
+        await asyncio.gather(*(ask(session, url, iter([first]), []) for _ in range(connections)))
+        waiting, times = iter(bodies), [time.time()]
+        asking = asyncio.gather(*(ask(session, url, waiting, times) for _ in range(connections)))
+        loop.add_signal_handler(signal.SIGTERM, asking.cancel)
+        with suppress(asyncio.CancelledError):
+            await asking
+    print("\n".join(map(str, times)))
 
 
 if __name__ == "__main__":
