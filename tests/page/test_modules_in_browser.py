@@ -104,7 +104,7 @@ VALUES = st.dictionaries(
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(VALUES)
 def test_a_run_reads_its_configuration_from_the_page(tabs: Tabs, value: dict[str, object]) -> None:
-    text = call(tabs, "yaml.js", f"it.yaml({json.dumps(value)})")
+    text = call(tabs, "yaml.js", f"it.yaml(JSON.parse({json.dumps(json.dumps(value))}))")
     assert isinstance(text, str)
     document = read_document(text, {})
     assert not document.problems

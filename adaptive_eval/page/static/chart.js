@@ -84,11 +84,9 @@ export function line(points, x, y) {
   let path = "";
   let drawing = false;
   for (const [across, up] of points) {
-    if (up === null || !Number.isFinite(up)) drawing = false;
-    else {
-      path += `${drawing ? "L" : "M"}${x(across).toFixed(1)} ${y(up).toFixed(1)}`;
-      drawing = true;
-    }
+    const at = up === null ? null : y(up);
+    if (at !== null) path += `${drawing ? "L" : "M"}${x(across).toFixed(1)} ${at.toFixed(1)}`;
+    drawing = at !== null;
   }
   return path;
 }

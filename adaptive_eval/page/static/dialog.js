@@ -8,7 +8,7 @@ import { count, duration, name, plain, plural, usd, visible } from "./text.js";
 
 const FOREST = { width: 220, height: 20, pad: 6 };
 
-/** Opens dialogs on questions; `fetchTrials(question, model, after)` is null where no texts are to be had. */
+/** A dialog on questions; `fetchTrials(question, model, after)` is null where no texts are to be had. */
 export function questionDialog(state, fetchTrials) {
   const body = h("div", { class: "body" });
   const dialog = h(
@@ -51,12 +51,13 @@ export function questionDialog(state, fetchTrials) {
   on(dialog, "click", "[data-model]", (button) => choose(button.getAttribute("data-model")));
   on(dialog, "click", "[data-next]", load);
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  return (index, model = null) => {
-    Object.assign(seen, { index });
+  const open = (index, model = null) => {
+    seen.index = index;
     if (!dialog.open) dialog.showModal();
     choose(model ?? state.facts.names[0]);
     body.scrollTop = 0;
   };
+  return { open, redraw: () => dialog.open && draw() };
 }
 
 function content(state, seen, answers) {

@@ -97,4 +97,5 @@ function morphAttributes(old, fresh) {
   for (const { name } of [...old.attributes]) {
     if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   }
+  if (fresh.selected && !old.selected) old.selected = true; // the attribute says only what an option was at first
 }

@@ -80,6 +80,11 @@ export function zText(pair) {
     : `z ${number(pair.z)} of ${number(pair.boundary)}`;
 }
 
+/** Whether a call was made for `better`: it was not where the two have changed places since. */
+export function calledForBetter(view, pair) {
+  return !view.results.reversals.some(([better, worse]) => better === pair.better && worse === pair.worse);
+}
+
 /** What lone models are held against. */
 export function againstText(facts) {
   const objective = facts.decisions.objective ?? {};

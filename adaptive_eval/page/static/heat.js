@@ -14,6 +14,7 @@ export const heat = {
     const { view, facts } = state;
     const plan = planOf(state);
     const total = view.trials.flat().reduce((sum, one) => sum + one, 0);
+    state.plan = plan;
     return [
       h(
         "p",
@@ -39,12 +40,12 @@ export const heat = {
     ];
   },
   painted(root, state) {
-    paint(root, state, planOf(state));
+    paint(root, state);
   },
   wire(root, state) {
-    on(root, "pointermove", "canvas", (canvas, event) => choose(root, state, pointed(canvas, event, planOf(state))));
+    on(root, "pointermove", "canvas", (canvas, event) => choose(root, state, pointed(canvas, event, state.plan)));
     on(root, "click", "canvas", (canvas, event) =>
-      open(state, choose(root, state, pointed(canvas, event, planOf(state)))),
+      open(state, choose(root, state, pointed(canvas, event, state.plan))),
     );
     on(root, "keydown", "canvas", (canvas, event) => {
       const step = stepOf(event);
@@ -61,7 +62,7 @@ export const heat = {
 };
 
 function open(state, cell) {
-  if (cell) state.openQuestion(cell[1] * planOf(state).bin, state.facts.names[cell[0]]);
+  if (cell) state.openQuestion(cell[1] * state.plan.bin, state.facts.names[cell[0]]);
 }
 
 /** How the cells lie: several questions share a column where there are more of them than room. */
@@ -73,7 +74,7 @@ function planOf({ view, facts, width }) {
   const columns = Math.ceil(across / bin);
   const cell = Math.min(26, room / columns);
   const rows = facts.names.length;
-  const most = Math.max(1, ...view.trials.flat());
+  const most = view.trials.flat().reduce((found, one) => Math.max(found, one), 1);
   return {
     left,
     bin,
@@ -93,9 +94,9 @@ function valueAt(view, facts, plan, row, column) {
   return part.reduce((sum, one) => sum + one, 0) / part.length;
 }
 
-function paint(root, state, plan) {
+function paint(root, state) {
   const canvas = root.querySelector("canvas");
-  const { view, facts } = state;
+  const { view, facts, plan } = state;
   const dense = window.devicePixelRatio || 1;
   const [width, height] = [Math.ceil(plan.width), plan.rows * plan.row];
   if (canvas.width !== Math.round(width * dense) || canvas.height !== Math.round(height * dense)) {
@@ -120,12 +121,12 @@ function paint(root, state, plan) {
       context.fillRect(plan.left + column * plan.cell, row * plan.row, plan.cell - gap, plan.row - 1);
     }
   }
-  outline(context, style, state, plan);
+  outline(context, style, state);
 }
 
-function outline(context, style, state, plan) {
-  if (!state.ui.heat) return;
-  const [row, column] = state.ui.heat;
+function outline(context, style, { ui, plan }) {
+  if (!ui.heat) return;
+  const [row, column] = ui.heat;
   context.strokeStyle = style.color;
   context.lineWidth = 2;
   context.strokeRect(plan.left + column * plan.cell, row * plan.row, Math.max(plan.cell - 1, 2), plan.row - 1);
@@ -140,8 +141,7 @@ function pointed(canvas, event, plan) {
 }
 
 function choose(root, state, [row, column]) {
-  const plan = planOf(state);
-  const { view, facts, ui } = state;
+  const { view, facts, ui, plan } = state;
   if (column < 0 || column >= plan.columns || row < 0 || row >= plan.rows) return null;
   if (ui.heat?.[0] !== row || ui.heat?.[1] !== column) {
     ui.heat = [row, column];
@@ -150,7 +150,7 @@ function choose(root, state, [row, column]) {
       plan.bin > 1 ? `questions ${plain(first, 40)} and ${plan.bin - 1} after it` : `question ${plain(first, 60)}`;
     root.querySelector(".readout").textContent =
       `${plain(facts.names[row], 60)} on ${where}: ${count(valueAt(view, facts, plan, row, column))} trials`;
-    paint(root, state, plan);
+    paint(root, state);
   }
   return ui.heat;
 }

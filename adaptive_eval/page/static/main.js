@@ -22,6 +22,7 @@ import { trouble } from "./trouble.js";
 const SECTIONS = [overview, ranking, stopping, trajectories, matrix, heat, posteriors, spending, trouble, recipe];
 const NEAR = "600px";
 const PAPER = 1000;
+const ROOM_BEFORE = 60;
 
 /** One page: its state, and how it is drawn. */
 function openPage(page, view, api) {
@@ -44,15 +45,21 @@ function openPage(page, view, api) {
   const drawTop = () => update(top, h("div", null, title(state)));
   const draw = (part) => {
     part.due = false;
-    update(part.body, h("div", null, part.section.render(state)));
-    part.section.painted?.(part.body, state);
+    try {
+      update(part.body, h("div", null, part.section.render(state)));
+      part.section.painted?.(part.body, state);
+    } catch (error) {
+      console.error(error); // one section that fails takes no other with it
+      update(part.body, h("div", null, h("p", { class: "problem" }, `This cannot be drawn: ${plain(error.message)}`)));
+    }
   };
   const ask = (part) => {
     part.due = true;
     if (part.near) draw(part);
   };
   state.refresh = (id) => draw(parts.get(id));
-  state.openQuestion = questionDialog(state, api === null ? null : trialsBehind(api));
+  const dialog = questionDialog(state, api === null ? null : trialsBehind(api));
+  state.openQuestion = dialog.open;
   const all = () => parts.forEach(ask);
   const print = (printing) => {
     Object.assign(state, { printing, width: printing ? PAPER : 0 });
@@ -82,13 +89,14 @@ function openPage(page, view, api) {
       Object.assign(state, { view: fresh, facts: factsOf(fresh) });
       drawTop();
       all();
+      dialog.redraw();
     },
     pulse(pulse) {
       state.pulse = pulse;
-      for (const [model, question, trials] of pulse.cells ?? []) state.view.trials[model][question] = trials;
+      for (const [model, question, trials] of pulse.cells) state.view.trials[model][question] = trials;
       drawTop();
       ask(parts.get("overview"));
-      if (pulse.cells?.length) ask(parts.get("trials"));
+      if (pulse.cells.length) ask(parts.get("trials"));
     },
     connection(found) {
       Object.assign(state, { live: found === "live", waiting: found === "waiting" });
@@ -168,8 +176,10 @@ function watch(parts, draw) {
     (entries) =>
       entries.forEach((entry) => {
         const link = links.get(entry.target.id);
-        if (entry.isIntersecting) link.setAttribute("aria-current", "true");
-        else link.removeAttribute("aria-current");
+        if (entry.isIntersecting) {
+          link.setAttribute("aria-current", "true");
+          link.closest("ul").scrollLeft = link.offsetLeft - ROOM_BEFORE;
+        } else link.removeAttribute("aria-current");
       }),
     { rootMargin: "-30% 0px -60% 0px" },
   );

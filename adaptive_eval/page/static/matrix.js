@@ -62,7 +62,7 @@ export const matrix = {
             ),
           ),
         ),
-        h("div", { class: "detail", "aria-live": "polite", "data-key": "detail" }, detail(view, facts, pairs, chosen)),
+        h("div", { class: "detail", "data-key": "detail" }, detail(view, facts, pairs, chosen)),
       ),
     ];
   },

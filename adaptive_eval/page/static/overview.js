@@ -2,7 +2,7 @@
 
 import { badge } from "./chart.js";
 import { h } from "./dom.js";
-import { VERDICTS, score, shareOfFixed, unit, verdictWord } from "./facts.js";
+import { VERDICTS, calledForBetter, score, shareOfFixed, unit, verdictWord } from "./facts.js";
 import { count, duration, listed, moment, name, percent, plain, plural, usd } from "./text.js";
 
 const REASONS = {
@@ -64,8 +64,8 @@ function found(view, facts) {
     const done = facts.verdicts.resolved;
     return `${done} of ${plural(pairs.length, "score")} ${done === 1 ? "is" : "are"} known as precisely as was asked.`;
   }
-  if (kind === "threshold") return aboveValue(pairs, facts);
-  if (kind === "baseline") return againstBaseline(pairs, facts);
+  if (kind === "threshold") return aboveValue(view, facts);
+  if (kind === "baseline") return againstBaseline(view, facts);
   if (kind === "top_k")
     return [
       "First come ",
@@ -83,19 +83,21 @@ function joined(nodes) {
   return nodes.flatMap((node, at) => (at === 0 ? [node] : [at === nodes.length - 1 ? " and " : ", ", node]));
 }
 
-function aboveValue(pairs, facts) {
+function aboveValue(view, facts) {
+  const { pairs } = view.results;
   const called = pairs.filter((pair) => pair.verdict === "resolved");
-  const above = called.filter((pair) => pair.z > 0).length;
+  const above = called.filter((pair) => pair.z > 0 === calledForBetter(view, pair)).length;
   const value = score(facts, facts.decisions.objective.value);
   const open = pairs.length - called.length;
   return `${plural(above, "model")} above ${value}, ${called.length - above} below it, ${open} not told apart from it.`;
 }
 
-function againstBaseline(pairs, facts) {
+function againstBaseline(view, facts) {
+  const { pairs } = view.results;
   const { baseline } = facts.decisions.objective;
   const called = pairs.filter((pair) => pair.verdict === "resolved");
-  const ahead = (pair) => (pair.z > 0 ? pair.better : pair.worse);
-  const better = called.filter((pair) => ahead(pair) !== baseline).length;
+  const winner = (pair) => (calledForBetter(view, pair) ? pair.better : pair.worse);
+  const better = called.filter((pair) => winner(pair) !== baseline).length;
   const others = [
     [called.length - better, "worse"],
     [facts.verdicts.tied, "as good within delta"],

@@ -91,7 +91,7 @@ function picker(state, chosen, current) {
     "Comparison ",
     h(
       "select",
-      { "data-pairs": "", "data-key": `pairs-${chosen}` },
+      { "data-pairs": "" },
       h("optgroup", { label: "Compared now" }, current.map(option)),
       others.length ? h("optgroup", { label: "Compared at an earlier look" }, others.map(option)) : null,
     ),

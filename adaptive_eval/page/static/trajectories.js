@@ -1,7 +1,7 @@
 // How the order came about: the rank of every model over the looks.
 
 import { bottomTicks, figure, fitted, line, lineColour, linear, roomFor, ticks } from "./chart.js";
-import { on, s } from "./dom.js";
+import { s } from "./dom.js";
 import { data, nothing } from "./parts.js";
 import { count, plain, plural } from "./text.js";
 
@@ -12,7 +12,7 @@ export const trajectories = {
   title: "Rank over looks",
   short: "Ranks",
   render(state) {
-    const { view, facts, ui } = state;
+    const { view, facts } = state;
     const looks = view.looks;
     if (!looks.length) return nothing("There is nothing to show before the first look.");
     const names = facts.names;
@@ -25,7 +25,6 @@ export const trajectories = {
     const x = linear(first, Math.max(last, first + 1), frame.left, width - frame.right);
     const y = linear(1, 2, frame.top + ROW / 2, frame.top + 1.5 * ROW);
     const ranks = ranksOf(looks);
-    const chosen = names.includes(ui.trajectory) ? ui.trajectory : null;
     const colour = (at) => lineColour(names.length < 2 ? 0 : at / (names.length - 1));
     return [
       figure(
@@ -53,20 +52,12 @@ export const trajectories = {
             colour: colour(at),
             rank: at + 1,
             end: width - frame.right,
-            state: chosen === null ? "" : chosen === name ? "chosen" : "dimmed",
             room: label,
           }),
         ),
       ),
       ranksBehind(looks, ranks, names),
     ];
-  },
-  wire(root, state) {
-    on(root, "click", "[data-line]", (group) => {
-      const name = group.getAttribute("data-line");
-      state.ui.trajectory = state.ui.trajectory === name ? null : name;
-      state.refresh("trajectories");
-    });
   },
 };
 
@@ -85,13 +76,12 @@ function stairs(points) {
   );
 }
 
-function trajectory(name, points, { x, y, colour, rank, end, state, room }) {
+function trajectory(name, points, { x, y, colour, rank, end, room }) {
   return s(
     "g",
     {
-      class: `trajectory ${state}`,
+      class: "trajectory",
       "data-key": name,
-      "data-line": name,
       "data-tip": `${plain(name)}: rank ${rank} now`,
     },
     s("path", { class: "casing", d: line(points, x, y) }),

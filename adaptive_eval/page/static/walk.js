@@ -6,6 +6,7 @@ import { SETTLED, WIDTH_95, againstText, isPrecision, pairText, score, verdictWo
 import { data } from "./parts.js";
 import { chance, number, percent, plain } from "./text.js";
 
+const FEW = 60;
 const SMALL = { width: 216, height: 104, top: 8, right: 10, bottom: 8, left: 10 };
 
 /** A comparison in words, by who is ahead now. */
@@ -36,16 +37,25 @@ function curvesOf(facts, one) {
   };
 }
 
+/** Where looks and values lie; what is beyond the extent lies at its edge. */
+function planeOf(points, extent, [left, right], [bottom, top]) {
+  const first = points[0].look;
+  const clip = (value) => Math.min(Math.max(value, extent[0]), extent[1]);
+  const y = linear(extent[0], extent[1], bottom, top);
+  return {
+    extent,
+    x: linear(first, Math.max(points.at(-1).look, first + 1), left, right),
+    y: (value) => (value === null || !Number.isFinite(value) ? null : y(clip(value))),
+  };
+}
+
 /** The comparison as a button among others, on a scale that all share. */
 export function small(facts, one, pair, chosen) {
   const { width, height, top, right, bottom, left } = SMALL;
   const curves = curvesOf(facts, one);
   const points = one.points;
-  const x = linear(points[0].look, Math.max(points.at(-1).look, points[0].look + 1), left, width - right - 6);
   const extent = isPrecision(facts) ? [0, 3 * curves.upper(points[0])] : [-4.6, 4.6];
-  const clip = (value) =>
-    value === null || !Number.isFinite(value) ? null : Math.min(Math.max(value, extent[0]), extent[1]);
-  const y = linear(extent[0], extent[1], height - bottom, top);
+  const plane = planeOf(points, extent, [left, width - right - 6], [height - bottom, top]);
   const last = points.at(-1);
   return h(
     "button",
@@ -55,27 +65,27 @@ export function small(facts, one, pair, chosen) {
     s(
       "svg",
       { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
-      backdrop(points, curves, x, y, clip, extent),
-      s("path", {
-        class: "curve",
-        d: line(
-          broken(points, (point) => clip(curves.value(point))),
-          x,
-          y,
-        ),
-      }),
-      clip(curves.value(last)) === null ? null : sign(pair.verdict, x(last.look), y(clip(curves.value(last))), 5),
+      backdrop(points, curves, plane),
+      walked(points, curves, plane),
+      marked(last, pair.verdict, curves, plane, 5),
     ),
     h("span", { class: "below" }, badge(pair.verdict), h("span", { class: "digits" }, zText(pair))),
   );
 }
 
-/** [look, value] of each point, with a gap over the looks at which the two were not compared. */
-function broken(points, value) {
-  return points.flatMap((point, at) => [
+/** The way of z, with a gap over the looks at which the two were not compared. */
+function walked(points, curves, { x, y }) {
+  const corners = points.flatMap((point, at) => [
     ...(gapBefore(points, at) ? [[point.look, null]] : []),
-    [point.look, value(point)],
+    [point.look, curves.value(point)],
   ]);
+  return s("path", { class: "curve", d: line(corners, x, y) });
+}
+
+/** The sign of a verdict where z was then. */
+function marked(point, verdict, curves, { x, y }, size) {
+  const at = y(curves.value(point));
+  return at === null ? null : sign(verdict, x(point.look), at, size);
 }
 
 function gapBefore(points, at) {
@@ -92,47 +102,38 @@ function alone(points, at) {
 }
 
 /** The regions in which a comparison is called, and the boundary itself. */
-function backdrop(points, curves, x, y, clip, extent) {
+function backdrop(points, curves, { x, y, extent }) {
   const bounded = points.filter((point) => curves.upper(point) !== null);
   const tied = bounded.filter((point) => (curves.tie(point) ?? 0) > 0);
-  const upper = (point) => y(clip(curves.upper(point)));
-  const lower = (point) => y(clip(curves.lower(point)));
   const look = (point) => x(point.look);
-  return [
-    curves.lower
-      ? s("path", { class: "called", d: band(bounded, look, upper, () => y(extent[1])) })
-      : s("path", { class: "called", d: band(bounded, look, () => y(extent[0]), upper) }),
-    curves.lower ? s("path", { class: "called", d: band(bounded, look, () => y(extent[0]), lower) }) : null,
+  const area = (name, members, low, high) =>
     s("path", {
-      class: "wedge",
+      class: name,
       d: band(
-        tied,
+        members,
         look,
-        (point) => y(-curves.tie(point)),
-        (point) => y(curves.tie(point)),
+        (point) => y(low(point)),
+        (point) => y(high(point)),
       ),
-    }),
-    curves.lower
-      ? s("line", { class: "zero", x1: x(points[0].look), x2: x(points.at(-1).look), y1: y(0), y2: y(0) })
-      : null,
+    });
+  const edge = (value) =>
     s("path", {
       class: "boundary",
       d: line(
-        bounded.map((point) => [point.look, clip(curves.upper(point))]),
+        bounded.map((point) => [point.look, value(point)]),
         x,
         y,
       ),
-    }),
-    curves.lower
-      ? s("path", {
-          class: "boundary",
-          d: line(
-            bounded.map((point) => [point.look, clip(curves.lower(point))]),
-            x,
-            y,
-          ),
-        })
-      : null,
+    });
+  const [bottom, top] = extent.map((value) => () => value);
+  if (!curves.lower) return [area("called", bounded, bottom, curves.upper), edge(curves.upper)];
+  return [
+    area("called", bounded, curves.upper, top),
+    area("called", bounded, bottom, curves.lower),
+    area("wedge", tied, (point) => -curves.tie(point), curves.tie),
+    s("line", { class: "zero", x1: x(points[0].look), x2: x(points.at(-1).look), y1: y(0), y2: y(0) }),
+    edge(curves.upper),
+    edge(curves.lower),
   ];
 }
 
@@ -144,11 +145,9 @@ export function large(state, one, pair) {
   const frame = { left: 46, right: 16, top: 14, bottom: 40 };
   const curves = curvesOf(facts, one);
   const points = one.points;
+  const [start, end, ground] = [frame.left, width - frame.right, height - frame.bottom];
   const extent = extentOf(points, curves);
-  const clip = (value) =>
-    value === null || !Number.isFinite(value) ? null : Math.min(Math.max(value, extent[0]), extent[1]);
-  const x = linear(points[0].look, Math.max(points.at(-1).look, points[0].look + 1), frame.left, width - frame.right);
-  const y = linear(extent[0], extent[1], height - frame.bottom, frame.top);
+  const plane = planeOf(points, extent, [start, end], [ground, frame.top]);
   const title = titleOf(facts, one);
   const chart = figure(
     {
@@ -158,33 +157,13 @@ export function large(state, one, pair) {
       height,
       className: "wide",
     },
-    backdrop(points, curves, x, y, clip, extent),
-    horizontalLines(ticks(extent[0], extent[1], 6), y, frame.left, width - frame.right, curves.label),
-    bottomTicks(
-      ticks(points[0].look, points.at(-1).look, width / 90, true),
-      x,
-      height - frame.bottom,
-      String,
-      "look",
-      width - frame.right,
-    ),
-    regionLabels(facts, one, curves, points, x, y, extent, clip, width / 3),
-    s("path", {
-      class: "curve",
-      d: line(
-        broken(points, (point) => clip(curves.value(point))),
-        x,
-        y,
-      ),
-    }),
-    points
-      .filter((point, at) => points.length <= 60 || alone(points, at))
-      .map((point) =>
-        clip(curves.value(point)) === null
-          ? null
-          : s("circle", { class: "point", cx: x(point.look), cy: y(clip(curves.value(point))), r: 2.2 }),
-      ),
-    marks(points).map((point) => sign(point.verdict, x(point.look), y(clip(curves.value(point)) ?? 0), 6.5)),
+    backdrop(points, curves, plane),
+    horizontalLines(ticks(extent[0], extent[1], 6), plane.y, start, end, curves.label),
+    bottomTicks(ticks(points[0].look, points.at(-1).look, width / 90, true), plane.x, ground, String, "look", end),
+    regionLabels(facts, one, curves, plane, width / 3),
+    walked(points, curves, plane),
+    points.filter((point, at) => points.length <= FEW || alone(points, at)).map((point) => dot(point, curves, plane)),
+    marks(points).map((point) => marked(point, point.verdict, curves, plane, 6.5)),
   );
   return h(
     "div",
@@ -194,6 +173,11 @@ export function large(state, one, pair) {
     chart,
     dataTable(facts, one, curves),
   );
+}
+
+function dot(point, curves, { x, y }) {
+  const at = y(curves.value(point));
+  return at === null ? null : s("circle", { class: "point", cx: x(point.look), cy: at, r: 2.2 });
 }
 
 function extentOf(points, curves) {
@@ -214,34 +198,23 @@ function marks(points) {
 }
 
 /** What it means to lie in each region, written where the curve does not end. */
-function regionLabels(facts, one, curves, points, x, y, extent, clip, room) {
+function regionLabels(facts, one, curves, { x, y, extent }, room) {
   if (!curves.lower) return null;
-  const at = x(points.at(-1).look) - 6;
-  const bounded = points.filter((point) => point.boundary !== null);
-  if (!bounded.length)
-    return s("text", { class: "region", x: at, y: y(0) - 8, "text-anchor": "end" }, "too early for a call");
+  const bounded = one.points.filter((point) => point.boundary !== null);
+  const right = x(one.points.at(-1).look) - 6;
+  const label = (at, text, className = "region") =>
+    s("text", { class: className, x: right, y: at, "text-anchor": "end" }, text);
+  if (!bounded.length) return label(y(0) - 8, "too early for a call");
   const last = bounded.at(-1);
+  const end = y(one.points.at(-1).z) ?? 0;
+  const free = (...places) => places.sort((first, second) => Math.abs(second - end) - Math.abs(first - end))[0];
   const wedge = Math.max(0, curves.tie(last) ?? 0);
-  const value = one.second === null ? againstText(facts).replace("against ", "") : null;
-  const end = y(clip(points.at(-1).z) ?? 0);
-  const free = (...places) =>
-    places.reduce((best, place) => (Math.abs(place - end) > Math.abs(best - end) ? place : best));
-  const upper = free(y(extent[1]) + 16, y(clip(last.boundary)) - 8);
-  const lower = free(y(extent[0]) - 8, y(clip(-last.boundary)) + 17);
+  const value = againstText(facts).replace("against ", "");
+  const better = (name) => `${fitted(name, room)} is better`;
   return [
-    s(
-      "text",
-      { class: "region", x: at, y: upper, "text-anchor": "end" },
-      value === null ? `${fitted(one.first, room)} is better` : `above ${value}`,
-    ),
-    s(
-      "text",
-      { class: "region", x: at, y: lower, "text-anchor": "end" },
-      value === null ? `${fitted(one.second, room)} is better` : `below ${value}`,
-    ),
-    y(-wedge) - y(wedge) > 30
-      ? s("text", { class: "region tie", x: at, y: free(y(wedge) + 15, y(-wedge) - 7), "text-anchor": "end" }, "tied")
-      : null,
+    label(free(y(extent[1]) + 16, y(last.boundary) - 8), one.second === null ? `above ${value}` : better(one.first)),
+    label(free(y(extent[0]) - 8, y(-last.boundary) + 17), one.second === null ? `below ${value}` : better(one.second)),
+    y(-wedge) - y(wedge) > 30 ? label(free(y(wedge) + 15, y(-wedge) - 7), "tied", "region tie") : null,
   ];
 }
 
