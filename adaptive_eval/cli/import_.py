@@ -76,8 +76,9 @@ def import_(
     arrays, and tables (CSV, JSONL, Parquet) with one row a trial: model, question, trial, and category, score, correct
     or text. A request that failed is a missing trial, never a wrong answer.
 
-    What is there is judged by one look. `report`, `monitor`, `plan` and `replay` work on the run, and `run` goes on
-    with it: with the config.yaml in it, once the addresses of its models are filled in.
+    What is there is judged by one look, against a horizon of 80 trials a question unless it is --finished. `report`,
+    `monitor`, `plan` and `replay` work on the run, and `run` goes on with it: with the config.yaml in it, once the
+    addresses of its models are filled in.
     """
     with reported():
         request = Request(

@@ -69,6 +69,8 @@ class Gathering:
         self._shift: dict[tuple[str, str], int] = {}
         self._in_file: Counter[tuple[str, str]] = Counter()
         self._found_left_out: set[str] = set()
+        self._tidy: set[tuple[str, str, str]] = set()
+        """Names of model, question and task that can be used as they are."""
         self.files: list[str] = []
         """Their names, in the order in which they were read."""
         self.copies = 0
@@ -88,7 +90,10 @@ class Gathering:
     def take(self, file: LogFile, record: Record) -> Placed | None:
         """The place of a record; None where it is no trial, or one that was taken already."""
         place = f"{file.path}: {record.place}"
-        record = _named(record, place)
+        if (names := (record.model, record.question, record.task)) not in self._tidy or not record.asked.is_plain:
+            record = _named(record, place)
+            if names == (record.model, record.question, record.task):
+                self._tidy.add(names)
         if self._is_left_out(record):
             return None
         question = self._question(record, place)
@@ -117,11 +122,13 @@ class Gathering:
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """The key of each question by its id, which has the task in front where there are several."""
+        """The key of each question that somebody has a trial of, by its id: with its task where there are several."""
+        having = dict.fromkeys(question for _, question in self._cells)
         if self._known is not None:
-            return {question: question for _, question in self._cells}
-        several = len({question.task for question in self._questions.values()}) > 1
-        named = {key: f"{one.task}/{one.id}" if several else one.id for key, one in self._questions.items()}
+            return {question: question for question in having}
+        met = {key: self._questions[key] for key in having}
+        several = len({question.task for question in met.values()}) > 1
+        named = {key: f"{one.task}/{one.id}" if several else one.id for key, one in met.items()}
         ids = {name: key for key, name in named.items()}
         if len(ids) < len(named):
             raise LogError("two tasks have questions with the same name; import them one by one")
@@ -129,9 +136,8 @@ class Gathering:
 
     @property
     def asked(self) -> Mapping[str, Asked]:
-        """What was asked, by the questions' ids; only of questions that somebody has a trial of."""
-        having = {key for _, key in self._cells}
-        return {name: self._questions[key].asked for name, key in self.keys.items() if key in having}
+        """What was asked, by the questions' ids."""
+        return {name: self._questions[key].asked for name, key in self.keys.items()}
 
     @property
     def missing(self) -> Mapping[str, Mapping[str, int]]:
@@ -156,6 +162,8 @@ class Gathering:
     # -- single records -----------------------------------------------------------------------------------------------
 
     def _is_left_out(self, record: Record) -> bool:
+        if not self._left_out:
+            return False
         found = {record.model, record.question, f"{record.task}/{record.question}"} & set(self._left_out)
         self._found_left_out |= found
         return bool(found)
@@ -231,9 +239,9 @@ def _named(record: Record, place: str) -> Record:
 
 def _tidied(asked: Asked) -> Asked:
     """The question without halves of surrogate pairs, which no server could be sent."""
-    prompt, answer, choices, cluster = asked
-    if (prompt + answer).isascii() and not choices and not cluster:
+    if asked.is_plain:
         return asked
+    prompt, answer, choices, cluster = asked
     return Asked(tidy(prompt), tidy(answer), tuple(map(tidy, choices)), None if cluster is None else tidy(cluster))
 
 

@@ -69,8 +69,8 @@ def _taken(one: Placed, rubric: Rubric) -> TrialRecord:
 
 
 def _of_value(one: Placed, value: float, rubric: Rubric) -> int:
-    facts = {**answer_facts(one.record.answer or NO_ANSWER), **one.record.signals}
-    category = category_of_value(value, facts, rubric)
+    answer, signals = one.record.answer or NO_ANSWER, one.record.signals
+    category = category_of_value(value, lambda: {**answer_facts(answer), **signals}, rubric)
     if category is None:
         known = ", ".join(f"{name} {weight:g}" for name, weight in zip(rubric.names, rubric.weights, strict=True))
         raise LogError(

@@ -6,7 +6,7 @@ from typing import Any
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.importing.plain import as_text, mapping, number, sequence, whole_number
-from adaptive_eval.importing.record import Asked, LogFile, Record, Settings, known_sampling, made_answer
+from adaptive_eval.importing.record import SEVERAL, Asked, LogFile, Record, Settings, known_sampling, made_answer
 from adaptive_eval.importing.scores import as_value
 
 Sample = Mapping[str, Any]
@@ -61,6 +61,8 @@ class SampleReader:
         epoch = whole_number(told.get("epoch"))
         if not isinstance(told.get("id"), str | int) or epoch is None or epoch < 1:
             raise self._file.refuse("is no sample: it must have an id, and an epoch from 1 on", place)
+        if self._file.graded_anew and isinstance(told.get("target"), list) and len(told["target"]) > 1:
+            raise self._file.refuse(SEVERAL, place)
         prompt, system = _conversation(told)
         score = self._score(told, place)
         value = as_value(score.get("value"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adaptive_eval.importing.plain import as_text, mapping, sequence, whole_number
-from adaptive_eval.importing.record import Asked, LogFile, Record, Settings, made_answer
+from adaptive_eval.importing.record import SEVERAL, Asked, LogFile, Record, Settings, made_answer
 from adaptive_eval.importing.rows import parquet_rows
 
 NAME = re.compile(r"details_(?P<task>.+)_\d{4}-\d\d-\d\dT[\d\-.:]+\.parquet")
@@ -40,6 +40,8 @@ def read_details(file: LogFile) -> Iterator[Record]:
         if not texts or not all(isinstance(text, str) for text in texts):
             raise file.refuse("has no sampled answers (model_response.text must be a list of texts)", place)
         asked, system = _asked(doc, response)
+        if len(sequence(doc.get("gold_index"))) > 1:
+            raise file.refuse(SEVERAL, place)
         for trial, text in enumerate(texts):
             reasoning = thoughts[trial] if trial < len(thoughts) else None
             yield Record(

@@ -12,7 +12,7 @@ from typing import Any
 
 from adaptive_eval.importing.bounded import MOST_BYTES
 from adaptive_eval.importing.plain import as_text, mapping, sequence
-from adaptive_eval.importing.record import Asked, LogFile, Record, Settings, known_sampling, made_answer
+from adaptive_eval.importing.record import SEVERAL, Asked, LogFile, Record, Settings, known_sampling, made_answer
 from adaptive_eval.importing.rows import Row, json_rows
 
 NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d\-.:]+))?\.jsonl")
@@ -43,6 +43,8 @@ def read_samples(file: LogFile) -> Iterator[Record]:
             seen[key][2].add(by)
             continue
         seen[key] = (place, hash(tuple(answers)), {by})
+        if isinstance(row["target"], list) and len(row["target"]) > 1:
+            raise file.refuse(SEVERAL, place)
         asked, settings = _asked(row, model, api)
         for trial, text in enumerate(answers):
             yield Record(

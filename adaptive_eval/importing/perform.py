@@ -104,7 +104,8 @@ class _Work:
         grader = self._terms.grader
         problem = None if grader is None else grader.key_problem(question)
         if grader is not None and problem is not None:
-            raise LogError(f"{placed.place}: the grader {getattr(grader, 'kind', '')} {problem}")
+            kind = getattr(grader, "kind", "")
+            raise LogError(f"{placed.place}: question {placed.record.question!r} {problem} (the grader {kind})")
 
     @asynccontextmanager
     async def _opened_grading(self) -> AsyncIterator[Anew | None]:

@@ -26,6 +26,9 @@ REPLICA = "import"
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+SEVERAL = "has several right answers, of which a grader knows one; leave the question out, or grade it elsewhere"
+
+
 class LogError(ConfigError):
     """A file or one of its records cannot be imported; the message names both.
 
@@ -91,6 +94,11 @@ class Asked(NamedTuple):
     answer: str = ""
     choices: tuple[str, ...] = ()
     cluster: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Its texts can hold nothing strange."""
+        return self.prompt.isascii() and self.answer.isascii() and not self.choices and not self.cluster
 
 
 class Record(NamedTuple):

@@ -1,7 +1,7 @@
 """A score of a log as a category of the rubric: only where the rubric has a category of that value."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.rubric import Rubric
@@ -32,13 +32,14 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def category_of_value(value: float, facts: Mapping[str, SignalValue], rubric: Rubric) -> int | None:
-    """The category that is worth this: the one that the rubric finds, else the only one; None where there is none."""
-    worth = [number for number, weight in enumerate(rubric.weights) if abs(weight - value) <= CLOSE]
+def category_of_value(value: float, facts: Callable[[], Mapping[str, SignalValue]], rubric: Rubric) -> int | None:
+    """The only category that is worth this, or of several the one that the rubric finds; None where there is none."""
+    weights = rubric.weights
+    worth = [number for number, weight in enumerate(weights) if abs(weight - value) <= CLOSE]
     if len(worth) < 2:
         return worth[0] if worth else None
     try:
-        found = rubric.category({**facts, "score": value, "is_correct": value >= max(rubric.weights)})
+        found = rubric.category({**facts(), "score": value, "is_correct": value >= max(weights)})
     except GraderError:
         return None
     return found if found in worth else None

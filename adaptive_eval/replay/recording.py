@@ -4,17 +4,19 @@
     correct, count  (L, M) integers: right answers, and trials
     models          (L,) names; default: model-01, model-02 ...
     questions       (M,) names; default: q1, q2 ...
+    weights         (K,) numbers: the value of each category; for the reader, a replay takes those of a rubric
+    categories      (K,) names: what each category is called; for the reader
 
 Arrays that hold Python objects are not read: unpickling a file runs what is in it.
 """
 
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +60,25 @@ def read_recording(path: Path, array: str | None = None, *, untried: bool = Fals
             counts=counts,
             outcomes=outcomes,
         )
+
+
+def write_recording(
+    file: IO[bytes],
+    outcomes: IntArray,
+    models: Sequence[str],
+    questions: Sequence[str],
+    weights: Sequence[float],
+    categories: Sequence[str],
+) -> None:
+    """Outcomes (L, M, N), -1 for no trial, in the form that is read above."""
+    np.savez_compressed(
+        file,
+        R=outcomes,
+        models=np.array(models, dtype=str),
+        questions=np.array(questions, dtype=str),
+        weights=np.array(weights, dtype=np.float64),
+        categories=np.array(categories, dtype=str),
+    )
 
 
 def tallied(outcomes: IntArray) -> NDArray[np.int64]:

@@ -242,3 +242,20 @@ def test_logs_of_different_benchmarks_are_not_mixed(tmp_path: Path) -> None:
     refused = imported(one, two, "--to", tmp_path / "run")
     assert refused.exit_code == 2
     assert "the answer of question 'q1' is '5' here, and '4' in" in refused.stderr
+
+
+def test_several_right_answers_are_for_the_log_to_grade(tmp_path: Path) -> None:
+    log = inspect_log(tmp_path / "l.eval", [sample(target=["4", "four"])])
+    assert imported(log, "--to", tmp_path / "run").exit_code == 0
+    refused = imported(log, "--to", tmp_path / "other", "--grader", "exact")
+    assert refused.exit_code == 2
+    assert "samples/q1_epoch_1.json: has several right answers" in refused.stderr
+
+
+def test_a_key_that_the_grader_cannot_use_is_named(tmp_path: Path) -> None:
+    log = inspect_log(tmp_path / "l.eval", [sample(target="")])
+    refused = imported(log, "--to", tmp_path / "run", "--grader", "exact")
+    assert refused.exit_code == 2
+    assert "samples/q1_epoch_1.json: question 'q1' has no answer to compare with" in refused.stderr
+    assert "--grader must be one of exact" in imported(log, "--to", tmp_path / "run", "--grader", "exakt").stderr
+    assert "has options that must be given" in imported(log, "--to", tmp_path / "run", "--grader", "regex").stderr

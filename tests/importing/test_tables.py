@@ -216,3 +216,32 @@ def test_the_configuration_that_is_written_is_the_one_that_is_stored(
     with closing(RunReader.open(tmp_path / "run")) as reader:
         before = reader.header()
     assert (header.meaning, header.models, header.questions) == (before.meaning, before.models, before.questions)
+
+
+def test_of_categories_with_one_weight_the_rubric_finds_its_own(source: Path, tmp_path: Path) -> None:
+    rubric = {
+        "categories": [
+            {"name": "cut off", "weight": 0, "when": {"truncated": True}},
+            {"name": "right", "weight": 1, "when": {"is_correct": True}},
+            {"name": "wrong", "weight": 0},
+        ]
+    }
+    told = json.loads((source / "config.yaml").read_text())
+    (tmp_path / "config.yaml").write_text(
+        json.dumps({**told, "rubric": rubric, "questions": str(source / "questions.jsonl")})
+    )
+    flags = {"truncated": 0.0, "": 0.0, "empty": 1.0}
+    rows = [
+        {"model": "a", "question": "q0", "score": one, "finish_reason": "x", "flags": f} for f, one in flags.items()
+    ]
+    path = lines(tmp_path / "t.jsonl", rows)
+    done = imported(path, "--to", tmp_path / "run", "--config", tmp_path / "config.yaml")
+    assert done.exit_code == 0, done.stderr
+    assert list(outcomes(tmp_path / "run").values()) == [0, 2, 1]
+
+
+@pytest.mark.parametrize("weights", ["1", "1,1", "a,b", "0,nan"])
+def test_weights_must_differ(tmp_path: Path, weights: str) -> None:
+    refused = imported(lines(tmp_path / "t.jsonl", ROWS), "--to", tmp_path / "run", "--weights", weights)
+    assert refused.exit_code == 2
+    assert "--weights must be" in refused.stderr
