@@ -1,5 +1,6 @@
 """`adaptive-eval import`: logs of other harnesses, tables and arrays as a run, or as an array."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -99,12 +100,14 @@ def import_(
 
 
 def _numbers(text: str) -> tuple[float, ...]:
+    rule = f"--weights must be numbers with commas between them, as in 0,0.5,1, but got {text!r}"
     try:
-        return tuple(float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise ConfigError(
-            f"--weights must be numbers with commas between them, as in 0,0.5,1, but got {text!r}"
-        ) from error
+        raise ConfigError(rule) from error
+    if not all(map(math.isfinite, numbers)):
+        raise ConfigError(rule)
+    return numbers
 
 
 def _told(done: Imported, config: Path | None) -> Iterator[str]:
