@@ -75,17 +75,9 @@ function planOf({ view, facts, width }) {
   const cell = Math.min(26, room / columns);
   const rows = facts.names.length;
   const most = view.trials.flat().reduce((found, one) => Math.max(found, one), 1);
-  return {
-    left,
-    bin,
-    columns,
-    cell,
-    row: Math.max(15, Math.min(22, cell)),
-    rows,
-    most,
-    width: left + columns * cell,
-    height: rows * Math.max(15, Math.min(22, cell)),
-  };
+  const row = Math.max(15, Math.min(22, Math.round(cell)));
+  // on whole pixels, so that no seam shows between cells
+  return { left, bin, columns, cell, row, rows, most, at: (column) => Math.round(left + column * cell) };
 }
 
 function valueAt(view, facts, plan, row, column) {
@@ -98,7 +90,7 @@ function paint(root, state) {
   const canvas = root.querySelector("canvas");
   const { view, facts, plan } = state;
   const dense = window.devicePixelRatio || 1;
-  const [width, height] = [Math.ceil(plan.width), plan.rows * plan.row];
+  const [width, height] = [plan.at(plan.columns), plan.rows * plan.row];
   if (canvas.width !== Math.round(width * dense) || canvas.height !== Math.round(height * dense)) {
     canvas.width = Math.round(width * dense);
     canvas.height = Math.round(height * dense);
@@ -118,7 +110,8 @@ function paint(root, state) {
     context.fillText(fitted(facts.names[row], plan.left - 10), plan.left - 8, (row + 0.5) * plan.row);
     for (let column = 0; column < plan.columns; column += 1) {
       context.fillStyle = ramp(valueAt(view, facts, plan, row, column) / plan.most);
-      context.fillRect(plan.left + column * plan.cell, row * plan.row, plan.cell - gap, plan.row - 1);
+      const left = plan.at(column);
+      context.fillRect(left, row * plan.row, plan.at(column + 1) - left - gap, plan.row - 1);
     }
   }
   outline(context, style, state);
@@ -129,7 +122,7 @@ function outline(context, style, { ui, plan }) {
   const [row, column] = ui.heat;
   context.strokeStyle = style.color;
   context.lineWidth = 2;
-  context.strokeRect(plan.left + column * plan.cell, row * plan.row, Math.max(plan.cell - 1, 2), plan.row - 1);
+  context.strokeRect(plan.at(column), row * plan.row, Math.max(plan.cell - 1, 2), plan.row - 1);
 }
 
 function pointed(canvas, event, plan) {
