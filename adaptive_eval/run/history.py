@@ -66,14 +66,11 @@ def _held(prepared: Prepared, directory: Path) -> tuple[Sequence[Event], Cells |
         return (), None
     with closing(RunReader.open(directory)) as reader:
         events = reader.events()
-        first = _imported(prepared, reader, events)
-    if first is not None:
-        _require_room(prepared, first)
-    return events, first
+        return events, _imported(prepared, reader, events)
 
 
 def _imported(prepared: Prepared, reader: RunReader, events: Sequence[Event]) -> Cells | None:
-    """(L, M): imported trials; None in a run that began with none."""
+    """(L, M): imported trials, for which the configuration must have room; None in a run that began with none."""
     rows = sum(int(str(event.body["trials"])) for event in events if event.kind is EventKind.IMPORTED)
     if rows == 0:
         return None
@@ -83,6 +80,7 @@ def _imported(prepared: Prepared, reader: RunReader, events: Sequence[Event]) ->
     for model, question, trials in reader.cells(rows):
         if model in model_at and question in question_at:
             first[model_at[model], question_at[question]] = trials
+    _require_room(prepared, first)
     return first
 
 

@@ -82,6 +82,23 @@ def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site
         assert len(reader.configurations()) == 1
 
 
+def test_a_configuration_without_room_for_the_logs_is_refused(site: Site) -> None:
+    refused = imported(log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 3}))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "trials.max must be at least 4" in refused.stderr
+    assert not site.directory().exists()
+
+
+def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site) -> None:
+    config = site.write(trials={"min": 6, "max": 12})
+    done = imported(log(site), "--to", site.directory(), "--config", config)
+    assert done.exit_code == 0
+    assert "no look yet: every model lacks trials that the first look needs" in done.stdout
+    assert read_run(site.directory()).results is None
+    assert site.run(config).exit_code in FINISHED
+    assert first_look(site.directory()) == [48, 48, 48]
+
+
 def test_it_goes_on_with_the_configuration_beside_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     rows(site, 4)
     logs = export(Export(site.directory("whole"), "inspect", site.folder / "logs")).path
