@@ -4,6 +4,10 @@ from adaptive_eval.display.text import duration, safe
 from adaptive_eval.store import Event, EventKind
 
 
+NAMED = 3
+"""Files that one sentence names."""
+
+
 def sentence(event: Event) -> str | None:
     """What happened, in one line; None where it shows anyway."""
     body = event.body
@@ -41,7 +45,10 @@ def sentence(event: Event) -> str | None:
             assert isinstance(changes, list)
             return safe("settings changed: " + ", ".join(str(change["path"]) for change in changes))
         case EventKind.IMPORTED:
-            return f"begins with {body['trials']} imported trials"
+            files = body["files"]
+            assert isinstance(files, list)
+            more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
+            return safe(f"begins with {body['trials']} trials imported from {', '.join(files[:NAMED])}{more}")
         case EventKind.PRIOR:
             return safe(f"outcomes of the run {body['run']} count as R0")
         case EventKind.REGRADED:

@@ -126,8 +126,8 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float]) -> Itera
 
 
 def event_view(event: Event) -> EventView:
-    """An event as plain values."""
-    return EventView(event.at, str(event.kind), event.body)
+    """An event as plain values; without the outcomes of R0, which are many."""
+    return EventView(event.at, str(event.kind), {key: value for key, value in event.body.items() if key != "outcomes"})
 
 
 def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:

@@ -256,6 +256,11 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
         (Event(EventKind.RESUMED, {"trials": 7}), "resumed with 7 stored trials"),
         (Event(EventKind.REGRADED, {"trials": 2}), "graded 2 stored answers again"),
         (
+            Event(EventKind.IMPORTED, {"trials": 9, "files": ["a.eval", "b", "c", "d\x1b"]}),
+            "begins with 9 trials imported from a.eval, b, c and 1 more",
+        ),
+        (Event(EventKind.PRIOR, {"run": "old", "outcomes": {}}), "outcomes of the run old count as R0"),
+        (
             Event(EventKind.CONFIGURED, {"trials": 1, "changes": [{"path": "budget.trials", "was": 1, "now": 2}]}),
             "settings changed: budget.trials",
         ),
