@@ -50,7 +50,9 @@ def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[
 
 def decisions_of(settings: Mapping[str, object], names: Sequence[str]) -> Decisions:
     """The same for settings that a program gives, written as in a file."""
-    return _decisions(_complete(json.dumps(settings), Path(), (), {}), names, "decisions")
+    document = _complete(json.dumps(settings), Path(), (), {})
+    document.places = {(): "here"}  # there are no lines
+    return _decisions(document, names, "decisions")
 
 
 def _decisions(document: Document, names: Sequence[str], source: str) -> Decisions:

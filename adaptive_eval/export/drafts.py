@@ -34,7 +34,7 @@ def new_folder(path: Path, force: bool, ending: str) -> Iterator[Path]:
         _require_ours(path, force, ending)
     draft = _beside(path)
     with _told(path):
-        draft.mkdir(parents=True)
+        draft.mkdir()
         try:
             yield draft
             for file in draft.iterdir():
@@ -84,4 +84,4 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}; give another --output") from error
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}; give another --output") from error

@@ -90,6 +90,14 @@ def test_what_is_no_run_or_has_no_trials_is_said(tmp_path: Path) -> None:
     assert empty.exit_code == 1 and "has no trials yet" in empty.stderr
 
 
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    directory = make_run(tmp_path, ragged())
+    for form in FORMATS:
+        with pytest.raises(StoreError, match="cannot be written: .*No such file or directory"):
+            export(Request(directory, form, output=tmp_path / "not" / "there"))
+    assert not (tmp_path / "not").exists()
+
+
 def test_what_a_reader_of_the_format_should_know_is_noted(tmp_path: Path) -> None:
     directory = make_run(tmp_path, [make_trial("bob", "q1", 0, 1), make_trial("bob", "q1", 1, 1)])
     told = CliRunner().invoke(app, ["export", str(directory), "--format", "npz"])

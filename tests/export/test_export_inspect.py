@@ -164,3 +164,14 @@ def test_a_run_before_its_first_look_has_samples_and_no_metrics(tmp_path: Path) 
     assert log.status == "cancelled" and log.results is not None and not log.results.scores[0].metrics
     assert log.results.early_stopping is not None
     assert {one.reason for one in log.results.early_stopping.early_stops} == {"the run has not come to its first look"}
+
+
+def test_a_model_that_has_left_the_run_is_exported_with_what_is_known_of_it(tmp_path: Path) -> None:
+    make_run(tmp_path, ragged())
+    alone = {"objective": {"kind": "precision", "half_width": 0.1}, "trials": {"min": 1, "max": 5}}
+    directory = make_run(tmp_path, [], models=[{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}], **alone)
+    ada = logs_of(directory)["org-ada-7b.eval"]
+    assert ada.samples is not None and ada.results is not None and ada.results.early_stopping is not None
+    assert len(ada.samples) == 5 and ada.samples[0].input == "one?"
+    assert {one.reason for one in ada.results.early_stopping.early_stops} == {"the model has left the run"}
+    assert not ada.results.scores[0].metrics

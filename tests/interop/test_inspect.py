@@ -110,17 +110,35 @@ def test_a_model_whose_task_dies_is_set_aside_and_the_others_end(tmp_path: Path)
     ("options", "told"),
     [
         ({"max_tasks": 1}, "3 models must run at the same time, since a look needs all of them, but max_tasks is 1"),
-        ({"retry_on_error": 2}, "retry_on_error puts a sample behind all that are held"),
-        ({"score_on_error": True}, "score_on_error would count failures as answers"),
-        ({"log_samples": False}, "log_samples is off"),
         ({"scorer": [match(), includes()]}, "a sample must have one score, but has match, includes; give the manager"),
-        ({"epochs": 6}, "trials.max is 10, but there are 6 epochs"),
     ],
 )
-def test_what_would_hang_or_mislead_is_refused(tmp_path: Path, options: dict[str, Any], told: str) -> None:
+def test_what_would_hang_or_mislead_ends_every_model_with_the_reason(
+    tmp_path: Path, options: dict[str, Any], told: str
+) -> None:
     logs = evaluate(AdaptiveStopping(list(SKILLS), DECISIONS), SKILLS, tmp_path, **options)
     assert {log.status for log in logs.values()} == {"error"}
     assert all(log.error is not None and told in log.error.message for log in logs.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"max_tasks": None}, "but max_tasks is 1; run them in one call"),
+        ({"retry_on_error": 2}, "retry_on_error puts a sample behind all that are held"),
+        ({"score_on_error": True}, "score_on_error would count failures as answers"),
+        ({"log_samples": False}, "log_samples is off"),
+    ],
+)
+async def test_options_that_cannot_work_are_refused(options: dict[str, Any], told: str) -> None:
+    task = spec("a").model_copy(update={"config": EvalConfig(**({"max_tasks": 2} | options))})
+    with pytest.raises(ConfigError, match=told):
+        await AdaptiveStopping(["a", "b"]).start_task(task, SAMPLES, 10)
+
+
+async def test_more_trials_than_epochs_are_refused() -> None:
+    with pytest.raises(ConfigError, match="trials.max is 10, but there are 6 epochs"):
+        await AdaptiveStopping(["a", "b"], DECISIONS).start_task(spec("a"), SAMPLES, 6)
 
 
 def test_a_scorer_that_is_named_counts_alone(tmp_path: Path) -> None:
