@@ -14,7 +14,7 @@ from page_views import simulated, world
 from adaptive_eval.page import report_page
 from adaptive_eval.reading import RunView
 from adaptive_eval.reading.types import EventView
-from adaptive_eval.results.types import Caution
+from adaptive_eval.results.types import Caution, ServerRow, TurnsRow
 from adaptive_eval.simulate.worlds import World
 
 if TYPE_CHECKING:
@@ -181,6 +181,29 @@ def test_questions_are_sorted_and_filtered(tabs: Tabs) -> None:
     assert page.evaluate(shown) == ["q7"]
     assert "1 of 8 questions" in page.inner_text("#questions [role=status]")
     assert page.evaluate("document.activeElement.hasAttribute('data-filter')")
+
+
+def test_how_to_repeat_it_says_what_was_asked_of_which_servers(tabs: Tabs) -> None:
+    run = asked("ranking")
+    assert run.results is not None
+    sampling: dict[str, object] = {"temperature": 0.6, "max_tokens": 2000, "top_p": "server default"}
+    models = tuple(replace(row, sampling=sampling, prior_depth=4.0) for row in run.results.models)
+    servers = (ServerRow(MODELS[0], ("vllm", "serve", "<b>org/model"), "0.9", 2),)
+    turns = (TurnsRow("gpu 0", 3, 12, 420.0),)
+    results = replace(run.results, models=models, servers=servers, turns=turns)
+    page = tabs.report(report_page(replace(run, results=results)))
+    repeat = page.inner_text("#repeat")
+    for text in (
+        "all 8 models",
+        "server default",
+        "vllm serve <b>org/model",
+        "Trial i has seed",
+        "correct",
+        "name: page",
+    ):
+        assert text in repeat, text
+    assert "R0" in page.inner_text("#ranking thead")
+    assert "7m 00s" in page.inner_text("#traffic")
 
 
 def test_a_chosen_comparison_is_shown_large_with_its_data(tabs: Tabs) -> None:

@@ -117,6 +117,12 @@ function columnsOf(view, facts) {
   return [
     against && { title: "Verdict", small: against.title, digits: false, cell: (row) => against.cell(row) },
     { title: "Trials", cell: (row) => count(row.trials) },
+    any("prior_depth") && {
+      title: "R0",
+      small: "a question",
+      tip: "Outcomes of an earlier run that the score is made of too",
+      cell: (row) => number(row.prior_depth, 1),
+    },
     {
       title: "Bayes@N",
       small: "μ ± σ",

@@ -2,7 +2,7 @@
 
 import { h, on } from "./dom.js";
 import { factList, region, table } from "./parts.js";
-import { listed, name, plain, visible } from "./text.js";
+import { count, listed, name, plain, visible } from "./text.js";
 import { yaml } from "./yaml.js";
 
 export const recipe = {
@@ -22,6 +22,7 @@ export const recipe = {
       ]),
       rubric(view),
       sampling(view),
+      servers(view),
       h("h3", null, "Configuration"),
       h(
         "p",
@@ -69,9 +70,9 @@ function rubric(view) {
 
 /** How answers were drawn; models that were asked alike share a row. */
 function sampling(view) {
-  const { models } = view.configuration;
   const groups = new Map();
-  for (const model of models) {
+  // the results say what the requests carry; before there are any, the configuration says what they would
+  for (const model of view.results?.models ?? view.configuration.models) {
     const settings = Object.entries(model.sampling).filter(([, value]) => present(value) && value !== false);
     const key = JSON.stringify(settings);
     if (!groups.has(key)) groups.set(key, { settings: new Map(settings), names: [] });
@@ -97,6 +98,21 @@ function sampling(view) {
       }),
     ),
   ];
+}
+
+/** The servers that the run has started itself. */
+function servers(view) {
+  const rows = (view.results?.servers ?? []).map((one) => [
+    name(one.model, 60),
+    h("code", { class: "wrap" }, plain(one.command.join(" "), 2000)),
+    plain(one.version ?? "–", 80),
+    count(one.starts),
+  ]);
+  const title = "Servers that the run has started";
+  const head = ["Model", "Command", "Version", "Starts"];
+  return rows.length
+    ? [h("h3", null, title), region(title, "", table({ caption: title, head, texts: 3, rows }))]
+    : null;
 }
 
 const ORDER = [

@@ -23,7 +23,7 @@ export const trouble = {
   title: "Answers, requests, events",
   short: "Traffic",
   render({ view }) {
-    return [answers(view), traffic(view), events(view)];
+    return [answers(view), traffic(view), turns(view), events(view)];
   },
 };
 
@@ -88,6 +88,17 @@ function traffic(view) {
   );
 }
 
+/** Places where models were served one after the other. */
+function turns(view) {
+  const rows = (view.results?.turns ?? []).map((one) => [
+    plain(one.on, 80),
+    count(one.models),
+    count(one.swaps),
+    duration(one.seconds),
+  ]);
+  return rows.length ? grid("Models that took turns", ["On", "Models", "Swaps", "Time for them"], rows) : null;
+}
+
 function seconds(value) {
   return value === null ? "–" : value < 1 ? `${Math.round(1000 * value)} ms` : duration(value);
 }
@@ -102,7 +113,7 @@ function events(view) {
       ["Time", "What", "Details"],
       shown.map((event) => [
         moment(event.at),
-        EVENTS[event.kind] ?? plain(event.kind),
+        EVENTS[event.kind] ?? plain(event.kind.replaceAll("_", " ")),
         h("span", { class: "wrap" }, details(event.body)),
       ]),
       3,
