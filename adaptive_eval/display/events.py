@@ -3,7 +3,6 @@
 from adaptive_eval.display.text import duration, safe
 from adaptive_eval.store import Event, EventKind
 
-
 NAMED = 3
 """Files that one sentence names."""
 
