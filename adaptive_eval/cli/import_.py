@@ -95,7 +95,7 @@ def import_(
         )
         with Progress(1.0) as progress:
             done = import_logs(request, lambda share, trials: progress.to(share, f"{trials:,} trials"))
-        for line in _told(done, config):
+        for line in _told(done, config, finished):
             typer.echo(line)
 
 
@@ -110,7 +110,7 @@ def _numbers(text: str) -> tuple[float, ...]:
     return numbers
 
 
-def _told(done: Imported, config: Path | None) -> Iterator[str]:
+def _told(done: Imported, config: Path | None, finished: bool) -> Iterator[str]:
     gathering = done.gathering
     models, questions = len(gathering.models), len({key for _, key in gathering.trials})
     yield f"{done.trials:,} trials of {models} models on {questions} questions"
@@ -124,7 +124,7 @@ def _told(done: Imported, config: Path | None) -> Iterator[str]:
         yield f"array     {done.path}"
     elif config is not None:
         yield f"for more  adaptive-eval run {config} --run-dir {done.path}"
-    elif done.runnable:
+    elif done.runnable and not finished:
         file = done.path / CONFIG_FILE
         yield f"for more  fill in the addresses in {file}, then: adaptive-eval run {file} --run-dir {done.path}"
 

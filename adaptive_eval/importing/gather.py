@@ -78,7 +78,7 @@ class Gathering:
         self.without_text = 0
         """Trials of which only the grade is known."""
         self.put_differently = 0
-        """Questions that were not put to all models in the same words."""
+        """Records whose question was put in other words than the first of it."""
 
     def next_file(self, file: LogFile) -> None:
         """The records that follow are of this file."""
