@@ -21,7 +21,7 @@ from .wire import PATHS
 PROBE_SECONDS = 10.0
 QUIET_SECONDS = 120.0
 """A stream without a byte for so long has stopped."""
-BESIDE_SECONDS = 2.0
+BESIDE_SECONDS = 5.0
 BESIDE_BYTES = 4 * 1024 * 1024
 SECRET_LENGTH = 8
 """A shorter header value, such as a flag, is no secret and would blot out ordinary text."""

@@ -18,8 +18,9 @@ from .steering import Steering
 
 READ_EVERY = 1.0
 SLOWEST = 60.0
-MISSES = 3
-"""Readings that may fail in a row before a window is no longer held to what they said."""
+MISSES = 5
+"""Readings that may fail in a row before a window is no longer held to what they said: a server may be slow to tell
+just because it has too much to do."""
 BEFORE_THE_FIRST = 32
 """Answers in flight before anything is known; from there on a window doubles as long as nothing waits."""
 ABSENT = frozenset({401, 403, 404, 405, 501})

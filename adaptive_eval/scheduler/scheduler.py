@@ -32,8 +32,11 @@ ASKED_AHEAD = 16
 TICK_SECONDS = 0.5
 """How often the decision core is told the time, and the servers are looked at."""
 
+REFUSALS_SECONDS = 2.0
+"""How long the run waits for more when a model refuses its first request: whatever is wrong is told at once."""
+
 ELSEWHERE = "\nwhich of the other models can be used: adaptive-eval check CONFIG"
-"""The run stops at the first model that refuses; there may be more."""
+"""Models that have not said a word by then may refuse, too."""
 
 
 class Scheduler:
@@ -73,6 +76,8 @@ class Scheduler:
         self._troubles = [Troubles(lane.name) for lane in lanes]
         self._answers = [0] * len(lanes)
         """Requests of each model that were answered since this start."""
+        self._refused: dict[int, str] = {}
+        """Models that refused their first request, and why."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = Turns(hosts, Asking(self._wanted, self._owed, self._pump_lane, self._on_no_server, self.note))
         self._elapsed_before = store.reader.elapsed
@@ -163,7 +168,9 @@ class Scheduler:
         if self._done.done():
             return
         quiet = not self._tasks and self._committer.idle
-        if self._controller.finished is not None or self.halt is Halt.AT_ONCE or (self.halt is not None and quiet):
+        if self._refused and (quiet or self._heard_all):
+            self._give_up()
+        elif self._controller.finished is not None or self.halt is Halt.AT_ONCE or (self.halt is not None and quiet):
             self._done.set_result(None)
         elif quiet and not self._turns.moving and not any(line.trials for line in self._waiting):
             self.abort(RuntimeError("the decision core is neither finished nor asks for trials"))
@@ -196,7 +203,7 @@ class Scheduler:
         self._end_if_over()
 
     def _pump_lane(self, model: int) -> None:
-        if self.halt is not None or self._done.done() or model in self.lost or model in self._turns.resting:
+        if self.halt is not None or self._done.done() or model in self._turns.resting or self._gone(model):
             return
         lane, line = self._lanes[model], self._waiting[model]
         while (free := lane.slots - self.in_flight[model]) > 0:
@@ -251,7 +258,9 @@ class Scheduler:
     def _on_no_answer(self, model: int, error: EndpointError) -> None:
         """A model that refuses from the start is a mistake of the configuration; one that fails later is set aside."""
         if isinstance(error, Rejected) and not self._answers[model]:
-            self.abort(type(error)(f"{self._lanes[model].name}: {error}{ELSEWHERE}"))
+            if not self._refused:
+                asyncio.get_running_loop().call_later(REFUSALS_SECONDS, self._give_up)
+            self._refused.setdefault(model, str(error))
         else:
             self._lose(model, Lost(Cause.SERVER, str(error)))
 
@@ -266,14 +275,28 @@ class Scheduler:
 
     def _wanted(self, model: int) -> bool:
         """There is something to ask this model."""
-        if model in self.lost:
+        if self._gone(model):
             return False
         self._top_up(model, self._lanes[model].slots * self._lanes[model].samples_per_request)
         return self._waiting[model].trials > 0
 
     def _owed(self, model: int) -> bool:
         """Something that this model was asked for is not told to the core."""
-        return model not in self.lost and self._controller.outstanding(model) > 0
+        return not self._gone(model) and self._controller.outstanding(model) > 0
+
+    def _gone(self, model: int) -> bool:
+        """Nothing more is asked of this model."""
+        return model in self.lost or model in self._refused
+
+    def _give_up(self) -> None:
+        """End the run with every refusal."""
+        told = [f"{self._lanes[model].name}: {reason}" for model, reason in sorted(self._refused.items())]
+        self.abort(Rejected("\n".join(told) + ("" if self._heard_all else ELSEWHERE)))
+
+    @property
+    def _heard_all(self) -> bool:
+        """Every model has answered or refused."""
+        return all(answers or model in self._refused for model, answers in enumerate(self._answers))
 
     def _lose(self, model: int, lost: Lost) -> None:
         """Set a model aside: the core hears of it when the event is committed."""

@@ -232,7 +232,8 @@ async def test_metrics_that_lie_leave_the_configured_window(endpoint: Opener, ru
     assert max(seen[-15:]) == 100
 
 
-async def test_metrics_that_go_away_let_the_window_go(endpoint: Opener) -> None:
+async def test_metrics_that_go_away_let_the_window_go(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_watch, "SLOWEST", 0.06)
     reads = count()
 
     async def page(asked: Exchange) -> None:

@@ -224,12 +224,22 @@ def test_a_wrong_configuration_is_exit_code_2(site: Site) -> None:
     assert "trails" in refused.stderr
 
 
-def test_a_model_that_is_not_served_is_named_at_once(site: Site) -> None:
-    models = [*site.config()["models"], {"name": "eve", "base_url": site.base_url}]  # type: ignore[misc]
+def test_models_that_are_not_served_are_named_at_once_and_all_together(site: Site) -> None:
+    models = [*site.config()["models"], *({"name": name, "base_url": site.base_url} for name in ("eve", "fay"))]  # type: ignore[misc]
     refused = site.run(site.write(models=models))
     assert refused.exit_code == ExitCode.ENDPOINTS
-    assert "eve: it does not serve 'eve' but ada, bob, cyd" in refused.stderr
-    assert "adaptive-eval check CONFIG" in refused.stderr
+    for name in ("eve", "fay"):
+        assert f"{name}: it does not serve '{name}' but ada, bob, cyd" in refused.stderr
+    assert "adaptive-eval check CONFIG" not in refused.stderr
+
+
+def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(site: Site, slow_url: str) -> None:
+    models = [{"name": "ada", "base_url": slow_url}, {"name": "eve", "base_url": site.base_url}]
+    began = time.monotonic()
+    refused = site.run(site.write(models=models))
+    assert refused.exit_code == ExitCode.ENDPOINTS
+    assert "eve: it does not serve 'eve'" in refused.stderr and "adaptive-eval check CONFIG" in refused.stderr
+    assert time.monotonic() - began < 30.0
 
 
 def test_servers_that_cannot_be_reached_are_exit_code_5(site: Site) -> None:
