@@ -123,12 +123,14 @@ class HttpCaller:
         self._http = httpx.AsyncClient(
             transport=self._transport, headers=headers, timeout=PROBE_SECONDS, trust_env=False
         )
-        self._beside = httpx.AsyncClient(
-            transport=SlotTransport(BESIDE_BYTES), headers=headers, timeout=BESIDE_SECONDS, trust_env=False
+        self._aside = SlotTransport(BESIDE_BYTES)
+        self._http_aside = httpx.AsyncClient(
+            transport=self._aside, headers=headers, timeout=PROBE_SECONDS, trust_env=False
         )
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
         self._clock = asyncio.get_running_loop().time
+        self._headers = headers
         self._origins: dict[str, Origin] = {}
         self._heads: dict[str, bytes] = {}
         for base_url in config.replicas:
@@ -172,7 +174,7 @@ class HttpCaller:
         """GET /models."""
         begun = self._clock()
         try:
-            response = await self._beside.get(base_url + "/models", timeout=PROBE_SECONDS)
+            response = await self._http_aside.get(base_url + "/models")
         except httpx.HTTPError as error:
             raise failure_of(error, self.secrets) from None
         return self._whole(response.status_code, response.headers.raw, response.content, self._clock() - begun)
@@ -191,17 +193,20 @@ class HttpCaller:
 
     async def beside(self, base_url: str, path: str) -> tuple[int, bytes]:
         """GET a path beside the API's root, on a connection that no answer waits for, bounded in time and size."""
+        url = httpx.URL(base_url.removesuffix("/v1") + path)
+        # not through httpx, which would unpack whatever comes packed, to any size
+        payload = b"\r\n".join([*_lines("GET", url, self._headers), b"", b""])
         try:
             async with asyncio.timeout(BESIDE_SECONDS):
-                response = await self._beside.get(base_url.removesuffix("/v1") + path)
+                done = await self._aside.exchange(origin_of(url), payload)
         except (httpx.HTTPError, TimeoutError) as error:
             raise Failure(Kind.TIMED_OUT, f"{path} could not be read: {clean(str(error), self.secrets)}") from None
-        return response.status_code, response.content
+        return done.status, done.body
 
     async def close(self) -> None:
         """Close every connection."""
         await self._http.aclose()
-        await self._beside.aclose()
+        await self._http_aside.aclose()
 
     async def _get(self, url: str) -> httpx.Response:
         try:
@@ -212,6 +217,11 @@ class HttpCaller:
 
 def _head(url: httpx.URL, headers: Mapping[str, str]) -> bytes:
     """The head of every request to a URL, up to the number of its Content-Length."""
-    known = {"Host": url.netloc.decode("ascii"), "Content-Type": "application/json", **headers}
-    lines = [f"{name}: {value}".encode() for name, value in known.items()]
-    return b"\r\n".join([b"POST %b HTTP/1.1" % url.raw_path, *lines, b"Content-Length: "])
+    lines = _lines("POST", url, {"Content-Type": "application/json", **headers})
+    return b"\r\n".join([*lines, b"Content-Length: "])
+
+
+def _lines(method: str, url: httpx.URL, headers: Mapping[str, str]) -> list[bytes]:
+    """The lines of a request's head."""
+    known = {"Host": url.netloc.decode("ascii"), **headers}
+    return [b"%b %b HTTP/1.1" % (method.encode(), url.raw_path), *(f"{k}: {v}".encode() for k, v in known.items())]

@@ -96,8 +96,9 @@ def name_of(payload: object) -> str | None:
 
 
 def alike(named: str, asked: str) -> bool:
-    """Whether a name stands for the other: a dated version of it, or without the folder."""
-    return bool(named) and (asked in named or named in asked)
+    """Whether a name stands for the other: a version of it (`m` and `m-2026-01-01`), or without its folder."""
+    short, long = sorted((name.rpartition("/")[2].lower() for name in (named, asked)), key=len)
+    return bool(short) and long.startswith(short) and not long[len(short) : len(short) + 1].isalnum()
 
 
 async def _llama_settings(caller: Caller, base_url: str) -> tuple[int | None, dict[str, Any]]:

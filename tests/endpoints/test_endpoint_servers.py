@@ -10,6 +10,7 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, raw_server
 
+from adaptive_eval.endpoints.servers import alike
 from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, Sampling
 from adaptive_eval.endpoints.wire import SERVER_DEFAULT, sent_sampling
 from adaptive_eval.errors import Rejected
@@ -81,6 +82,23 @@ async def test_a_list_may_leave_out_what_is_served_all_the_same(endpoint: Opener
         assert (await model.sample(CHAT, range(1)))[0].text == "42"
         assert (await model.check()).ok
     assert model.stats.notices == ()
+
+
+@pytest.mark.parametrize(
+    ("named", "asked", "same"),
+    [
+        ("m", "m", True),
+        ("gpt-4.1-mini-2025-04-14", "gpt-4.1-mini", True),
+        ("Qwen3-8B", "Qwen/Qwen3-8B", True),
+        ("qwen3-8b", "Qwen/Qwen3-8B", True),
+        ("llama", "a", False),
+        ("Qwen3-8", "Qwen3-8B", False),
+        ("step-1000", "step-10", False),
+        ("", "m", False),
+    ],
+)
+def test_names_stand_for_each_other(named: str, asked: str, same: bool) -> None:
+    assert alike(named, asked) is alike(asked, named) is same
 
 
 @pytest.mark.parametrize(
