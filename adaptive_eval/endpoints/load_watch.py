@@ -23,8 +23,8 @@ MISSES = 5
 just because it has too much to do."""
 BEFORE_THE_FIRST = 32
 """Answers in flight before anything is known; from there on a window doubles as long as nothing waits."""
-ABSENT = frozenset({401, 403, 404, 405, 501})
-"""What a server says that has no `/metrics`, or not for us (llama-server without --metrics: 501)."""
+ABSENT = frozenset({400, 401, 403, 404, 405, 501})
+"""What a server says that has no `/metrics`, or not for us: llama-server 501 without --metrics, as a router 400."""
 
 Fetch = Callable[[str], Awaitable[tuple[int, bytes]]]
 """Asks the server of a base URL for `/metrics`: status and body; raises `Failure`."""
