@@ -212,5 +212,5 @@ def test_check_starts_every_server_asks_it_and_stops_it(site: Site) -> None:
     states = [line.split()[:2] for line in told.stdout.splitlines()]
     assert states == [["ok", "ada"], ["FAIL", "bob"], ["ok", "cyd"], ["FAIL", "eve"]]
     assert "exited with status 1 before it was ready" in told.stdout and "CUDA out of memory" in told.stdout
-    assert "the model eve does not exist" in told.stdout
+    assert "it does not serve 'eve' but ada, bob, cyd" in told.stdout
     assert not servers(site)
