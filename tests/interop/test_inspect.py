@@ -13,7 +13,7 @@ import pytest
 from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalConfig, EvalDataset, EvalSpec
 from inspect_ai.model import GenerateConfig
-from inspect_ai.scorer import SampleScore, Score, includes, match
+from inspect_ai.scorer import SampleScore, Score
 from mock_evals import evaluate
 
 from adaptive_eval.errors import ConfigError
@@ -106,18 +106,10 @@ def test_a_model_whose_task_dies_is_set_aside_and_the_others_end(tmp_path: Path)
     assert results.pairs[0].verdict == "resolved"
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"max_tasks": 1}, "3 models must run at the same time, since a look needs all of them, but max_tasks is 1"),
-        ({"scorer": [match(), includes()]}, "a sample must have one score, but has match, includes; give the manager"),
-    ],
-)
-def test_what_would_hang_or_mislead_ends_every_model_with_the_reason(
-    tmp_path: Path, options: dict[str, Any], told: str
-) -> None:
-    logs = evaluate(AdaptiveStopping(list(SKILLS), DECISIONS), SKILLS, tmp_path, **options)
-    assert {log.status for log in logs.values()} == {"error"}
+def test_models_that_run_one_after_the_other_end_with_the_reason(tmp_path: Path) -> None:
+    logs = evaluate(AdaptiveStopping(list(SKILLS), DECISIONS), SKILLS, tmp_path, max_tasks=1)
+    assert len(logs) == 3 and {log.status for log in logs.values()} == {"error"}
+    told = "3 models must run at the same time, since a look needs all of them, but max_tasks is 1"
     assert all(log.error is not None and told in log.error.message for log in logs.values())
 
 
@@ -139,13 +131,6 @@ async def test_options_that_cannot_work_are_refused(options: dict[str, Any], tol
 async def test_more_trials_than_epochs_are_refused() -> None:
     with pytest.raises(ConfigError, match="trials.max is 10, but there are 6 epochs"):
         await AdaptiveStopping(["a", "b"], DECISIONS).start_task(spec("a"), SAMPLES, 6)
-
-
-def test_a_scorer_that_is_named_counts_alone(tmp_path: Path) -> None:
-    manager = AdaptiveStopping(list(SKILLS), DECISIONS, scorer="includes")
-    evaluate(manager, SKILLS, tmp_path, scorer=[match(), includes()])
-    results = manager.result()
-    assert results is not None and results.run.reason == "settled"
 
 
 def spec(model: str, **changes: Any) -> EvalSpec:
@@ -206,6 +191,25 @@ async def test_scores_that_came_before_count_and_those_that_are_no_number_are_to
     assert results is not None and results.models[0].score == 1.0 and results.models[0].trials >= 4
     with pytest.raises(ConfigError, match=r"scorer match gave 'maybe', but a trial needs one number"):
         await manager.complete_sample("q1", 1, {"match": SampleScore(score=Score(value="maybe"))})
+
+
+async def test_of_several_scorers_one_has_to_be_named() -> None:
+    scores = {name: SampleScore(score=Score(value=value)) for name, value in (("match", "I"), ("judge", "C"))}
+    settings = {"objective": {"kind": "precision", "half_width": 0.4}, "trials": {"min": 1}}
+    for scorer, told in (
+        (None, "must have one score, but has match, judge"),
+        ("eve", "scorer is eve, but a sample has"),
+    ):
+        manager = AdaptiveStopping(["a"], settings, scorer=scorer)
+        await manager.start_task(spec("a"), SAMPLES, 10)
+        with pytest.raises(ConfigError, match=told):
+            await manager.complete_sample("q1", 1, scores)
+    manager = AdaptiveStopping(["a"], settings, scorer="judge")
+    await manager.start_task(spec("a"), SAMPLES, 10)
+    for sample in ("q1", "q2"):
+        await manager.complete_sample(sample, 1, scores)
+    results = manager.result()
+    assert results is not None and results.models[0].score == 1.0
 
 
 async def test_a_model_that_does_not_begin_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
