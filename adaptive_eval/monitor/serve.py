@@ -28,7 +28,7 @@ async def serve(path: Path, host: str, port: int, ready: Callable[[str], None]) 
         raise ConfigError(f"{place} cannot be used ({error.strerror or error}); give another --port") from error
     try:
         ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}/")
-        await _asked_to_stop()
+        await asyncio.gather(site.warm_up(), _asked_to_stop())
     finally:
         await server.close()
         site.close()

@@ -10,6 +10,7 @@ import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import blake2b
 from ipaddress import ip_address
 from pathlib import Path
@@ -55,6 +56,12 @@ class Site:
     def close(self) -> None:
         """Wait for the reading thread."""
         self._thread.shutdown()
+
+    async def warm_up(self) -> None:
+        """Read a run before somebody asks for it, since a large one takes half a second."""
+        with suppress(StoreError):
+            if self._folder.is_run and (channel := await self._channel(self._folder.path.name)) is not None:
+                await channel.view()
 
     async def answer(self, request: Request) -> Response:
         """The response to any request."""

@@ -1,0 +1,45 @@
+"""Who listens to the monitor in `monitoring.py`, in a process of its own, until it is ended.
+
+python monitoring_worker.py listen URL   # takes every message, and fetches the view when there is a new one
+python monitoring_worker.py browse URL   # a page in chromium; prints how soon it was there, in milliseconds
+"""
+
+import json
+import shutil
+import sys
+import time
+from urllib.request import ProxyHandler, build_opener
+
+SOON = """() => ({
+    painted: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
+    drawn: document.querySelector("#ranking tbody tr") ? performance.now() : undefined,
+})"""
+
+
+def listen(url: str) -> None:
+    opener = build_opener(ProxyHandler({}))
+    (run,) = json.load(opener.open(f"{url}api/runs"))
+    about = f"{url}api/run/{run['name']}/"
+    print("{}", flush=True)
+    for line in opener.open(f"{about}live"):
+        if line == b"event: view\n":
+            opener.open(f"{about}view").read()
+
+
+def browse(url: str) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(url)
+        while (soon := page.evaluate(SOON)).get("drawn") is None or soon.get("painted") is None:
+            page.wait_for_timeout(20)
+        print(json.dumps(soon), flush=True)
+        while True:
+            time.sleep(60)
+
+
+if __name__ == "__main__":
+    role, address = sys.argv[1:]
+    {"listen": listen, "browse": browse}[role](address)
