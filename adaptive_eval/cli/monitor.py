@@ -1,6 +1,8 @@
 """`adaptive-eval monitor RUN`: watch a run from another terminal, or in a browser."""
 
 import asyncio
+import signal
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +13,14 @@ from adaptive_eval.display import Kind, open_display
 from adaptive_eval.display.json_lines import JsonDisplay
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.monitor.attach import attach, end, glance, open_feed, still
+from adaptive_eval.monitor.attach import PAUSE_SECONDS, attach, end, glance, open_feed, still
 from adaptive_eval.monitor.feed import Feed
+from adaptive_eval.monitor.folder import Folder
 from adaptive_eval.run.exit_codes import ExitCode
 
 PATIENCE_SECONDS = 30.0
 """How long to wait for a run that has not begun: a monitor is often started together with its run."""
+SHOWN_RUNS = 8
 
 
 def monitor(
@@ -56,9 +60,17 @@ def monitor(
             return
         if port is not None or host is not None:
             raise ConfigError("--port and --host say where --web serves its page; add --web")
+        _require_one_run(run)
         feed = open_feed(run, 0.0 if once else PATIENCE_SECONDS, lambda: _tell_of_waiting(run))
         code = _glance(feed, display) if once else _attach(feed, display)
     raise typer.Exit(code)
+
+
+def _require_one_run(path: Path) -> None:
+    folder = Folder(path)
+    if not folder.is_run and (names := list(folder.runs())):
+        shown = ", ".join([*names[:SHOWN_RUNS], *(["..."] if len(names) > SHOWN_RUNS else [])])
+        raise ConfigError(f"{path} is a folder of runs: give one of them ({shown}), or compare them all with --web")
 
 
 def _tell_of_waiting(run: Path) -> None:
@@ -66,9 +78,17 @@ def _tell_of_waiting(run: Path) -> None:
 
 
 def _attach(feed: Feed, kind: Kind | None) -> ExitCode:
+    display = open_display(kind, open_rubric(feed.stored.config.rubric).weights)
+
+    async def until_asked_to_stop() -> ExitCode:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await attach(feed, display)
+
     try:
-        return asyncio.run(attach(feed, open_display(kind, open_rubric(feed.stored.config.rubric).weights)))
-    except KeyboardInterrupt:
+        return asyncio.run(until_asked_to_stop())
+    except (KeyboardInterrupt, asyncio.CancelledError):
         typer.echo("the run goes on", err=True)
         return ExitCode.RUNNING
 
@@ -83,10 +103,19 @@ def _glance(feed: Feed, kind: Kind | None) -> ExitCode:
     return ExitCode.RUNNING
 
 
+def _wait_for(directory: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    if not directory.exists():
+        _tell_of_waiting(directory)
+    while not directory.exists() and time.monotonic() < deadline:
+        time.sleep(PAUSE_SECONDS)
+
+
 def _serve(path: Path, host: str | None, port: int) -> None:
     # imported here: a terminal needs none of it
     from adaptive_eval.monitor.serve import LOOPBACK, serve, stays_here
 
+    _wait_for(path)
     if not path.is_dir():
         raise ConfigError(f"{path} is no directory; give that of a run, or the folder in which runs lie")
     where = host or LOOPBACK

@@ -1,5 +1,6 @@
 """The runs that a monitor serves, by name: one, or those that lie in a folder; and how each of them stands."""
 
+import os
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,9 +52,11 @@ class Folder:
         """The runs by name: only these are ever opened."""
         if self.is_run:
             return {self.path.name: self.path}
-        if not self.path.is_dir():
+        try:
+            found = sorted(self.path.iterdir())
+        except OSError:  # it is not there yet, or no more
             return {}
-        return {one.name: one for one in sorted(self.path.iterdir()) if (one / DATABASE_FILE).exists()}
+        return {one.name: one for one in found if os.access(one / DATABASE_FILE, os.R_OK)}
 
     def briefs(self) -> list[Brief]:
         """How every run stands; one that cannot be read is left out."""

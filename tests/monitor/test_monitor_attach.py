@@ -3,6 +3,9 @@
 import asyncio
 import io
 import json
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -209,6 +212,20 @@ def test_once_shows_a_run_that_goes_on_and_one_that_is_over(play: Play) -> None:
     assert over.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "Finished" in over.stdout
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_the_monitor_can_be_ended_and_the_run_goes_on(play: Play, number: signal.Signals) -> None:
+    run = play()
+    run.step()
+    command = [sys.executable, "-m", "adaptive_eval", "monitor", str(run.directory), "--display", "plain"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "played: running\n"
+        process.send_signal(number)
+        _, told = process.communicate(timeout=20)
+    assert (process.returncode, told) == (ExitCode.RUNNING, "the run goes on\n")
+    run.step()
+    assert run.store.reader.trial_count() == 40
+
+
 def test_a_run_that_begins_late_is_waited_for(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[float] = []
 
@@ -227,8 +244,13 @@ def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play) -> Non
     assert alone.exit_code == ExitCode.CONFIGURATION and "add --web" in alone.stderr
     both = CliRunner().invoke(app, ["monitor", str(tmp_path), "--web", "--once"])
     assert both.exit_code == ExitCode.CONFIGURATION and "leave them out" in both.stderr
-    folder = CliRunner().invoke(app, ["monitor", str(tmp_path / "nothing"), "--web"])
-    assert folder.exit_code == ExitCode.CONFIGURATION and "is no directory" in folder.stderr
+    file = tmp_path / "file"
+    file.touch()
+    web = CliRunner().invoke(app, ["monitor", str(file), "--web"])
+    assert web.exit_code == ExitCode.CONFIGURATION and "is no directory" in web.stderr
+    play().close()
+    folder = CliRunner().invoke(app, ["monitor", str(tmp_path / "runs")])
+    assert folder.exit_code == ExitCode.CONFIGURATION and "give one of them (played), or" in folder.stderr
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "run.sqlite").write_bytes(b"not a database at all" * 100)
