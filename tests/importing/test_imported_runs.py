@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
@@ -23,19 +24,31 @@ from adaptive_eval.store import EventKind, RunReader
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
 
-def rows(site: Site, trials: int, models: tuple[str, ...] = MODELS) -> list[dict[str, object]]:
-    """The first trials of each question of a run, with their texts."""
-    if not site.directory("whole").exists():
-        assert site.run(site.write("whole"), "--run-dir", str(site.directory("whole"))).exit_code in FINISHED
-    path = site.folder / "whole.jsonl"
-    export(Export(site.directory("whole"), "jsonl", path, force=True))
-    told = [json.loads(line) for line in path.read_text().splitlines()]
-    return [row for row in told if row["trial"] < trials and row["model"] in models]
+@dataclass(frozen=True)
+class Whole:
+    """A run to its end, and what was exported of it."""
+
+    found: Found
+    rows: list[dict[str, object]]
+    logs: Path
+    """A folder of Inspect logs."""
+
+    def of(self, trials: int) -> list[dict[str, object]]:
+        """The first trials of each question, with their texts."""
+        return [row for row in self.rows if int(str(row["trial"])) < trials]
+
+    def log(self, site: Site, trials: int = 4) -> Path:
+        """These trials as a table."""
+        return lines(site.folder / "log.jsonl", self.of(trials))
 
 
-def log(site: Site, trials: int = 4, models: tuple[str, ...] = MODELS) -> Path:
-    """These trials as a table."""
-    return lines(site.folder / "log.jsonl", rows(site, trials, models))
+@pytest.fixture(scope="module")
+def whole(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    site = Site.make(tmp_path_factory.mktemp("whole"), base_url)
+    run = site.directory()
+    assert site.run(site.write()).exit_code in FINISHED
+    table = export(Export(run, "jsonl")).path.read_text()
+    return Whole(Found.of(run), list(map(json.loads, table.splitlines())), export(Export(run, "inspect")).path)
 
 
 def first_look(run: Path) -> list[int]:
@@ -44,27 +57,27 @@ def first_look(run: Path) -> list[int]:
         return list(reader.looks()[0].body["trials"])  # type: ignore[call-overload]
 
 
-def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site) -> None:
+def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, whole: Whole) -> None:
     run = site.directory()
     config = site.write()
-    assert imported(log(site), "--to", run, "--config", config).exit_code == 0
+    assert imported(whole.log(site), "--to", run, "--config", config).exit_code == 0
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
     assert first_look(run) == [32, 32, 32]
-    whole, found = Found.of(site.directory("whole")), Found.of(run)
-    common = whole.outcomes.keys() & found.outcomes.keys()
+    found, before = Found.of(run).outcomes, whole.found.outcomes
+    common = before.keys() & found.keys()
     assert len(common) > 150
-    assert {trial: found.outcomes[trial] for trial in common} == {trial: whole.outcomes[trial] for trial in common}
-    cells = Counter((model, question) for model, question, _ in found.outcomes)
-    assert all((*cell, trial) in found.outcomes for cell, held in cells.items() for trial in range(held))
+    assert {trial: found[trial] for trial in common} == {trial: before[trial] for trial in common}
+    cells = Counter((model, question) for model, question, _ in found)
+    assert all((*cell, trial) in found for cell, held in cells.items() for trial in range(held))
     with closing(RunReader.open(run)) as reader:
         kinds = [event.kind for event in reader.events()]
     assert kinds[0] is EventKind.IMPORTED
     assert EventKind.RESUMED in kinds
 
 
-def test_a_finished_import_has_no_more_to_ask(site: Site) -> None:
-    done = imported(log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 4}))
+def test_a_finished_import_has_no_more_to_ask(site: Site, whole: Whole) -> None:
+    done = imported(whole.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 4}))
     assert done.exit_code == 0, done.stderr
     ended = site.run(site.write(trials={"min": 2, "max": 4}))
     assert ended.exit_code in FINISHED
@@ -72,9 +85,9 @@ def test_a_finished_import_has_no_more_to_ask(site: Site) -> None:
     assert len(Found.of(site.directory()).looks) == 1
 
 
-def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site) -> None:
+def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site, whole: Whole) -> None:
     run = site.directory()
-    assert imported(log(site), "--to", run, "--config", site.write()).exit_code == 0
+    assert imported(whole.log(site), "--to", run, "--config", site.write()).exit_code == 0
     refused = site.run(site.write(trials={"min": 2, "max": 3}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "trials.max must be at least 4, since the run begins with 4 imported trials a question" in refused.stderr
@@ -82,16 +95,16 @@ def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site
         assert len(reader.configurations()) == 1
 
 
-def test_a_configuration_without_room_for_the_logs_is_refused(site: Site) -> None:
-    refused = imported(log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 3}))
+def test_a_configuration_without_room_for_the_logs_is_refused(site: Site, whole: Whole) -> None:
+    refused = imported(whole.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 3}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "trials.max must be at least 4" in refused.stderr
     assert not site.directory().exists()
 
 
-def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site) -> None:
+def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, whole: Whole) -> None:
     config = site.write(trials={"min": 6, "max": 12})
-    done = imported(log(site), "--to", site.directory(), "--config", config)
+    done = imported(whole.log(site), "--to", site.directory(), "--config", config)
     assert done.exit_code == 0
     assert "no look yet: every model lacks trials that the first look needs" in done.stdout
     assert read_run(site.directory()).results is None
@@ -99,15 +112,13 @@ def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site) -> Non
     assert first_look(site.directory()) == [48, 48, 48]
 
 
-def test_it_goes_on_with_the_configuration_beside_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows(site, 4)
-    logs = export(Export(site.directory("whole"), "inspect", site.folder / "logs")).path
+def test_it_goes_on_with_the_configuration_beside_it(site: Site, whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     run = site.directory()
-    done = imported(logs, "--to", run, "--grader", "numeric")
+    done = imported(whole.logs, "--to", run, "--grader", "numeric")
     assert done.exit_code == 0, done.stderr
     assert f"adaptive-eval run {run / 'config.yaml'} --run-dir {run}" in done.stdout
     before = outcomes(run)
-    assert before == outcomes(site.directory("whole"))
+    assert before == whole.found.outcomes
     refused = site.run(run / "config.yaml")
     assert "needs the environment variable" in refused.stderr
     for line in (run / "config.yaml").read_text().splitlines():
@@ -120,9 +131,9 @@ def test_it_goes_on_with_the_configuration_beside_it(site: Site, monkeypatch: py
     assert len(after) > len(before)
 
 
-def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(site: Site) -> None:
+def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(site: Site, whole: Whole) -> None:
     run, config = site.directory(), site.write(trials={"min": 3, "max": 4})
-    held = [row for row in rows(site, 4) if row["model"] != "cyd" or row["question"] != "q3"]
+    held = [row for row in whole.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
     assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
     results = json.loads((run / "results.json").read_text())
     aside = {row["name"]: row["set_aside"] for row in results["models"]}
@@ -134,9 +145,9 @@ def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(si
     assert all(row["set_aside"] is None for row in results["models"])
 
 
-def test_it_reads_as_it_was_published(site: Site) -> None:
+def test_it_reads_as_it_was_published(site: Site, whole: Whole) -> None:
     run = site.directory()
-    held = [row for row in rows(site, 4) if row["model"] != "cyd" or row["question"] != "q3"]
+    held = [row for row in whole.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
     config = site.write(trials={"min": 4, "max": 40})
     assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
     published = json.loads((run / "results.json").read_text())
@@ -168,8 +179,8 @@ def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:
     assert pair["verdict"] == "resolved"
 
 
-def test_it_serves_another_run_as_r0(site: Site) -> None:
-    assert imported(log(site, 3), "--to", site.directory("old"), "--config", site.write()).exit_code == 0
+def test_it_serves_another_run_as_r0(site: Site, whole: Whole) -> None:
+    assert imported(whole.log(site, 3), "--to", site.directory("old"), "--config", site.write()).exit_code == 0
     config = site.write(prior_evidence={"run": str(site.directory("old"))}, seed=1, trials={"min": 4, "max": 8})
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
@@ -179,10 +190,10 @@ def test_it_serves_another_run_as_r0(site: Site) -> None:
     assert set(counts.sum(axis=-1).ravel().tolist()) == {3}
 
 
-def test_it_is_replayed(site: Site, tmp_path: Path) -> None:
+def test_it_is_replayed(site: Site, whole: Whole, tmp_path: Path) -> None:
     rubric = {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}]}
     config = site.write(rubric=rubric)
-    assert imported(log(site, 4), "--to", site.directory(), "--config", config).exit_code == 0
+    assert imported(whole.log(site, 4), "--to", site.directory(), "--config", config).exit_code == 0
     words = ["replay", str(site.directory()), "--set", "trials.max=4", "--output", str(tmp_path / "replayed")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code in FINISHED, done.output
@@ -194,8 +205,8 @@ def test_it_is_replayed(site: Site, tmp_path: Path) -> None:
     )
 
 
-def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site) -> None:
-    told = rows(site, 4)
+def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site, whole: Whole) -> None:
+    told = whole.of(4)
     config = site.write()
     for name, table in (("texts", told), ("grades", [{**row, "text": None, "reasoning": None} for row in told])):
         path = lines(site.folder / f"{name}.jsonl", table)
