@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -107,6 +108,14 @@ def test_a_packed_file_is_bounded_too(tmp_path: Path, monkeypatch: pytest.Monkey
     path = tmp_path / "1.json.zst"
     path.write_bytes(zstandard.compress(b" " * 100_000))
     assert "holds more than 1,000 bytes" in refusal(path)
+
+
+def test_what_needs_an_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = inspect_log(tmp_path / "log.eval", [sample()])
+    bounded._decompressor.cache_clear()
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    assert "need an extra; pip install 'adaptive-eval[import]'" in refusal(log)
+    assert imported(inspect_log(log, [sample()], method=DEFLATED), "--to", tmp_path / "run").exit_code == 0
 
 
 def test_members_may_not_overlap(tmp_path: Path) -> None:
