@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from .failures import Failure
 from .servers import Server, alike
 from .types import Notice
 
@@ -25,7 +26,7 @@ class Acquaintance:
         return self._servers.get(url)
 
     async def of(self, url: str) -> Server:
-        """The server; everyone who asks while it is being met waits for the same answer."""
+        """The server; everyone who asks while it is being met waits for the same answer, and a refusal is final."""
         meeting = self._meetings.get(url)
         if meeting is None:
             meeting = self._meetings[url] = asyncio.create_task(self._met(url))
@@ -33,7 +34,8 @@ class Acquaintance:
 
     def forget(self, url: str) -> None:
         """It is gone: who comes back may be another."""
-        self._servers.pop(url, None)
+        if self._servers.pop(url, None) is not None:
+            del self._meetings[url]
 
     def answered_as(self, named: str | None) -> None:
         """A server has named an answer after a model."""
@@ -72,8 +74,9 @@ class Acquaintance:
     async def _met(self, url: str) -> Server:
         try:
             server = self._servers[url] = await self._meet(url)
-        finally:
+        except Failure:
             del self._meetings[url]
+            raise
         self._names |= server.names
         for notice in server.notices:
             self.note(notice)

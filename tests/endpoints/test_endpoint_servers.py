@@ -63,6 +63,7 @@ async def test_a_model_that_is_not_on_the_list_is_refused_though_it_would_be_ans
         health = await model.check()
     assert not health.ok and "does not serve 'm'" in health.replicas[0].detail
     assert model.stats.prompt_tokens == 0
+    assert len(server.seen) == 1
 
 
 async def test_one_replica_that_serves_another_model_is_enough_to_refuse(endpoint: Opener) -> None:
@@ -129,6 +130,18 @@ async def test_a_list_is_asked_for_once_however_many_begin(endpoint: Opener) -> 
         model = endpoint(server.base_url)
         await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(20)))
     assert asked_for == 1
+
+
+async def test_a_server_that_was_gone_is_met_anew(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD) as server:
+        model = endpoint(server.base_url, patience=30.0)
+        await model.sample(QUESTION, range(1))
+        port = int(server.base_url.removesuffix("/v1").rpartition(":")[2])
+    work = asyncio.create_task(model.sample(QUESTION, range(1, 2)))
+    await asyncio.sleep(0.1)
+    async with SimulatedServer(World("two", WORLD.p, models=("other",)), port=port):
+        with pytest.raises(Rejected, match="does not serve 'm' but other"):
+            await asyncio.wait_for(work, 10.0)
 
 
 async def test_an_exchanged_model_is_told(endpoint: Opener) -> None:
