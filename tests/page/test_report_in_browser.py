@@ -195,7 +195,7 @@ def test_how_to_repeat_it_says_what_was_asked_of_which_servers(tabs: Tabs) -> No
     repeat = page.inner_text("#repeat")
     for text in (
         "all 8 models",
-        "server default",
+        "Left to the servers: top p.",
         "vllm serve <b>org/model",
         "Trial i has seed",
         "correct",

@@ -78,26 +78,32 @@ function sampling(view) {
     if (!groups.has(key)) groups.set(key, { settings: new Map(settings), names: [] });
     groups.get(key).names.push(model.name);
   }
-  const keys = [...new Set([...groups.values()].flatMap((group) => [...group.settings.keys()]))];
-  if (!keys.length) return null;
+  const all = [...groups.values()];
+  const keys = [...new Set(all.flatMap((group) => [...group.settings.keys()]))];
+  const chosen = keys.filter((key) => all.some((group) => (group.settings.get(key) ?? LEFT) !== LEFT));
+  const left = keys.filter((key) => !chosen.includes(key));
+  return keys.length
+    ? [
+        h("h3", null, "Sampling"),
+        chosen.length ? samplingTable(all, chosen) : null,
+        left.length ? h("p", { class: "note" }, "Left to the servers: ", listed(left.map(settingName)), ".") : null,
+      ]
+    : null;
+}
+
+function samplingTable(groups, keys) {
   const who = (names) =>
-    names.length > 1 && groups.size === 1 ? `all ${names.length} models` : plain(listed(names), 400);
-  const rows = [...groups.values()].map((group) => [
+    names.length > 1 && groups.length === 1 ? `all ${names.length} models` : plain(listed(names), 400);
+  const rows = groups.map((group) => [
     h("span", { class: "names" }, who(group.names)),
-    ...keys.map((key) => (group.settings.has(key) ? shown(group.settings.get(key)) : "–")),
+    ...keys.map((key) => shown(group.settings.get(key) ?? "–")),
   ]);
-  return [
-    h("h3", null, "Sampling"),
-    region(
-      "Sampling settings",
-      "",
-      table({
-        caption: "Sampling settings of each model",
-        head: ["Model", ...keys.map((key) => plain(key.replaceAll("_", " ")))],
-        rows,
-      }),
-    ),
-  ];
+  const caption = "Sampling settings of each model";
+  return region("Sampling settings", "", table({ caption, head: ["Model", ...keys.map(settingName)], rows }));
+}
+
+function settingName(key) {
+  return plain(key.replaceAll("_", " "));
 }
 
 /** The servers that the run has started itself. */
@@ -115,6 +121,7 @@ function servers(view) {
     : null;
 }
 
+const LEFT = "server default";
 const ORDER = [
   "name",
   "seed",
@@ -148,7 +155,9 @@ function own(model, whole) {
     ["sampling", "prompt", "concurrency"].includes(key) && JSON.stringify(model[key]) === JSON.stringify(whole[key]);
   const first = ["name", "model", "base_url"].filter((key) => key in model);
   const keys = [...first, ...Object.keys(model).filter((key) => !first.includes(key))];
-  return Object.fromEntries(keys.filter((key) => !shared(key)).map((key) => [key, model[key]]));
+  // the simulator's address is found anew at every start
+  const said = keys.filter((key) => !shared(key) && !(model.simulate && key === "base_url"));
+  return Object.fromEntries(said.map((key) => [key, model[key]]));
 }
 
 function bare(value) {
