@@ -25,7 +25,10 @@ SHOWN_RUNS = 8
 
 def monitor(
     run: Annotated[
-        Path, typer.Argument(help="The directory of a run; with --web also a folder of runs.", metavar="RUN|FOLDER")
+        Path,
+        typer.Argument(
+            help="The directory of a run; with --web also a folder of runs.", metavar="RUN|FOLDER", show_default=False
+        ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and do not stay.")] = False,
     display: Annotated[

@@ -7,6 +7,7 @@ most `SHARE_OF_TIME`: on a machine that is busy with the run itself, reading tak
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -73,15 +74,17 @@ class Channel:
             self._listeners.discard(queue)
 
     async def _follow(self) -> None:
+        try:
+            with suppress(StoreError):  # its directory was moved or deleted
+                await self._tell_news()
+        finally:
+            self._drop(*self._listeners)
+
+    async def _tell_news(self) -> None:
         loop = asyncio.get_running_loop()
         while self._listeners:
             began = loop.time()
-            try:
-                news = await self._read(self._picture.news)
-            except StoreError:  # its directory was moved or deleted
-                self._drop(*self._listeners)
-                return
-            if news:
+            if news := await self._read(self._picture.news):
                 self._tell(b"".join(news))
             await asyncio.sleep(max(PULSE_SECONDS, (loop.time() - began) / SHARE_OF_TIME))
 

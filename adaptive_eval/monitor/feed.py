@@ -102,6 +102,8 @@ class Feed:
         """running, finished or stopped."""
         if self.running:
             return "running"
+        if self.results is not None:
+            return self.results.run.status
         events = self.ledger.events()
         return "finished" if events and events[-1].kind is EventKind.FINISHED else "stopped"
 

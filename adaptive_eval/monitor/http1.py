@@ -147,8 +147,9 @@ class HttpServer:
     async def _send(self, writer: asyncio.StreamWriter, response: Response, method: str, keeps: bool) -> None:
         lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in {**self._headers, **response.headers}.items()]
-        lines += [f"Content-Type: {response.kind}"] if response.status != 304 else []
-        lines += [f"Content-Length: {len(response.body)}"] if response.events is None else []
+        if response.status != 304:  # which is about another response than itself
+            lines += [f"Content-Type: {response.kind}"]
+            lines += [f"Content-Length: {len(response.body)}"] if response.events is None else []
         lines += [] if keeps else ["Connection: close"]
         head = "\r\n".join([*lines, "\r\n"]).encode("latin-1")
         writer.write(head if method == "HEAD" else head + response.body)

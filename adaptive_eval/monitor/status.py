@@ -130,7 +130,6 @@ def since_the_start(events: Sequence[Event]) -> Sequence[Event]:
 def ended(feed: Feed) -> Ended:
     """How a run that is over has ended; one that was killed counts as stopped, since the same command goes on."""
     events = since_the_start(feed.ledger.events())
-    finished = events and events[-1].kind is EventKind.FINISHED
     config = feed.stored.config
     lost = {
         str(event.body["model"]): Lost(Cause(str(event.body["cause"])), str(event.body["reason"]))
@@ -138,7 +137,7 @@ def ended(feed: Feed) -> Ended:
         if event.kind is EventKind.SET_ASIDE
     }
     return Ended(
-        reason=Reason(str(events[-1].body["reason"])) if finished else None,
+        reason=_reason(feed, events),
         status=status_of(feed),
         results=feed.results,
         directory=feed.directory,
@@ -146,3 +145,11 @@ def ended(feed: Feed) -> Ended:
         lost=lost,
         fixed=config.trials.min == config.trials.max,
     )
+
+
+def _reason(feed: Feed, events: Sequence[Event]) -> Reason | None:
+    """What the run has said last, or what its trials say: those of an imported run may be enough."""
+    if events and events[-1].kind is EventKind.FINISHED:
+        return Reason(str(events[-1].body["reason"]))
+    found = None if feed.results is None else feed.results.run.reason
+    return None if found is None else Reason(found)

@@ -175,6 +175,15 @@ def test_the_exit_code_is_that_of_the_run(play: Play, events: list[Event], code:
     assert ended(opened(run)).exit_code is code
 
 
+def test_a_run_that_was_killed_after_its_last_trial_has_reached_what_it_was_to_reach(play: Play) -> None:
+    run = play()
+    while run.controller.finished is None:
+        run.step(200)
+    run.close()
+    feed = opened(run)
+    assert feed.status == "finished" and ended(feed).reason is run.controller.finished
+
+
 def test_a_gate_counts_here_too(play: Play) -> None:
     run = play(objective={"kind": "baseline", "baseline": "ada", "gate": True})
     run.finish()
