@@ -24,10 +24,10 @@ def report(
         Path | None, typer.Option("--plots", help="Draw the figures into this folder too, as SVG and PNG.")
     ] = None,
 ) -> None:
-    """Publish RUN, whether it is finished, stopped or still going on.
+    """Publish RUN as HTML, Markdown, JSON or CSV, with plots where they are wanted.
 
-    html: one file that needs nothing else. md: for a paper or a pull request. json: everything but the trials. csv: the
-    ranking, one line a model.
+    RUN may be finished, stopped or going on. html: one file that needs nothing else. md: for a paper or a pull request.
+    json: everything but the trials. csv: the ranking, one line a model.
     """
     with reported():
         view = read_run(run)
