@@ -84,7 +84,8 @@ def main() -> None:
     ]
     report = "\n\n".join(
         [
-            f"# Importing logs\n\nOn {machine()}, from the start of the program to the results of the run.",
+            f"# Importing logs\n\nOn {machine()}, from the start of the program to the results of the run.\n"
+            "The goals are on CPU time: wall time has whatever else the machine did meanwhile.",
             markdown(header, rows),
             check_table(checks),
         ]
