@@ -51,6 +51,14 @@ MeanLatency = Annotated[
     typer.Option("--latency", help="Simulate answers that take so many seconds on average.", show_default=False),
 ]
 Slots = Annotated[int, typer.Option("--slots", min=1, help="With --latency: requests of a model at a time.")]
+Swap = Annotated[
+    float | None,
+    typer.Option(
+        "--swap",
+        help="With --latency: the models share one server in turn, and a change takes so many seconds.",
+        show_default=False,
+    ),
+]
 Output = Annotated[
     Path | None, typer.Option("--output", help="Where the results go; default: runs/replay-NAME.", show_default=False)
 ]
@@ -66,6 +74,7 @@ def replay(
     array: Array = None,
     latency: MeanLatency = None,
     slots: Slots = 64,
+    swap: Swap = None,
     output: Output = None,
 ) -> None:
     """Decide on recorded outcomes, or on a world of known probabilities, as a run would.
@@ -77,8 +86,9 @@ def replay(
     Exit codes: as of `run` for one replay; 0 for a study.
     """
     with reported():
-        prepared = prepare(Request(what, config, tuple(overrides or ()), array, top, timed=latency is not None))
-        servers = _servers(prepared, latency, slots)
+        timed, in_turn = latency is not None, swap is not None
+        prepared = prepare(Request(what, config, tuple(overrides or ()), array, top, timed, in_turn))
+        servers = _servers(prepared, latency, slots, swap)
         directory = _directory(output, prepared.source.name)
         if runs > 1:
             code = _study(prepared, servers, directory, range(seed or 0, (seed or 0) + runs))
@@ -87,12 +97,16 @@ def replay(
     raise typer.Exit(code)
 
 
-def _servers(prepared: Prepared, latency: float | None, slots: int) -> Servers | None:
+def _servers(prepared: Prepared, latency: float | None, slots: int, swap: float | None) -> Servers | None:
     if latency is None:
+        if swap is not None:
+            raise ConfigError("--swap needs --latency: a replay takes no time of its own")
         return None
+    if swap is not None and not 0.0 <= swap < float("inf"):
+        raise ConfigError(f"--swap must be a number of seconds, 0 or more, but got {swap:g}")
     if not 0.0 < latency < float("inf"):
         raise ConfigError(f"--latency must be a positive number of seconds, but got {latency}")
-    return Servers(latency_of_mean(latency, prepared.source.chances, prepared.source.weights), slots)
+    return Servers(latency_of_mean(latency, prepared.source.chances, prepared.source.weights), slots, swap)
 
 
 def _directory(output: Path | None, name: str) -> Path:
@@ -120,7 +134,7 @@ def _one(prepared: Prepared, servers: Servers | None, directory: Path, seed: int
         timeline = performed.timeline
         for line in findings(results, None if timeline is None else timeline.seconds, directory):
             typer.echo(line)
-        if timeline is not None:
+        if timeline is not None and not timeline.swaps:
             use = slot_use(timeline, performed.controller.looks)
             typer.echo(
                 f"servers   {use.slowest:.0%} of the slots of the slowest open model were busy, "

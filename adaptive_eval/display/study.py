@@ -20,6 +20,7 @@ ROWS = {
     "tau_b": "Kendall's tau-b with the truth",
     "minutes": "simulated minutes",
     "busy": "busy slots of the slowest open model",
+    "swaps": "swaps of models on one server",
 }
 
 

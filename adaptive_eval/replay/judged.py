@@ -38,7 +38,9 @@ class Judged(NamedTuple):
     """Kendall's tau-b of the scores with the true ones."""
     minutes: float
     busy: float
-    """The share of its slots that the slowest open model kept busy."""
+    """The share of its slots that the slowest open model kept busy; nan where models share theirs."""
+    swaps: float
+    """Changes of model on servers that models share."""
 
 
 def judge(seed: int, controller: Controller, truth: FloatArray, timeline: Timeline | None = None) -> Judged:
@@ -62,7 +64,8 @@ def judge(seed: int, controller: Controller, truth: FloatArray, timeline: Timeli
         covered=_covered(result, truth),
         tau_b=float(tau_b(pair_signs(_scores(result, len(truth))), pair_signs(truth, EQUAL))),
         minutes=np.nan if timeline is None else timeline.seconds / 60.0,
-        busy=np.nan if timeline is None else slot_use(timeline, controller.looks).slowest,
+        busy=np.nan if timeline is None or timeline.swaps else slot_use(timeline, controller.looks).slowest,
+        swaps=len(timeline.swaps) if timeline is not None and timeline.swaps else np.nan,
     )
 
 

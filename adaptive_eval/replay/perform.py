@@ -8,6 +8,7 @@ import numpy as np
 
 from adaptive_eval.core import Controller, Look
 from adaptive_eval.replay.drive import drive
+from adaptive_eval.replay.hosts import Host
 from adaptive_eval.replay.prepare import Prepared
 from adaptive_eval.replay.timed import AnswerTimes, Timeline, drive_in_time
 from adaptive_eval.simulate.worlds import Latency
@@ -18,6 +19,8 @@ class Servers(NamedTuple):
 
     latency: Latency
     slots: int
+    swap_seconds: float | None = None
+    """All models share one server in turn, and a change of model takes so long; None: each has a server of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +42,7 @@ def perform(
         return Performed(drive(controller, tape, on_look), None)
     shape = len(source.models), len(source.questions)
     times = AnswerTimes(servers.latency, shape, source.weights, np.random.default_rng([seed or 0, 1]))
-    return Performed(controller, drive_in_time(controller, tape, times, servers.slots, on_look))
+    shared = []
+    if servers.swap_seconds is not None:
+        shared = [Host(range(len(source.models)), servers.slots, servers.swap_seconds)]
+    return Performed(controller, drive_in_time(controller, tape, times, servers.slots, on_look, shared))

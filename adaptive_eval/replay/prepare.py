@@ -32,6 +32,8 @@ class Request:
     top: int | None = None
     """Only the best so many models."""
     timed: bool = False
+    in_turn: bool = False
+    """The models share a server in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def prepare(request: Request) -> Prepared:
         decisions = load_decisions(request.config, request.overrides, source.models)  # which may name those left out
     _require_countable(decisions.budget, request.timed)
     bench = Bench(len(source.models), len(source.questions), source.weights)
-    return Prepared(source, plan_on(bench, decisions, source.models), decisions)
+    return Prepared(source, plan_on(bench, decisions, source.models, in_turn=request.in_turn), decisions)
 
 
 def _found(request: Request) -> World | Recording:

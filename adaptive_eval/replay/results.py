@@ -8,8 +8,9 @@ import numpy as np
 from adaptive_eval.replay.perform import Performed
 from adaptive_eval.replay.prepare import Prepared
 from adaptive_eval.replay.source import Source
+from adaptive_eval.replay.timed import Timeline
 from adaptive_eval.results import Results, Subject, build_results, take_snapshot
-from adaptive_eval.results.types import Caution
+from adaptive_eval.results.types import Caution, TurnsRow
 from adaptive_eval.scheduler.tallies import Tally
 
 
@@ -33,7 +34,17 @@ def results_of(prepared: Prepared, performed: Performed, now: float) -> Results 
     if snapshot is None:
         return None
     results = build_results(snapshot)
-    return replace(results, warnings=(*results.warnings, *_beyond_the_record(source, performed)))
+    warnings = (*results.warnings, *_beyond_the_record(source, performed))
+    return replace(results, warnings=warnings, turns=_turns(timeline))
+
+
+def _turns(timeline: Timeline | None) -> tuple[TurnsRow, ...]:
+    """What it took to serve all models on one server."""
+    if timeline is None or not timeline.swaps:
+        return ()
+    seconds = sum(swap.seconds for swap in timeline.swaps)
+    models = len({swap.model for swap in timeline.swaps})
+    return (TurnsRow("one server", models, len(timeline.swaps), seconds),)
 
 
 def _beyond_the_record(source: Source, performed: Performed) -> Iterator[Caution]:

@@ -129,7 +129,8 @@ def drive_in_time(
             if on_look is not None:
                 on_look(look)
     served = tuple(Served(*map(np.array, host.spans[model])) for model, host in enumerate(hosts))
-    return Timeline(now, width, np.array(looks), served, tuple(swap for host in shared for swap in host.swaps))
+    swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
+    return Timeline(now, width, np.array(looks), served, swaps)
 
 
 def _everyones_hosts(slots: Sequence[int], shared: Sequence[Host]) -> list[Host]:

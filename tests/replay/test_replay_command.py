@@ -132,6 +132,34 @@ def test_simulated_servers_give_a_timeline() -> None:
     assert results("runs/replay-coins")["run"]["active_seconds"] == 1200.0
 
 
+def test_models_that_share_a_server_take_turns() -> None:
+    own = replayed(
+        "coins", "--top", "6", *SMALL, "--latency", "30", "--set", "allocation.lookahead=3", "--output", "own"
+    )
+    words = ["coins", "--top", "6", *SMALL, "--latency", "30", "--swap", "180"]
+    shared = replayed(*words, "--set", "allocation.lookahead=3", "--output", "shared")
+    assert results("own")["models"] == results("shared")["models"], "turns decide nothing"
+    assert own.exit_code == shared.exit_code
+    (row,) = results("shared")["turns"]
+    assert row["models"] == 6 and row["swaps"] >= 6 and row["seconds"] == 180.0 * row["swaps"]
+    assert f"in turn   6 models on one server: {row['swaps']} swaps, " in shared.stdout
+    assert "slowest open model" not in shared.stdout
+    seconds = [results(one)["run"]["active_seconds"] for one in ("own", "shared")]
+    assert seconds[1] > seconds[0] + row["seconds"]
+    study = replayed(*words, "--runs", "3", "--output", "study")
+    assert "swaps of models on one server" in study.stdout and "busy slots" not in study.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["--swap", "180"], "--swap needs --latency"), (["--swap", "-1", "--latency", "1"], "0 or more, but got -1")],
+)
+def test_swaps_that_cannot_be_are_refused(arguments: list[str], told: str) -> None:
+    refused = replayed("coins", *arguments)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert told in refused.stderr
+
+
 def test_a_study_tells_what_runs_cost_and_got_wrong() -> None:
     done = replayed(record(), *SMALL, "--runs", "12", "--seed", "7", "--latency", "2", "--output", "study")
     assert done.exit_code == ExitCode.REACHED, done.output

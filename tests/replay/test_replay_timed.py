@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.replay import Tape, Timeline, drive, drive_in_time
+from adaptive_eval.replay.hosts import Host, Swap
 from adaptive_eval.replay.idleness import open_models, slot_use
 from adaptive_eval.replay.timed import AnswerTimes, Served, latency_of_mean
 from adaptive_eval.simulate.worlds import Latency, World, binary
@@ -136,3 +137,97 @@ def test_slot_use_of_a_timeline_drawn_by_hand() -> None:
     use = slot_use(Timeline(10.0, (2, 2, 2, 2), seconds[1:], (slow, fast, fast, fast)), looks)
     assert use.slowest == 1.0
     assert use.open == pytest.approx((20.0 + 3 * 9.0) / 80.0)
+
+
+# -- models that share slots -------------------------------------------------------------------------------------
+
+
+class Place:
+    """Slots for one model at a time, second by second: the same as a host, said in another way."""
+
+    def __init__(self, models: list[int], slots: int, swap: float) -> None:
+        self.models, self.slots, self.swap = models, slots, swap
+        self.loaded = models[0] if len(models) == 1 else None
+        self.ready = 0.0
+        self.in_flight = 0
+        self.loads: list[int] = []
+
+
+def by_events_in_turn(
+    controller: Controller, tape: Tape, times: AnswerTimes, places: list[Place]
+) -> tuple[float, list[float]]:
+    """The same run with an event for every answer and every model that is ready, as the scheduler does it."""
+    of = {model: place for place in places for model in place.models}
+    lines: dict[int, list[Ask]] = {model: [] for model in of}
+    pending: list[tuple[float, int, object]] = []
+    now, looks, number = 0.0, [], itertools.count()
+
+    def send() -> None:
+        for ask in controller.ask(1 << 30):
+            lines[ask.model].append(ask)
+        for place in places:
+            if place.ready > now:
+                continue
+            if place.loaded is None or (not lines[place.loaded] and not place.in_flight):
+                start = 0 if place.loaded is None else place.models.index(place.loaded) + 1
+                circle = [*place.models[start:], *place.models[:start]]
+                if (model := next((one for one in circle if lines[one]), None)) is not None:
+                    place.loaded, place.ready = model, now + place.swap
+                    place.loads.append(model)
+                    heapq.heappush(pending, (place.ready, next(number), None))
+                continue
+            line = lines[place.loaded]
+            while line and place.in_flight < place.slots:
+                ask, place.in_flight = line.pop(0), place.in_flight + 1
+                category = tape.category(ask.model, ask.question, ask.trial)
+                heapq.heappush(pending, (now + times.of(ask, category), next(number), (ask, category)))
+
+    send()
+    while controller.finished is None:
+        now, _, what = heapq.heappop(pending)
+        if what is not None:
+            ask, category = what  # type: ignore[misc]
+            of[ask.model].in_flight -= 1
+            looks += [now] * len(controller.tell([Outcome(ask.model, ask.question, ask.trial, category)]))
+        send()
+    return now, looks
+
+
+GROUPS = ([[0, 1, 2, 3]], [[0, 2], [1], [3]], [[3, 1], [0, 2]])
+
+
+@given(st.sampled_from(GROUPS), st.integers(1, 30), st.integers(0, 5), st.floats(1.0, 500.0), st.integers(0, 99))
+@settings(max_examples=30, deadline=None)
+def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
+    groups: list[list[int]], slots: int, lookahead: int, swap: float, seed: int
+) -> None:
+    one, other = controller(Pace(0.0, lookahead)), controller(Pace(0.0, lookahead))
+    hosts = [Host(models, slots, swap) for models in groups]
+    timeline = drive_in_time(
+        one, tape(seed), times(seed), slots, shared=[host for host in hosts if len(host.models) > 1]
+    )
+    places = [Place(models, slots, swap) for models in groups]
+    seconds, looks = by_events_in_turn(other, tape(seed), times(seed), places)
+    assert timeline.seconds == pytest.approx(seconds)
+    assert timeline.looks == pytest.approx(looks)
+    assert [[swap.model for swap in host.swaps] for host in hosts] == [place.loads for place in places]
+    assert one.looks == other.looks == drive(controller(Pace(0.0, lookahead)), tape(seed)).looks
+
+
+def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
+    host = Host(range(4), 5, 100.0)
+    timeline = drive_in_time(controller(Pace(0.0, 2)), tape(), times(), 5, shared=[host])
+    spans = sorted(
+        (start, end, model) for model, one in enumerate(timeline.served) for start, end in zip(*one, strict=True)
+    )
+    for (_, end, model), (start, _, other) in itertools.pairwise(spans):
+        assert model == other or start >= end + 100.0
+    assert timeline.swaps[0] == Swap(0, 0.0, 100.0)
+    assert min(one.start.min() for one in timeline.served) == 100.0
+
+
+def test_swaps_beyond_the_cap_on_wall_time_are_none() -> None:
+    capped = controller(Pace(0.0, 2), Budget(wall_seconds=1000.0))
+    timeline = drive_in_time(capped, tape(), times(), 5, shared=[Host(range(4), 5, 300.0)])
+    assert capped.finished is Reason.WALL_TIME
+    assert timeline.swaps and all(swap.at < 1000.0 for swap in timeline.swaps)
