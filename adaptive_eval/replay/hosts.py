@@ -51,6 +51,7 @@ class Host:
         """When everything that has begun will have ended."""
         self._issued = 0.0
         self._waiting: dict[int, deque[Trial]] = {}
+        """What is served at the next turn of each model."""
 
     def issue(self, trial: Trial, now: float) -> bool:
         """Take a trial; whether it is served in its turn of now, or waits for one."""
@@ -69,12 +70,11 @@ class Host:
     def swap(self) -> Sequence[Trial]:
         """Begin the swap that is due; gives the trials that are served after it."""
         at = self.due()
-        model = self._next()
-        self.swaps.append(Swap(model, at, self._swap_seconds))
-        self._loaded = model
+        served = self._waiting.pop(self._next())
+        self._loaded = served[0].outcome.model
+        self.swaps.append(Swap(self._loaded, at, self._swap_seconds))
         begin = at + self._swap_seconds
         self._free = [begin] * self._slots
-        served = self._waiting.pop(model)
         for trial in served:
             self._serve(trial, begin)
         return served
