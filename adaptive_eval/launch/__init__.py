@@ -1,6 +1,7 @@
 """Model servers that a run starts, waits for and stops.
 
-config.launch --command--> keeper --> server       a process group that never outlives the run
-Served.start / stop                                 one model's server: ready, started again when it dies, stopped
-Host.load                                           models that share a GPU, one at a time
+command_of(launch, ...)        what is started for a model: pure
+ServerProcess, keeper          a process group that never outlives the run
+Server                         one model's server: ready, started again when it dies, stopped; and its endpoint
+Host                           models that share a GPU, one at a time
 """

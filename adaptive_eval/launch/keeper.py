@@ -2,8 +2,8 @@
 
     python keeper.py GRACE COMMAND [ARGUMENT ...]
 
-It is time to when standard input ends, which it does however whoever holds its other end has ended, SIGKILL included;
-and when the server itself has ended. The group gets SIGTERM, GRACE seconds to comply, and then SIGKILL; a byte on
+It is time to when standard input ends, which it does when whoever holds its other end has ended, be it by SIGKILL; and
+when the server itself has ended. The group gets SIGTERM, GRACE seconds to comply, and then SIGKILL; a byte on
 standard input means SIGKILL at once. Standard output tells, a line each: `pid N`, then `exit N`, `signal N`, or
 `error TEXT` where the command cannot be started. The server's own output goes to standard error.
 
@@ -31,7 +31,6 @@ STDIN = 0
 
 def main(grace: float, command: list[str]) -> None:
     """Keep a server until it is time to end it."""
-    parent = os.getppid()
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     alarm = _alarm()
@@ -42,8 +41,7 @@ def main(grace: float, command: list[str]) -> None:
         return
     _tell(f"pid {server.pid}")
     group = _Group(server)
-    orphaned = os.getppid() != parent  # before it could be heard
-    group.end(0.0 if orphaned else _wait(group, alarm, grace))
+    group.end(_wait(group, alarm, grace))
 
 
 def _alarm() -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -16,10 +17,15 @@ from adaptive_eval.run.programs import launch_words, missing_programs
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     """The health of each model's servers, asked all at once; those that a run starts are started, and stopped again."""
-    with tempfile.TemporaryDirectory() as logs:
-        async with opened_endpoints(config, Path(logs)) as serving:
+    logs, well = Path(tempfile.mkdtemp(prefix="adaptive-eval-check-")), True
+    try:
+        async with opened_endpoints(config, logs) as serving:
             groups = await asyncio.gather(_of_those_that_are_up(serving), *(_in_turn(host) for host in serving.hosts))
-    found = {number: health for group in groups for number, health in group.items()}
+        found = {number: health for group in groups for number, health in group.items()}
+        well = all(health.ok for health in found.values())
+    finally:
+        if well or not any(logs.iterdir()):  # else someone may want to read them
+            shutil.rmtree(logs)
     return {model.name: found[number] for number, model in enumerate(config.models)}
 
 
@@ -28,9 +34,9 @@ async def look_around(config: RunConfig) -> dict[str, Health]:
     missing = dict(missing_programs(config, read_environment(config.folder)))
     launched = {
         model.name: ReplicaHealth(
-            url=shlex.join(launch_words(model, model.launch)),
+            url="a server of its own" if model.launch.exclusive is None else f"on {model.launch.exclusive}",
             healthy=model.name not in missing,
-            detail=missing.get(model.name, "would be started"),
+            detail=missing.get(model.name) or f"would be started: {shlex.join(launch_words(model, model.launch))}",
         )
         for model in config.models
         if model.launch is not None

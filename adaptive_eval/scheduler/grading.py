@@ -15,6 +15,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.store import Regrade, TrialRecord
 
 ATTEMPTS = 3
@@ -54,6 +55,17 @@ async def grade_stored(
         )
         regrades += map(_regrade, some, results)
     return regrades
+
+
+def record_of(
+    lane: Lane, question: Question, trial: int, round_: int, answer: Answer, grade: Grade | GraderError
+) -> TrialRecord:
+    """What is stored of an answer and what came of grading it."""
+    trial_at = (lane.name, question.id, trial, round_, answer)
+    cost = lane.cost(answer)
+    if isinstance(grade, GraderError):
+        return TrialRecord(*trial_at, category=None, grader_error=str(grade), cost=cost)
+    return TrialRecord(*trial_at, grade.category, grade.signals, grade.extracted, cost=cost)
 
 
 def _regrade(record: TrialRecord, result: Grade | GraderError) -> Regrade:

@@ -11,12 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from adaptive_eval.core.types import Look, Outcome, SetAside
-from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import EndpointError, GraderError, Rejected, StoreError
-from adaptive_eval.graders.types import Grade
+from adaptive_eval.errors import EndpointError, Rejected, StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.committer import Committer
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, grade_stored
+from adaptive_eval.scheduler.grading import Grading, grade_or_error, grade_stored, record_of
 from adaptive_eval.scheduler.looks import plain_look
 from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.scheduler.troubles import Troubles
@@ -24,7 +22,7 @@ from adaptive_eval.scheduler.turns import Asking, Host, Turns
 from adaptive_eval.scheduler.types import Cause, Decider, Halt, Lane, Lost, Observer
 from adaptive_eval.scheduler.waiting import Group, WaitingLine
 from adaptive_eval.seeds import SEED_SPAN, trial_seed
-from adaptive_eval.store import Batch, Event, EventKind, Store, StoredOutcome, TrialRecord
+from adaptive_eval.store import Batch, Event, EventKind, Store, StoredOutcome
 
 ASKED_AHEAD = 16
 """Requests whose trials wait besides those that fill the free slots, so that the core is not asked at every answer."""
@@ -247,7 +245,7 @@ class Scheduler:
         question = self._questions[group.question]
         for trial, answer in zip(group.trials, answers, strict=True):
             grade = await grade_or_error(self._grading, answer, question)
-            self._committer.add_trial(_record(lane, question, trial, group.round, answer, grade))
+            self._committer.add_trial(record_of(lane, question, trial, group.round, answer, grade))
 
     def _on_request_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -342,16 +340,6 @@ class Scheduler:
 
 def _ungraded(question: str, error: str | None) -> Lost:
     return Lost(Cause.GRADER, f"no grade on question {question}: {error}")
-
-
-def _record(
-    lane: Lane, question: Question, trial: int, round_: int, answer: Answer, grade: Grade | GraderError
-) -> TrialRecord:
-    trial_at = (lane.name, question.id, trial, round_, answer)
-    cost = lane.cost(answer)
-    if isinstance(grade, GraderError):
-        return TrialRecord(*trial_at, category=None, grader_error=str(grade), cost=cost)
-    return TrialRecord(*trial_at, grade.category, grade.signals, grade.extracted, cost=cost)
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:

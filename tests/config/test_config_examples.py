@@ -37,7 +37,16 @@ def no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_these_are_all() -> None:
-    names = ["best-of-candidates", "cluster", "llama-server", "vllm", "quickstart", "regression-gate", "vllm-aime"]
+    names = [
+        "best-of-candidates",
+        "cluster",
+        "llama-server",
+        "one-gpu",
+        "vllm",
+        "quickstart",
+        "regression-gate",
+        "vllm-aime",
+    ]
     assert [path.stem for path in EXAMPLES] == names
 
 

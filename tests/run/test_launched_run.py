@@ -198,8 +198,8 @@ def test_a_dry_run_starts_nothing_and_says_what_would_be_started(site: Site) -> 
     models[2] = {"name": "cyd", "launch": {"command": "no-such-server --port {port}"}}
     told = site.run(site.write(models=models), "--dry-run")
     assert told.exit_code == ExitCode.ENDPOINTS
-    assert re.search(r"ok    ada  \S+ .*would be started", told.stdout)
-    assert re.search(r"FAIL  cyd  no-such-server --port PORT  the program no-such-server is not found", told.stdout)
+    assert f"ok    ada  on gpu0  would be started: {sys.executable} -S {SERVER} PORT {site.folder}" in told.stdout
+    assert "FAIL  cyd  a server of its own  the program no-such-server is not found on the PATH" in told.stdout
     assert not site.directory().exists()
 
 
