@@ -24,8 +24,7 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
         found = {number: health for group in groups for number, health in group.items()}
         well = all(health.ok for health in found.values())
     finally:
-        if well or not any(logs.iterdir()):  # else someone may want to read them
-            shutil.rmtree(logs)
+        _clear(logs, well)
     return {model.name: found[number] for number, model in enumerate(config.models)}
 
 
@@ -45,6 +44,12 @@ async def look_around(config: RunConfig) -> dict[str, Health]:
     found = await check_endpoints(config.model_copy(update={"models": others}))
     found |= {name: Health((health,)) for name, health in launched.items()}
     return {model.name: found[model.name] for model in config.models}
+
+
+def _clear(logs: Path, well: bool) -> None:
+    """Delete the logs, unless someone may want to read them."""
+    if well or not any(logs.iterdir()):
+        shutil.rmtree(logs)
 
 
 async def _of_those_that_are_up(serving: Serving) -> dict[int, Health]:

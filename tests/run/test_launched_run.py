@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -203,7 +204,8 @@ def test_a_dry_run_starts_nothing_and_says_what_would_be_started(site: Site) -> 
     assert not site.directory().exists()
 
 
-def test_check_starts_every_server_asks_it_and_stops_it(site: Site) -> None:
+def test_check_starts_every_server_asks_it_and_stops_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
     models = launched(site)
     models[1]["launch"] = {**launching(site.folder, "broken"), "exclusive": "gpu0"}
     models.append({"name": "eve", "launch": launching(site.folder)})
@@ -214,3 +216,7 @@ def test_check_starts_every_server_asks_it_and_stops_it(site: Site) -> None:
     assert "exited with status 1 before it was ready" in told.stdout and "CUDA out of memory" in told.stdout
     assert "it does not serve 'eve' but ada, bob, cyd" in told.stdout
     assert not servers(site)
+    (kept,) = re.findall(r"\(log: (\S+bob\.log)\)", told.stdout)
+    assert "CUDA out of memory" in Path(kept).read_text()
+    CliRunner().invoke(app, ["check", str(site.write(models=models[:1]))])
+    assert len(list(site.folder.glob("adaptive-eval-check-*"))) == 1, "where all is well, nothing is kept"
