@@ -58,7 +58,7 @@ def read_pilot(directory: Path, prepared: Prepared) -> Pilot:
         name=header.name,
         outcomes=outcomes,
         counts=counts,
-        measured=_measured(at, cells[:, 4:], (len(models), categories)),
+        measured=measure(at, cells[:, 4:], (len(models), categories)),
         elapsed=elapsed,
         header=header,
         remarks=(*_absent(counts, models, questions), *_asked_otherwise(header, prepared.header)),
@@ -100,7 +100,11 @@ def _matching(
     return known
 
 
-def _measured(at: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) -> Measured:
+def measure(at: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) -> Measured:
+    """Sums by model and category of prompt tokens, completion tokens and seconds (n, 3).
+
+    `at` (n, 4) has each trial's model, question, number and category, `shape` the numbers of models and categories.
+    """
     cell = at[:, 0] * shape[1] + at[:, 3]
     size = shape[0] * shape[1]
 
