@@ -70,7 +70,7 @@ def test_questions_of_another_benchmark_are_refused(tmp_path: Path, prepared: Pr
         read_pilot(directory, prepared_from(tmp_path / "small.yaml"))
 
 
-# -- usage --------------------------------------------------------------------------------------------------------------
+# -- usage ----------------------------------------------------------------------------------------------------------
 
 
 def pilot_of(tmp_path: Path, prepared: Prepared) -> Pilot:

@@ -55,7 +55,7 @@ def test_draws_from_the_joint_distribution_stay_there() -> None:
 
 
 def test_one_question_of_one_model_against_quadrature() -> None:
-    """Its logit is normal with the four variances together, averaged here over quantiles of the half-t distributions."""
+    """Its logit is normal with the four variances together, averaged over quantiles of the half-t ones."""
     right, trials = 7, 9
     levels = (np.arange(12) + 0.5) / 12
     spreads = [student(FREEDOM, scale=scale).ppf(0.5 + levels / 2.0) ** 2 for scale in SCALES.values()]
