@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing import get_context
 from types import TracebackType
@@ -12,28 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.core import Bench, Plan
-from adaptive_eval.forecast.simulated import Served, Simulated, simulate
-from adaptive_eval.forecast.variants import Variant, plan_for
+from adaptive_eval.forecast.scene import Scene
+from adaptive_eval.forecast.simulated import Simulated, simulate
+from adaptive_eval.forecast.variants import Variant
 
 FloatArray = NDArray[np.float64]
 
 WORTH_PROCESSES = 500_000
 """Trials to be simulated from which further processes repay the second that they take to start."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scene:
-    """Everything that simulated runs have in common."""
-
-    bench: Bench
-    decisions: Decisions
-    names: tuple[str, ...]
-    served: Served
-    seed: int
-    elapsed: float = 0.0
-    """Seconds that the run to be continued has been active."""
 
 
 class Job(NamedTuple):
@@ -77,15 +62,11 @@ class _Worker:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._plan = lru_cache(maxsize=None)(self._made)
+        self._plan = lru_cache(maxsize=None)(scene.plan)
 
     def do(self, job: Job) -> Simulated:
         scene = self._scene
         return simulate(self._plan(job.variant), job.chances, scene.served, (scene.seed, job.world))
-
-    def _made(self, variant: Variant) -> Plan:
-        scene = self._scene
-        return plan_for(variant, scene.bench, scene.decisions, scene.names, scene.elapsed)
 
 
 _here: list[_Worker] = []

@@ -7,23 +7,27 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.core import Budget
-from adaptive_eval.forecast.crew import Scene
 from adaptive_eval.forecast.pilot import Pilot, read_pilot
 from adaptive_eval.forecast.posterior import posterior_chances
 from adaptive_eval.forecast.prior import Prior, prior_chances
+from adaptive_eval.forecast.scene import Scene, decisions_of, turns
 from adaptive_eval.forecast.simulated import Served
 from adaptive_eval.forecast.simulations import Watch, simulate_all
 from adaptive_eval.forecast.spaced import require_room, spaced
 from adaptive_eval.forecast.summary import summarise
 from adaptive_eval.forecast.types import Forecast
 from adaptive_eval.forecast.usage import Usage, cost_table, guess, known_usage
-from adaptive_eval.run.directory import newest
+from adaptive_eval.run.directory import fresh, newest
+from adaptive_eval.run.history import look_back
 from adaptive_eval.run.prepare import Prepared
 from adaptive_eval.store import require_same_meaning
 
 FloatArray = NDArray[np.float64]
+
+
+GUESSED_SWAP = 120.0
+"""Seconds from the last answer of one model to a server that is ready with the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +45,19 @@ def make_forecast(prepared: Prepared, request: Request, watch: Watch) -> Forecas
 
     Raises `ConfigError` for a request that makes no sense, and `StoreError` for a pilot that cannot be read.
     """
-    bench, plan = prepared.plan.bench, prepared.plan
+    bench = prepared.plan.bench
     if request.gap is not None:
         require_room(request.gap, bench.models, bench.weights)
     pilot = None if request.pilot is None else read_pilot(request.pilot, prepared)
     begun = pilot if request.gap is None and _is_the_run(request.pilot, prepared) else None
-    if begun is not None:
-        require_same_meaning(begun.header, prepared.header, request.pilot)
+    prepared = _begun(prepared, begun, request.pilot)
     usage, guesses = _usage(prepared, pilot)
     scene = _scene(prepared, usage, begun, request.seed)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, request, pilot))
-    budget, left_out = _simulable(plan.budget, usage)
-    simulations = simulate_all(scene, worlds, budget, plan.trials.max, watch)
-    basis = (*_basis(request, pilot, begun is not None), *guesses, *left_out)
+    budget, left_out = _simulable(prepared.plan.budget, usage)
+    simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch)
+    basis = (*_basis(request, pilot, begun is not None), *guesses, *_swaps(scene), *left_out)
     return summarise(prepared, scene, pilot, worlds, simulations, basis)
 
 
@@ -64,22 +67,31 @@ def _is_the_run(directory: Path | None, prepared: Prepared) -> bool:
     return directory is not None and directory.resolve() == newest(config.store.folder, config.name).resolve()
 
 
+def _begun(prepared: Prepared, begun: Pilot | None, directory: Path | None) -> Prepared:
+    """The run with what it begins with: imported trials where it is there, and R0."""
+    if begun is None or directory is None:
+        return look_back(prepared, fresh(prepared.config.store.folder, prepared.config.name)).prepared
+    require_same_meaning(begun.header, prepared.header, directory)
+    return look_back(prepared, directory).prepared
+
+
 def _scene(prepared: Prepared, usage: Usage, begun: Pilot | None, seed: int) -> Scene:
     models = prepared.config.models
-    # what decides, without what only a run needs: addresses and keys stay in this process
-    decisions = {name: getattr(prepared.config, name) for name in Decisions.model_fields}
     return Scene(
         bench=prepared.plan.bench,
-        decisions=Decisions.model_construct(**decisions),
+        decisions=decisions_of(prepared),
         names=prepared.models,
         served=Served(
             usage=usage,
             costs=cost_table(models, usage),
             slots=[model.concurrency.concurrency * len(model.replicas) for model in models],
             recorded=None if begun is None else begun.outcomes,
+            in_turn=turns(prepared),
+            swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
         ),
         seed=seed,
         elapsed=0.0 if begun is None else begun.elapsed,
+        first=prepared.plan.first,
     )
 
 
@@ -126,6 +138,11 @@ def _guesses(usage: Usage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]
         yield f"tokens of {np.sum(~tokens)} of {len(tokens)} models are those of the pilot's other models"
     if seconds.any() and not seconds.all():
         yield f"times of {np.sum(~seconds)} of {len(seconds)} models are those of the pilot's other models"
+
+
+def _swaps(scene: Scene) -> Iterator[str]:
+    if scene.served.in_turn and scene.served.usage.knows_seconds:
+        yield f"a model that takes its turn on a server is guessed to be loaded in {GUESSED_SWAP:g} s"
 
 
 def _simulable(budget: Budget, usage: Usage) -> tuple[Budget, list[str]]:

@@ -12,6 +12,7 @@ from adaptive_eval.core.rules import Precision
 from adaptive_eval.core.types import Ask, Cost, Verdict
 from adaptive_eval.forecast.usage import Usage
 from adaptive_eval.replay import Tape, drive_in_time
+from adaptive_eval.replay.hosts import Host
 from adaptive_eval.replay.layers import Layers
 
 FloatArray = NDArray[np.float64]
@@ -30,6 +31,10 @@ class Served(NamedTuple):
     """Requests at a time, by model."""
     recorded: IntArray | None = None
     """(L, M, N): categories of the trials that the run has already, -1 for none; they take no more time."""
+    in_turn: Sequence[Sequence[int]] = ()
+    """Groups of models that are served one at a time, and
+    the seconds that it takes to bring another one of a group."""
+    swap_seconds: float = 0.0
 
 
 class Ended(NamedTuple):
@@ -75,7 +80,14 @@ def simulate(plan: Plan, chances: FloatArray, served: Served, seed: Sequence[int
         tape = Tape.continued(served.recorded, chances, weights, answers)
     costs = served.costs
     times = _Seconds(served, plan.bench.questions, delays)
-    timeline = drive_in_time(controller, tape, times, served.slots, cost=lambda model, category: costs[model][category])
+    timeline = drive_in_time(
+        controller,
+        tape,
+        times,
+        served.slots,
+        shared=[Host(group, served.slots[group[0]], served.swap_seconds) for group in served.in_turn],
+        cost=lambda model, category: costs[model][category],
+    )
     assert controller.finished is not None
     counts = controller.arrived.sum(axis=1) + _not_needed(controller, served.recorded)
     tokens, usd, gpu_seconds = priced(counts, costs)

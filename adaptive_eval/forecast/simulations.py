@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Budget
-from adaptive_eval.forecast.crew import Crew, Job, Scene
+from adaptive_eval.forecast.crew import Crew, Job
+from adaptive_eval.forecast.scene import Scene
 from adaptive_eval.forecast.simulated import Simulated
 from adaptive_eval.forecast.variants import (
     BOUNDLESS,

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval import __version__
-from adaptive_eval.forecast.crew import Scene
 from adaptive_eval.forecast.limits import limits_of
 from adaptive_eval.forecast.pilot import Pilot
+from adaptive_eval.forecast.scene import Scene
 from adaptive_eval.forecast.simulated import DECIDED, Ended, Simulated, priced, tallied
 from adaptive_eval.forecast.simulations import Simulations
 from adaptive_eval.forecast.types import (
@@ -22,7 +22,7 @@ from adaptive_eval.forecast.types import (
     Spent,
     Undecided,
 )
-from adaptive_eval.forecast.variants import CAPS, plan_for
+from adaptive_eval.forecast.variants import CAPS
 from adaptive_eval.run.prepare import Prepared
 
 FloatArray = NDArray[np.float64]
@@ -43,7 +43,7 @@ def summarise(
     weights = prepared.plan.bench.weights
     truth = np.array([(world @ weights).mean(axis=1) for world in worlds])
     within = simulated.runs[simulated.configured]
-    plan = plan_for(simulated.configured, scene.bench, scene.decisions, scene.names, scene.elapsed)
+    plan = scene.plan(simulated.configured)
     gaps = -np.diff(-np.sort(-truth, axis=1), axis=1).ravel()
     return Forecast(
         format=FORMAT,

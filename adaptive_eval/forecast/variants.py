@@ -1,14 +1,10 @@
 """Which plans are simulated: the run's own, and the same with other budgets and other confidences."""
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import NamedTuple
 
-import numpy as np
-
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.core import Bench, Budget, Plan
-from adaptive_eval.planning import plan_on
+from adaptive_eval.core import Bench, Budget
 
 CONFIDENCES = (0.90, 0.95, 0.99)
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -22,14 +18,6 @@ class Variant(NamedTuple):
 
     confidence: float
     budget: Budget
-
-
-def plan_for(variant: Variant, bench: Bench, decisions: Decisions, names: Sequence[str], elapsed: float) -> Plan:
-    """The plan of these decisions with another confidence and another budget, of whose time some has passed."""
-    stopping = decisions.stopping.model_copy(update={"confidence": variant.confidence})
-    plan, cap = plan_on(bench, decisions.model_copy(update={"stopping": stopping}), names), variant.budget.wall_seconds
-    left = None if cap is None else max(cap - elapsed, np.finfo(float).tiny)
-    return replace(plan, budget=replace(variant.budget, wall_seconds=left))
 
 
 def confidences(decisions: Decisions) -> tuple[float, ...]:

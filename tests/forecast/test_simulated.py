@@ -12,12 +12,13 @@ from adaptive_eval.core.objectives import PrecisionOf, Threshold
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost
-from adaptive_eval.forecast.crew import Crew, Job, Scene
+from adaptive_eval.forecast.crew import Crew, Job
 from adaptive_eval.forecast.limits import limits_of, smallest_delta, smallest_gap
+from adaptive_eval.forecast.scene import Scene
 from adaptive_eval.forecast.simulated import Served, simulate
 from adaptive_eval.forecast.summary import range_of
 from adaptive_eval.forecast.usage import Usage
-from adaptive_eval.forecast.variants import Variant, confidences, covers_everything, plan_for, scaled
+from adaptive_eval.forecast.variants import Variant, confidences, covers_everything, scaled
 from adaptive_eval.simulate.worlds import BINARY, binary
 
 QUESTIONS = 30
@@ -99,6 +100,14 @@ def test_what_is_recorded_is_not_drawn_and_takes_no_time() -> None:
     assert run.tokens == QUESTIONS * 4 * 30 + 10
 
 
+def test_models_that_take_turns_wait_for_each_other_and_for_the_swap() -> None:
+    apart = level(0.95, 0.05)
+    turned = served(2)._replace(in_turn=[[0, 1]], swap_seconds=60.0)
+    alone, in_turn = simulate(plan(), apart, served(2), (0,)), simulate(plan(), apart, turned, (0,))
+    assert in_turn.seconds == pytest.approx(2 * alone.seconds + 2 * 60.0)
+    assert in_turn.comparisons == alone.comparisons
+
+
 def test_the_time_of_a_run_is_capped() -> None:
     capped = plan(budget=Budget(wall_seconds=600.0), rule=ZScore(50.0), judging=Judging(futility=None))
     run = simulate(capped, level(0.5, 0.5), served(2), (0,))
@@ -131,10 +140,10 @@ def test_processes_change_nothing() -> None:
 
 def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left() -> None:
     one = scene(elapsed=50.0)
-    made = plan_for(Variant(0.9, Budget(wall_seconds=80.0)), one.bench, one.decisions, one.names, one.elapsed)
+    made = one.plan(Variant(0.9, Budget(wall_seconds=80.0)))
     assert made.rule.confidence == 0.9  # type: ignore[attr-defined]
     assert made.budget.wall_seconds == 30.0 and made.trials.max == 12
-    late = plan_for(Variant(0.9, Budget(wall_seconds=40.0)), one.bench, one.decisions, one.names, one.elapsed)
+    late = one.plan(Variant(0.9, Budget(wall_seconds=40.0)))
     assert 0.0 < (late.budget.wall_seconds or 0.0) < 1e-300
 
 
