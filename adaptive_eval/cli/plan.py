@@ -51,6 +51,7 @@ def plan(
     without one from a prior that the output states. A pilot that is the run of CONFIG itself is gone on from.
     """
     with reported():
+        _require_a_place(json)
         prepared = prepare(load_config(config, overrides or ()))
         request = Request(pilot, None if gap is None else _share(gap), worlds, seed)
         with Progress(1.0) as progress:
@@ -71,6 +72,12 @@ def _share(text: str) -> float:
         return TypeAdapter(Share).validate_python(text)
     except ValidationError:
         raise ConfigError(f"--gap must be a difference of scores, as 2% or 0.02, but got {text!r}") from None
+
+
+def _require_a_place(path: Path | None) -> None:
+    """The file can be written, as far as one can know before there is something to write."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise ConfigError(f"--json must name a file in a folder that exists, but got {path}")
 
 
 def _title(prepared: Prepared) -> str:

@@ -65,9 +65,11 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
 
 def _scores(forecast: Forecast, scale: Scale) -> Iterator[str]:
     """What the models' true scores may be, where more is known of them than of models in general."""
-    gap = forecast.gap
-    yield f"neighbours {scale.score(gap.median)} apart in true score, 80% of them {scale.interval(gap.low, gap.high)}"
-    if not forecast.pilot:
+    if len(forecast.models) > 1:
+        gap = forecast.gap
+        interval = scale.interval(gap.low, gap.high)
+        yield f"neighbours {scale.score(gap.median)} apart in true score, 80% of them {interval}"
+    if forecast.pilot is None:
         return
     width = min(max(cell_len(safe(name)) for name in forecast.models), WIDEST_NAME)
     ranked = sorted(zip(forecast.models, forecast.scores, strict=True), key=lambda one: -one[1].median)
@@ -121,12 +123,13 @@ def _table(forecast: Forecast) -> Iterator[str]:
     for cell in forecast.table:
         rows.setdefault(cell.factor, {})[cell.confidence] = cell
     labels = {factor: _budget(next(iter(row.values())).budget) for factor, row in rows.items()}
-    width = max(6, *map(len, labels.values()))
-    heads = "  ".join(f"{f'{confidence:g}':>9}" for confidence in columns)
-    yield f"{'':<5}  {'budget':<{width}}  {heads}   confidence: objective reached, comparisons decided"
+    width = max(map(len, labels.values()))
+    yield "chance to reach the objective, and share of comparisons decided, by budget and confidence"
+    heads = "   ".join(f"{f'{confidence:g}':>10}" for confidence in columns)
+    yield f"  {'':<6}  {'':<{width}}  {heads}"
     for factor, row in rows.items():
-        body = "  ".join(f"{row[each].reached:>4.0%}{row[each].decided:>5.0%}" for each in columns)
-        yield f"{f'x {factor:g}':<5}  {labels[factor]:<{width}}  {body}"
+        body = "   ".join(f"{row[each].reached:>4.0%}  {row[each].decided:>4.0%}" for each in columns)
+        yield f"  {f'x {factor:g}':<6}  {labels[factor]:<{width}}  {body}"
 
 
 def _budget(caps: Mapping[str, float]) -> str:

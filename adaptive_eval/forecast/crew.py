@@ -1,6 +1,7 @@
 """Simulated runs on all cores: results in the order of the jobs, the same whatever the number of processes."""
 
 import os
+import signal
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
@@ -74,6 +75,7 @@ _here: list[_Worker] = []
 
 
 def _begin(scene: Scene) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that shows the progress
     _here.append(_Worker(scene))
 
 

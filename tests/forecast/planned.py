@@ -18,6 +18,7 @@ from adaptive_eval.simulate.worlds import FloatArray, binary
 from adaptive_eval.store import Batch, Store, TrialRecord
 
 MODELS = ("ada", "bob", "cyd")
+HORIZON = 12
 QUESTIONS = tuple(f"q{number}" for number in range(8))
 PROMPT_TOKENS, RIGHT_TOKENS, WRONG_TOKENS, LATENCY = 100, 400, 900, 20.0
 ANSWERS = {0: (WRONG_TOKENS, 2 * LATENCY), 1: (RIGHT_TOKENS, LATENCY)}
@@ -46,7 +47,7 @@ def write_config(folder: Path, name: str = "small", models: Sequence[str] = MODE
         ],
         "sampling": {"temperature": 0.6, "max_tokens": 2000},
         "grader": "numeric",
-        "trials": {"min": 4, "max": 20},
+        "trials": {"min": 4, "max": HORIZON},
         "concurrency": 8,
     }
     path = folder / f"{name}.yaml"

@@ -60,7 +60,7 @@ def test_costs_are_those_of_the_categories_that_came() -> None:
 def test_precision_takes_the_trials_that_its_interval_needs(half_width: float) -> None:
     """1.96 sqrt(p (1 - p) / n) is the half-width after n trials."""
     one = plan(1, objective=PrecisionOf(half_width), judging=Judging(futility=None))
-    trials = [simulate(one, level(0.5), served(1), (seed,)).trials for seed in range(8)]
+    trials = [simulate(one, level(0.5), served(1), (seed,)).trials for seed in range(4)]
     assert np.mean(trials) == pytest.approx(0.25 * (1.959964 / half_width) ** 2, rel=0.12)
 
 
@@ -71,7 +71,7 @@ def test_a_fixed_z_needs_the_trials_of_walds_first_passage() -> None:
     """
     far = plan(rule=ZScore(8.0), policy=UnresolvedPairs(), judging=Judging(futility=None), trials=Trials(4, 200))
     chances = level(0.6, 0.4)
-    trials = [simulate(far, chances, served(2), (seed,)).trials / 2 for seed in range(12)]
+    trials = [simulate(far, chances, served(2), (seed,)).trials / 2 for seed in range(6)]
     assert np.mean(trials) == pytest.approx(64.0 * 2 * 0.24 / 0.04, rel=0.12)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_eval.errors import ConfigError
@@ -19,6 +19,7 @@ def world(seed: int, models: int, weights: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
 @given(st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
 def test_probabilities_become_logits_and_back(weights: np.ndarray, seed: int) -> None:
     chances = world(seed, 3, weights)
     assert chances_of(logits_of(chances, weights), weights) == pytest.approx(chances, abs=1e-12)
@@ -46,13 +47,13 @@ def test_the_prior_has_the_spreads_that_it_states() -> None:
     """Without doubt about them, the variance of a logit is the sum of the four, and others share some of them."""
     prior = Prior(level=1.0, ability=0.5, difficulty=2.0, taste=0.8, doubt=0.0)
     weights, rng = WEIGHTS[0], np.random.default_rng(3)
-    logits = np.array([logits_of(one, weights)[..., 0] for one in prior_chances(prior, 2, 2, weights, 20_000, rng)])
+    logits = np.array([logits_of(one, weights)[..., 0] for one in prior_chances(prior, 2, 2, weights, 6_000, rng)])
     cov = np.cov(logits.reshape(-1, 4).T)
     level, ability, difficulty, taste = 1.0, 0.25, 4.0, 0.64
-    assert np.diag(cov) == pytest.approx(level + ability + difficulty + taste, rel=0.05)
-    assert cov[0, 1] == pytest.approx(level + ability, rel=0.08), "one model on two questions"
-    assert cov[0, 2] == pytest.approx(level + difficulty, rel=0.05), "two models on one question"
-    assert cov[0, 3] == pytest.approx(level, rel=0.12)
+    assert np.diag(cov) == pytest.approx(level + ability + difficulty + taste, rel=0.07)
+    assert cov[0, 1] == pytest.approx(level + ability, rel=0.1), "one model on two questions"
+    assert cov[0, 2] == pytest.approx(level + difficulty, rel=0.07), "two models on one question"
+    assert cov[0, 3] == pytest.approx(level, rel=0.15)
 
 
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
