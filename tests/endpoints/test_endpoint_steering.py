@@ -75,8 +75,9 @@ async def test_without_steering_the_line_is_as_long_as_it_can_be(endpoint: Opene
     async with SimulatedServer(WORLD, max_num_seqs=4) as server:
         model = endpoint(server.base_url, concurrency=128, steer=False)
         async with busy(model):
-            await asyncio.sleep(0.2)
-            assert server.places is not None and server.places.waiting > 120
+            async with asyncio.timeout(20.0):
+                while server.places is None or server.places.waiting <= 120:
+                    await asyncio.sleep(0.02)
     assert sizes(model) == [128]
 
 
