@@ -3,10 +3,10 @@
     python benchmarks/engines.py [--quick] [--json PATH] [--markdown PATH]
 
 One vLLM server on a CPU, with a tiny model; `tests/engines/run` installs the server. A run asks two models, the same
-one at two temperatures, a fixed number of trials; its seconds are those from its first request to its last commit. The
-bare loop sends the same requests, with the same prompts, seeds and settings, over as many connections, reads the
-answers' JSON, and grades and keeps nothing. `vllm bench serve` sends as many requests with the same prompts, and has
-the answers streamed.
+one at two temperatures, a fixed number of trials, and what counts is committed. The bare loop sends the same requests,
+with the same prompts, seeds and settings, over as many connections, reads the answers' JSON, and grades and keeps
+nothing. `vllm bench serve` sends as many requests with the same prompts, and has the answers streamed. The rates of a
+run and of the bare loop leave out the first tenth of the trials and the last, in which a client begins and ends.
 
 The speed of a shared machine changes from second to second. So a run and the bare loop are also let loose on the server
 abreast, each with connections of its own: what the machine does happens to both, and a client that left its connections
@@ -55,7 +55,7 @@ Arm = Callable[[Server, int], float]
 
 
 class Span(NamedTuple):
-    """What a run did, and when: from its first request to its last commit."""
+    """What a run has committed between two moments."""
 
     trials: int
     begun: float
@@ -88,10 +88,15 @@ def run_of(server: Server, trials: int, together: int) -> Span:
         # 3: such temperatures are hardly told apart
         workplace.run(config, accepted=(0, 3))
         with closing(sqlite3.connect(workplace.directory(config) / DATABASE_FILE)) as database:
-            (found,) = database.execute("SELECT count(*), min(at - latency), max(at) FROM trials")
-    span = Span(*found)
-    assert span.trials == asked(trials)
-    return span
+            commits = [at for (at,) in database.execute("SELECT at FROM trials ORDER BY at")]
+    assert len(commits) == asked(trials)
+    return middle(commits)
+
+
+def middle(times: Sequence[float]) -> Span:
+    """Without the first tenth and the last, in which a client begins and ends."""
+    first, last = len(times) // 10, len(times) * 9 // 10
+    return Span(last - first, times[first], times[last])
 
 
 def whole_run(server: Server, trials: int) -> float:
@@ -125,7 +130,7 @@ def bare(server: Server, trials: int) -> Iterator["subprocess.Popen[str]"]:
     """The bare loop in a process of its own."""
     command = [sys.executable, str(HERE / "engines_bare.py"), server.base_url, str(CONNECTIONS)]
     with tempfile.TemporaryFile("w+") as lines:
-        lines.write("\n".join(json.dumps(body) for body in [bodies(1)[0], *bodies(trials)]))
+        lines.write("\n".join(json.dumps(body) for body in bodies(trials)))
         lines.seek(0)
         with subprocess.Popen(command, stdin=lines, stdout=subprocess.PIPE, text=True) as process:
             try:
@@ -135,7 +140,7 @@ def bare(server: Server, trials: int) -> Iterator["subprocess.Popen[str]"]:
 
 
 def times(process: "subprocess.Popen[str]") -> list[float]:
-    """When the bare loop began, and when it had each answer."""
+    """When the bare loop had each answer."""
     said, _ = process.communicate(timeout=600)
     assert process.returncode == 0
     return [float(line) for line in said.splitlines()]
@@ -144,8 +149,7 @@ def times(process: "subprocess.Popen[str]") -> list[float]:
 def bare_loop(server: Server, trials: int) -> float:
     """The same requests, and nothing else."""
     with bare(server, trials) as process:
-        begun, *answered = times(process)
-    return len(answered) / (max(answered) - begun)
+        return middle(times(process)).rate
 
 
 def abreast(server: Server, trials: int) -> float:
@@ -153,8 +157,8 @@ def abreast(server: Server, trials: int) -> float:
     with bare(server, MANY * trials) as process:
         span = run_of(server, trials, 1)
         process.terminate()
-        begun, *answered = times(process)
-    assert begun < span.begun and span.ended < max(answered) + 1.0, "the bare loop was not at work all the time"
+        answered = times(process)
+    assert answered[0] < span.begun < span.ended < answered[-1], "the bare loop was not at work all the time"
     return span.trials / sum(span.begun <= at <= span.ended for at in answered)
 
 

@@ -2,8 +2,7 @@
 
     python engines_bare.py URL CONNECTIONS < BODIES    # one JSON body a line
 
-Ends when every body has its answer, or at SIGTERM, and prints when it began and when each answer was there, in seconds
-since 1970; every connection is open before.
+Ends when every body has its answer, or at SIGTERM, and prints when each answer was there, in seconds since 1970.
 """
 
 import asyncio
@@ -27,13 +26,12 @@ async def ask(session: aiohttp.ClientSession, url: str, bodies: Iterator[bytes],
 
 
 async def main(url: str, connections: int) -> None:
-    first, *bodies = sys.stdin.buffer.read().splitlines()
+    bodies = iter(sys.stdin.buffer.read().splitlines())
+    times: list[float] = []
     loop = asyncio.get_running_loop()
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
-        await asyncio.gather(*(ask(session, url, iter([first]), []) for _ in range(connections)))
-        waiting, times = iter(bodies), [time.time()]
-        asking = asyncio.gather(*(ask(session, url, waiting, times) for _ in range(connections)))
+        asking = asyncio.gather(*(ask(session, url, bodies, times) for _ in range(connections)))
         loop.add_signal_handler(signal.SIGTERM, asking.cancel)
         with suppress(asyncio.CancelledError):
             await asking
