@@ -118,12 +118,12 @@ class Server:
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
-    def metrics(self) -> dict[str, float]:
-        """The server's own counters, each summed over its labels."""
+    def metrics(self, label: str = "") -> dict[str, float]:
+        """The server's own counters, each summed over its labels: all, or those that have this one."""
         found: dict[str, float] = {}
         for line in httpx.get(f"{self.root}/metrics", timeout=30.0).text.splitlines():
-            if match := re.fullmatch(r"([A-Za-z_:][\w:]*)(?:\{.*\})? (\S+)", line):
-                found[match[1]] = found.get(match[1], 0.0) + float(match[2])
+            if (match := re.fullmatch(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})? (\S+)", line)) and label in (match[2] or ""):
+                found[match[1]] = found.get(match[1], 0.0) + float(match[3])
         return found
 
 

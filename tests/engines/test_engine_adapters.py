@@ -19,7 +19,6 @@ from adaptive_eval.seeds import hashed_base
 pytestmark = pytest.mark.engine
 
 MODELS = list(adapters())
-CHAT_REQUESTS = "http_requests_total"
 FIXED = {"min": 8, "max": 8}
 
 
@@ -82,13 +81,11 @@ def bits(run: Finished) -> dict[tuple[str, str, int], float | None]:
 def test_a_request_for_eight_answers_has_eight_seeds_in_a_row(server: Server, workplace: Workplace) -> None:
     """And each answer is what a bare request with that seed alone gets."""
     limits = {"concurrency": 32, "samples_per_request": 8}
-    before = server.metrics()
+    before = chat_requests(server)
     run = workplace.run(
         workplace.configure("eights", models(server), trials=FIXED, concurrency=limits), accepted=(0, 3)
     )
-    after = server.metrics()
-    requests = after[CHAT_REQUESTS] - before.get(CHAT_REQUESTS, 0.0)
-    assert len(run.records) == len(MODELS) * 30 * 8 == 8 * requests
+    assert len(run.records) == len(MODELS) * 30 * 8 == 8 * (chat_requests(server) - before)
     seeds = defaultdict[tuple[str, str], dict[int, str]](dict)
     for one in run.records:
         seeds[one.model, one.question][one.answer.seed] = one.answer.text
@@ -97,6 +94,11 @@ def test_a_request_for_eight_answers_has_eight_seeds_in_a_row(server: Server, wo
         assert sorted(texts) == list(range(first, first + 8))
     for (model, question), texts in list(seeds.items())[::9]:
         assert texts == {seed: bare(server, model, question, seed) for seed in texts}
+
+
+def chat_requests(server: Server) -> float:
+    """Requests for answers that the server has had so far."""
+    return server.metrics('handler="/v1/chat/completions"').get("http_requests_total", 0.0)
 
 
 def bare(server: Server, model: str, question: str, seed: int) -> str:
