@@ -33,20 +33,28 @@ def stored_run(header: RunHeader) -> StoredRun:
 def restored_results(reader: RunReader, stored: StoredRun, *, running: bool) -> Results | None:
     """The results as of the newest complete round; None before the first look."""
     config, questions = stored
-    controller = Controller(stored_plan(reader))
-    tallies = [Tally() for _ in config.models]
     events = reader.events()
-    set_aside = _set_aside(events)
-    names = [model.name for model in config.models]
-    keys = [question.id for question in questions]
-    controller.restore(_outcomes(reader, names, keys, tallies, set_aside))
-    controller.tell(SetAside(names.index(str(event.body["model"])), str(event.body["reason"])) for event in set_aside)
-    controller.tick(reader.elapsed)
+    controller, tallies = restored_controller(reader, stored, events)
     subject = subject_of(config, questions, reader.created)
     snapshot = take_snapshot(
         subject, controller, tallies, elapsed=reader.elapsed, now=time.time(), stopped=not running, events=events
     )
     return None if snapshot is None else build_results(snapshot)
+
+
+def restored_controller(
+    reader: RunReader, stored: StoredRun, events: Sequence[Event]
+) -> tuple[Controller, list[Tally]]:
+    """The controller of a run as its stored trials leave it, and what was stored of each model."""
+    controller = Controller(stored_plan(reader))
+    tallies = [Tally() for _ in stored.config.models]
+    set_aside = _set_aside(events)
+    names = [model.name for model in stored.config.models]
+    keys = [question.id for question in stored.questions]
+    controller.restore(_outcomes(reader, names, keys, tallies, set_aside))
+    controller.tell(SetAside(names.index(str(event.body["model"])), str(event.body["reason"])) for event in set_aside)
+    controller.tick(reader.elapsed)
+    return controller, tallies
 
 
 def _set_aside(events: Sequence[Event]) -> list[Event]:

@@ -112,8 +112,8 @@ def changes(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
         reworded=_reworded(a, b, common),
         same_seeds=tuple(_same_seeds(a, b, names)),
         settings=tuple(_settings(a, b)),
-        models=tuple(_models(a, cells_a, b, cells_b, names)),
-        questions_changed=tuple(_questions(cells_a, cells_b, names, common, np.array(a.weights))),
+        models=tuple(_models(a, cells_a, b, cells_b)),
+        questions_changed=tuple(_questions(cells_a, cells_b, np.array(a.weights))),
         verdicts=tuple(_verdicts(a, b)),
         trials_a=sum(one.trials for one in a.traffic),
         trials_b=sum(one.trials for one in b.traffic),
@@ -150,11 +150,10 @@ def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
             yield name
 
 
-def _models(
-    a: RunView, cells_a: NDArray[np.int64], b: RunView, cells_b: NDArray[np.int64], names: list[str]
-) -> Iterator[ModelChange]:
+def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Iterator[ModelChange]:
     rank_a, rank_b = _ranks(a), _ranks(b)
-    for model, name in enumerate(names):
+    cells_a, cells_b = counts_a.cells, counts_b.cells
+    for model, name in enumerate(counts_a.models):
         if not cells_a[model].sum(axis=-1).all() or not cells_b[model].sum(axis=-1).all():
             continue  # a question without a trial: there is no score on all of them
         score_a, var_a = _score(cells_a[model], a)
@@ -173,8 +172,8 @@ def _models(
             hi=difference + half,
             z=z,
             p=float(2.0 * ndtr(-abs(z))),
-            trials_a=int(cells_a[model].sum()),
-            trials_b=int(cells_b[model].sum()),
+            trials_a=int(cells_a[model].sum() - counts_a.before[model].sum()),
+            trials_b=int(cells_b[model].sum() - counts_b.before[model].sum()),
         )
 
 
@@ -192,12 +191,12 @@ def _ranks(view: RunView) -> dict[str, int]:
     return {} if view.results is None else {row.name: row.rank for row in view.results.models}
 
 
-def _questions(
-    cells_a: NDArray[np.int64], cells_b: NDArray[np.int64], names: list[str], keys: list[str], w: NDArray[np.float64]
-) -> Iterator[QuestionChange]:
+def _questions(counts_a: RunCounts, counts_b: RunCounts, w: NDArray[np.float64]) -> Iterator[QuestionChange]:
     """What has changed beyond chance, the surest first."""
+    names, keys = counts_a.models, counts_a.questions
     if not names or not keys:
         return
+    cells_a, cells_b = counts_a.cells, counts_b.cells
     mean_a, var_a = question_moments(np.asarray(cells_a + 1.0), w)
     mean_b, var_b = question_moments(np.asarray(cells_b + 1.0), w)
     z = compare(mean_b, var_b, mean_a, var_a).z

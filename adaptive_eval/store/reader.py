@@ -167,14 +167,6 @@ class RunReader:
         )
         return [StoredLook(number, cast(Json, unpack_json(body))) for number, body in rows]
 
-    def categories(self) -> dict[tuple[str, str, int], int]:
-        """How many trials of each model and question have each category."""
-        rows = self._rows(
-            "SELECT models.name, questions.key, category, count(*) FROM trials JOIN models ON models.id = model "
-            "JOIN questions ON questions.id = question WHERE category IS NOT NULL GROUP BY model, question, category"
-        )
-        return {(name, key, category): count for name, key, category, count in rows}
-
     def graded(self, after: int = 0) -> dict[tuple[str, str], int]:
         """How many trials of each model and question have a grade, counted from after the trial with this number."""
         return {(name, key): count for name, key, count in self._rows(_GRADED, after)}

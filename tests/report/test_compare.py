@@ -1,6 +1,8 @@
 """Two runs compared: what is the same is not news, and what changed is found."""
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from adaptive_eval.reading import read_run
 from adaptive_eval.reading.counts import RunCounts, read_counts
 from adaptive_eval.report.changed import changed
 from adaptive_eval.report.changes import changes
+from adaptive_eval.store.schema import DATABASE_FILE
 
 TRIALS = {"min": 12, "max": 12}
 
@@ -39,8 +42,22 @@ def test_counts_are_those_of_the_results(site: Site) -> None:
     view, counts = read_run(directory), read_counts(directory)
     assert view.results is not None
     for row in view.results.models:
-        cells = counts.of([row.name], counts.questions)[0]
+        cells = counts.of([row.name], counts.questions).cells[0]
         assert (cells[:, 1] / cells.sum(axis=1)).mean() == pytest.approx(row.score)
+
+
+def test_what_came_in_of_an_incomplete_round_is_not_judged(site: Site) -> None:
+    directory = site.folder / "a"
+    site.run(site.write("a"), "--run-dir", str(directory))
+    with closing(sqlite3.connect(directory / DATABASE_FILE)) as database, database:
+        last = "SELECT max(round) FROM trials"
+        database.execute(f"DELETE FROM trials WHERE round = ({last}) AND model = 1 AND category = 0")
+    view, counts = read_run(directory), read_counts(directory)
+    assert view.results is not None
+    told = {row.name: (row.score, row.sigma, row.trials) for row in view.results.models}
+    assert sum(trials for *_, trials in told.values()) < sum(one.trials for one in view.traffic)
+    for one in changes(view, counts, view, counts).models:
+        assert (one.score_a, one.hi / 1.959964 / 2**0.5, one.trials_a) == pytest.approx(told[one.name])
 
 
 def test_settings_and_seeds_that_differ_are_told(site: Site) -> None:
@@ -113,4 +130,4 @@ def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, tmp_p
 
 
 def replace_cells(counts: RunCounts, cells: np.ndarray) -> RunCounts:
-    return RunCounts(counts.models, counts.questions, cells)
+    return RunCounts(counts.models, counts.questions, cells, np.zeros_like(cells))
