@@ -46,7 +46,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
     """The forecast in lines; `weights` are the rubric's."""
     scale = Scale.of(weights)
     for number, sentence in enumerate(forecast.basis):
-        yield f"{'worlds' if number == 0 else '':<9} {safe(sentence, LONGEST)}"
+        yield f"{'basis' if number == 0 else '':<9} {safe(sentence, LONGEST)}"
     yield ""
     yield from _scores(forecast, scale)
     yield ""
