@@ -124,7 +124,8 @@ def _table(forecast: Forecast) -> Iterator[str]:
         rows.setdefault(cell.factor, {})[cell.confidence] = cell
     labels = {factor: _budget(next(iter(row.values())).budget) for factor, row in rows.items()}
     width = max(map(len, labels.values()))
-    yield "chance to reach the objective, and share of comparisons decided, by budget and confidence"
+    few = f"{forecast.table_worlds} of the {forecast.worlds} worlds"
+    yield f"chance to reach the objective, and share of comparisons decided, by budget and confidence, in {few}"
     heads = "   ".join(f"{f'{confidence:g}':>10}" for confidence in columns)
     yield f"  {'':<6}  {'':<{width}}  {heads}"
     for factor, row in rows.items():
