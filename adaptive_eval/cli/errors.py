@@ -8,6 +8,8 @@ import typer
 from adaptive_eval.errors import AdaptiveEvalError, ConfigError, EndpointError, RunChanged
 from adaptive_eval.run.exit_codes import ExitCode
 
+LONGEST_LINE = 2000
+
 
 @contextmanager
 def reported() -> Iterator[None]:
@@ -15,11 +17,18 @@ def reported() -> Iterator[None]:
     try:
         yield
     except AdaptiveEvalError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {_shown(error)}", err=True)
         raise typer.Exit(exit_code_of(error)) from None
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         raise typer.Exit(ExitCode.STOPPED) from None
+
+
+def _shown(error: AdaptiveEvalError) -> str:
+    """The message without anything that a terminal obeys: parts of it may be a server's."""
+    from adaptive_eval.display.text import safe  # loads rich, which commands that succeed may do without
+
+    return "\n".join(safe(line, LONGEST_LINE) for line in str(error).split("\n"))
 
 
 def exit_code_of(error: AdaptiveEvalError) -> ExitCode:

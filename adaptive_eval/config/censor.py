@@ -12,6 +12,7 @@ from adaptive_eval.config.secrets import (
     holds_secret,
     looks_secret,
     path_looks_secret,
+    secret_given,
 )
 
 BLANK = "***"
@@ -43,10 +44,17 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
         literal = VARIABLE.sub("", document.raw.get(path, str(value)))
         named = holds_secret(str(path[-1])) and not variables
         return "holds a secret, which must not stand in the file" if named or looks_secret(literal) else None
-    if holds_secret(str(path[-1])) or looks_secret(str(value)):
+    if holds_secret(_key(path)) or looks_secret(str(value)):
         return "holds a secret, which must not stand in the file"
+    if {"launch", "command"} <= set(path) and (given := secret_given(str(value))):
+        return f"holds a secret ({given}), which would be stored"
     if "base_url" in path and variables and path_looks_secret(str(value)):
         return "takes in what looks like a key, which would be stored with the results"
     if path[-1] != "api_key_env" and any(SECRET_VARIABLE.search(name) for name in variables):
         return "takes in a secret, which would be stored with the results"
     return None
+
+
+def _key(path: KeyPath) -> str:
+    """The key that a value stands under, be it in a list."""
+    return next((part for part in reversed(path) if isinstance(part, str)), "")

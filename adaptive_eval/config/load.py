@@ -129,6 +129,7 @@ def _validated(
         return None, tuple(document.problems)
     config, problems = _checked(document, schema, names)
     told = {problem.path for problem in document.problems}
+    told |= {path[:-1] for path in told if path and isinstance(path[-1], int)}  # a list is no longer as it was written
     problems = document.problems + [problem for problem in problems if problem.path not in told]
     in_order = sorted(dict.fromkeys(problems), key=lambda problem: _line(problem.place))
     return None if problems else config, tuple(in_order)

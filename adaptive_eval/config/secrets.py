@@ -1,6 +1,7 @@
 """Keys that must not stand in a configuration: how they are recognised, and how they are kept out of every message."""
 
 import re
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 ENTROPY = r"[A-Za-z0-9_\-]"
@@ -27,6 +28,12 @@ SECRET_KEY = re.compile(
 SECRET_VARIABLE = re.compile(r"(?i)(?:^|_)(?:key|token|secret|password|passwd|credentials?)(?:$|_)")
 """Names of environment variables that hold a secret."""
 
+SECRET_LENGTH = 8
+"""A shorter value, such as a flag, is no secret and would blot out ordinary text."""
+
+GIVEN = re.compile(r"""(?:^|[\s"';])(?:-+([\w.-]+)|([\w.-]+)(?=[=:]))""")
+"""What a command line gives a value to: `--api-key X`, `API_KEY=X`, `Authorization: X`."""
+
 INHERITED = "leave it out: a server inherits the environment, and can read the variable itself"
 """How a server that the run starts gets a key."""
 
@@ -39,6 +46,18 @@ def holds_secret(key: str) -> bool:
     return SECRET_KEY.fullmatch(key.lower().replace("-", "_").replace(".", "_")) is not None
 
 
+def secret_given(command: str) -> str | None:
+    """What a command line, or a word of it that a shell reads, gives a secret to; None where there is nothing."""
+    names = (match[1] or match[2] for match in GIVEN.finditer(command))
+    return next(filter(holds_secret, names), None)
+
+
+def secrets_in(environment: Mapping[str, str], names: Iterable[str] = ()) -> tuple[str, ...]:
+    """The values of variables whose names say that they are secret, and of these; the longest first."""
+    found = {value for name, value in environment.items() if SECRET_VARIABLE.search(name) or name in set(names)}
+    return tuple(sorted((value for value in found if len(value) >= SECRET_LENGTH), key=len, reverse=True))
+
+
 def looks_secret(value: str) -> bool:
     """A value has the shape of a secret."""
     return SECRET.search(value) is not None
@@ -49,6 +68,8 @@ def path_looks_secret(url: str) -> bool:
     return LONG_WORD.search(urlsplit(url).path) is not None
 
 
-def redacted(text: str) -> str:
-    """The text without anything that has the shape of a secret."""
+def redacted(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without these, and without anything that has the shape of a secret."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
     return SECRET.sub("***", text)

@@ -1,5 +1,7 @@
 """Events as sentences."""
 
+from collections.abc import Mapping
+
 from adaptive_eval.display.text import duration, safe
 from adaptive_eval.store import Event, EventKind
 
@@ -12,7 +14,7 @@ def sentence(event: Event) -> str | None:
     body = event.body
     match event.kind:
         case EventKind.SET_ASIDE:
-            return safe(f"{body['model']} is set aside: {body['reason']}", longest=400)
+            return safe(f"{body['model']} is set aside: {_headline(body)}", longest=400)
         case EventKind.NOTICED:
             return safe(f"{body['model']}: {body['text']}", longest=400)
         case EventKind.REPLICA_LOST:
@@ -35,8 +37,7 @@ def sentence(event: Event) -> str | None:
             return safe(f"{body['model']}: its server is ready after {duration(float(str(body['seconds'])))}{version}")
         case EventKind.SERVER_DIED:
             again = f"it is started again ({body['restart']} of {body['of']})"
-            reason, _, _ = str(body["reason"]).partition("\n")  # without the lines of its log
-            return safe(f"{body['model']}: {reason}; {again}", longest=400)
+            return safe(f"{body['model']}: {_headline(body)}; {again}", longest=400)
         case EventKind.RESUMED:
             return f"resumed with {body['trials']} stored trials"
         case EventKind.CONFIGURED:
@@ -54,3 +55,8 @@ def sentence(event: Event) -> str | None:
             return f"graded {body['trials']} stored answers again"
         case _:
             return None
+
+
+def _headline(body: Mapping[str, object]) -> str:
+    """The reason without the lines of a log that may follow it."""
+    return str(body["reason"]).partition("\n")[0]

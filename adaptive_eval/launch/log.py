@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from adaptive_eval.config.secrets import redacted
@@ -9,6 +10,7 @@ from adaptive_eval.config.secrets import redacted
 LAST_LINES = 12
 LAST_BYTES = 8192
 LONGEST_LINE = 240
+LONGEST_SECRET = 2048
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -16,8 +18,9 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 class Log:
     """The log file of one server, over all its starts."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, secrets: Sequence[str] = ()) -> None:
         self.path = path
+        self._secrets = secrets
         self._start = 0
 
     def begin(self, line: str) -> None:
@@ -32,9 +35,11 @@ class Log:
         try:
             with self.path.open("rb") as file:
                 end = file.seek(0, os.SEEK_END)
-                file.seek(max(self._start, end - LAST_BYTES))
+                begin = file.seek(max(self._start, end - LAST_BYTES))
                 text = file.read().decode(errors="replace")
         except OSError:  # there is no file where none could be made
             return ()
+        if begin > self._start:
+            text = text[LONGEST_SECRET:]  # it may begin in the middle of a secret, which nothing would recognise
         lines = (CONTROL.sub(" ", ESCAPES.sub("", line)).rstrip() for line in re.split(r"\r?\n|\r", text))
-        return tuple(redacted(line[:LONGEST_LINE]) for line in lines if line.strip())[-LAST_LINES:]
+        return tuple(redacted(line, self._secrets)[:LONGEST_LINE] for line in lines if line.strip())[-LAST_LINES:]

@@ -9,6 +9,7 @@ from adaptive_eval.errors import LaunchFailed
 
 POLL_SECONDS = 0.25
 PROBE_SECONDS = 10.0
+VERSION_SECONDS = 10.0
 ABOUT = (("/version", "version"), ("/props", "build_info"))
 """Where vLLM and llama-server tell their versions."""
 LONGEST_VERSION = 100
@@ -37,12 +38,13 @@ async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", s
 
 async def version_of(root: str) -> str | None:
     """The version of the server, where it tells one."""
-    async with _client(root) as client:
-        for path, key in ABOUT:
-            with suppress(httpx.HTTPError, ValueError):
-                told = (await client.get(path)).json()
-                if isinstance(told, dict) and isinstance(told.get(key), str):
-                    return str(told[key])[:LONGEST_VERSION]
+    with suppress(TimeoutError):  # a path that is unknown to a server may give anything, even a stream without end
+        async with asyncio.timeout(VERSION_SECONDS), _client(root) as client:
+            for path, key in ABOUT:
+                with suppress(httpx.HTTPError, ValueError):
+                    told = (await client.get(path)).json()
+                    if isinstance(told, dict) and isinstance(told.get(key), str):
+                        return str(told[key])[:LONGEST_VERSION]
     return None
 
 

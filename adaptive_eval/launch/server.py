@@ -34,6 +34,8 @@ class Spec:
     """Where it is to listen, such as http://127.0.0.1:20123."""
     health: str
     timeout: float
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What the server knows, and must not be repeated where it fails."""
 
     @property
     def shown(self) -> str:
@@ -48,7 +50,7 @@ class Server:
         self.spec = spec
         self.endpoint = LaunchedEndpoint(open_endpoint)
         self.version: str | None = None
-        self._log = Log(spec.log)
+        self._log = Log(spec.log, spec.secrets)
         self._process: ServerProcess | None = None
         self._watch: asyncio.Task[None] | None = None
         self._deaths = 0
@@ -117,7 +119,8 @@ class Server:
                 continue
             tell(Event(EventKind.LAUNCHED, {**self.account(), "seconds": time.monotonic() - began}))
             return process
-        raise LaunchFailed(f"{reason}\nit was started again {RESTARTS} times before")
+        first, *lines = reason.split("\n")
+        raise LaunchFailed("\n".join([f"{first}, after it was started again {RESTARTS} times", *lines]))
 
     def account(self) -> dict[str, object]:
         """What is recorded of a server."""

@@ -65,7 +65,7 @@ class Ended:
         return STOPPED if self.reason is None else why_finished(self.reason, looked, self.fixed)
 
     def _set_aside(self) -> str:
-        told = [f"{name} ({lost.reason})" for name, lost in self.lost.items()]
+        told = [f"{name} ({lost.headline})" for name, lost in self.lost.items()]
         return ", ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
 
 

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.secrets import secrets_in
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.launch.command import HOST, environment_of
@@ -36,15 +37,17 @@ def open_hosts(config: RunConfig, environment: Mapping[str, str], logs: Path) ->
 def _spec(
     model: ModelConfig, launch: LaunchConfig, folder: Path, environment: Mapping[str, str], port: int, logs: Path
 ) -> Spec:
+    sees = environment_of(launch, model.model, str(port), environment)
     return Spec(
         model=model.name,
         command=launch_words(model, launch, str(port)),
-        environment=environment_of(launch, model.model, str(port), environment),
+        environment=sees,
         folder=folder,
         log=logs / f"{_file_name(model.name)}.log",
         root=f"http://{HOST}:{port}",
         health=launch.health,
         timeout=launch.timeout,
+        secrets=secrets_in(sees, (model.api_key_env,)),
     )
 
 

@@ -80,6 +80,11 @@ class Lost(NamedTuple):
     cause: Cause
     reason: str
 
+    @property
+    def headline(self) -> str:
+        """The reason without the lines of a log that may follow it."""
+        return self.reason.partition("\n")[0]
+
 
 class Halt(StrEnum):
     """How the user stopped a run."""

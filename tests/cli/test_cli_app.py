@@ -12,9 +12,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import COMMANDS, app
+from adaptive_eval.cli.errors import reported
+from adaptive_eval.errors import Rejected
 
 COMMAND = [sys.executable, "-u", "-m", "adaptive_eval", "simulate"]
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/v1")
@@ -55,6 +58,14 @@ def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", t
 def test_the_version_is_told() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.output.split()[0]) == (0, "adaptive-eval")
+
+
+def test_an_error_holds_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), reported():
+        raise Rejected("it serves \x1b]0;owned\x07\x1b[2J\u202eevil\r\n  its last line")
+    told = capsys.readouterr().err
+    assert told.startswith("error: it serves ") and told.endswith("\n  its last line\n")
+    assert not {"\x1b", "\x07", "\r", "\u202e"} & set(told)
 
 
 def test_a_setting_for_no_configuration_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
 
 `late=S`: it is ready after so many seconds; `exit=N`: it prints some lines and exits instead; `child`: it has a child
 that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `dies=S`: it is
-killed so many seconds after it was found ready; `says=TEXT`: it prints the text first; `busy`: it answers 503 for ever.
+killed so many seconds after it was found ready; `says=TEXT`: it prints the text first; `busy`: it answers 503 for ever;
+`endless`: its version has no end.
 """
 
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 WHAT = dict(part.partition("=")[::2] for part in sys.argv[2:])
@@ -28,10 +30,15 @@ class Handler(BaseHTTPRequestHandler):
             threading.Timer(float(WHAT["dies"]), lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
         health = 404 if "nohealth" in WHAT else 200 if ready else 503
         status, body = {"/health": (health, b""), "/version": (200, b'{"version": "1.2.3"}')}.get(self.path, (404, b""))
+        endless = "endless" in WHAT and self.path == "/version"
         self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(10**9 if endless else len(body)))
         self.end_headers()
         self.wfile.write(body)
+        with suppress(ConnectionError):
+            while endless:
+                time.sleep(0.05)
+                self.wfile.write(b" ")
 
     def log_message(self, format: str, *args: object) -> None:
         return

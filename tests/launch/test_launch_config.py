@@ -155,12 +155,24 @@ SECRET = "hf_abcdefghijklmnop1234"
         f"{{command: 'x --port {{port}} --token {SECRET}'}}",
         "{command: 'x --port {port} --api-key hello'}",
         "{command: [x, --port, '{port}', --key, '${MY_API_KEY}']}",
+        "{command: 'x --port {port} --api-key=hushhush'}",
+        "{command: [sh, -c, 'serve --port {port} --api-key hushhush']}",
+        "{command: [sh, -c, 'API_KEY=hushhush serve --port {port}']}",
+        "{command: [sh, -c, 'serve --port {port} --header \"Authorization: hushhush\"']}",
+        "{flags: {api-key: [hushhush]}}",
     ],
 )
 def test_a_secret_is_refused_and_not_repeated(launch: str) -> None:
     (problem,) = told(launch, HF_TOKEN=SECRET, MY_API_KEY=SECRET)
     assert "secret" in problem and "inherits the environment" in problem
-    assert SECRET not in problem
+    assert SECRET not in problem and "hushhush" not in problem
+
+
+@pytest.mark.parametrize(
+    "line", ["x --port {port} --max-tokens 5", "x -m token --port {port}", "x --tokenizer t --port {port}"]
+)
+def test_words_of_a_command_that_only_sound_like_it_are_no_secrets(line: str) -> None:
+    assert command(f"{{command: '{line}'}}") == line.replace("{port}", "20123")
 
 
 def test_an_address_beside_a_server_of_ones_own_is_refused() -> None:

@@ -165,7 +165,10 @@ async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reaso
     assert summary(Ended(reason, bed.take(), None, tmp_path), "go on").splitlines()[-1] == last
 
 
-SERVER, GRADER = Lost(Cause.SERVER, "no replica is left"), Lost(Cause.GRADER, "no grade on question q3: too slow")
+SERVER, GRADER = (
+    Lost(Cause.SERVER, "it died\n  a line of a log"),
+    Lost(Cause.GRADER, "no grade on question q3: too slow"),
+)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +186,8 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     await bed.show(QuietDisplay())
     ended = Ended(Reason.BLOCKED, bed.take(), None, tmp_path, lost=lost)
     assert ended.exit_code is code
-    assert all(f"{name} ({one.reason})" in ended.why for name, one in lost.items())
+    assert all(f"{name} ({one.headline})" in ended.why for name, one in lost.items())
+    assert "line of a log" not in ended.why
     last = summary(ended, "go on")
     assert ("raise grader.timeout or mend the grader, then: go on" in last) == mend
     assert "raise trials.max" not in last
@@ -244,6 +248,7 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
     ("event", "told"),
     [
         (Event(EventKind.SET_ASIDE, {"model": "m", "reason": "no replica"}), "m is set aside: no replica"),
+        (Event(EventKind.SET_ASIDE, {"model": "m", "reason": "it died\n  of this"}), "m is set aside: it died"),
         (
             Event(EventKind.REPLICA_LOST, {"model": "m", "replica": "http://a/v1"}),
             "m: http://a/v1 is lost; its requests go elsewhere or wait until it is back",
