@@ -52,6 +52,7 @@ class Controller:
         self._known_before = np.zeros(bench.models, np.int64) if before is None else before.sum(axis=(1, 2))
         pairs = bench.models if plan.objective.reference is not None else bench.models * (bench.models - 1) // 2
         self._memory = Memory.blank(pairs)
+        self._aside_at_look = 0
         self.standing: Standing | None = None
         self._bank: dict[tuple[int, int, int], Outcome] = {}
         self._compose_first()
@@ -184,8 +185,11 @@ class Controller:
     def _advance(self) -> None:
         """Commit complete rounds one by one; after each, look, and compose what that look asks for."""
         while self.finished is None and self._rounds and self._rounds[0].complete:
-            self._commit(self._rounds.popleft())
-            self._look()
+            done = self._rounds.popleft()
+            self._commit(done)
+            # a round whose models were all set aside has nothing to show but that they were
+            if done.batches or len(self.set_aside) > self._aside_at_look:
+                self._look()
             self._compose()
 
     def _commit(self, done: Round) -> None:
@@ -200,6 +204,7 @@ class Controller:
         plan, supply = self.plan, self.supply
         standing = stand(self._estimates, self._memory, plan.objective, plan.deciding_rule, plan.judging, supply)
         self.standing, self._memory = standing, standing.memory
+        self._aside_at_look = len(self.set_aside)
         self.looks.append(
             Look(
                 index=len(self.looks),

@@ -84,6 +84,13 @@ def test_everyone_set_aside_before_the_first_round(rule: object, data: st.DataOb
     assert result.trials == 0
 
 
+def test_rounds_that_ran_ahead_of_models_set_aside_are_no_looks() -> None:
+    controller = Controller(Plan(Bench(2, 2, np.array([0.0, 1.0])), pace=Pace(lookahead=8)))
+    assert len(controller.tell([SetAside(0, "gone")])) == 0
+    assert len(controller.tell([SetAside(1, "gone")])) == 1
+    assert controller.finished is Reason.BLOCKED and controller.result() is not None
+
+
 def never(objective: Objective, models: int, pace: Pace | None = None) -> Plan:
     """Nothing is ever called, and nobody gives up."""
     bench = Bench(models, 3, np.array([0.0, 1.0]))
