@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
+from adaptive_eval.core.types import Reason
 from adaptive_eval.display.scale import Scale
 from adaptive_eval.display.text import cells, count, duration, number, safe
 from adaptive_eval.results import RESULTS_FILE, Results
@@ -46,7 +47,7 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         yield f"          which grades the stored answers again; to do no more than that: {regrade}"
     elif ended.exit_code is ExitCode.SPENT:
         yield f"for more  raise trials.max or the budget, then: {command}"
-    elif ended.exit_code is not ExitCode.REACHED:
+    elif ended.reason is not Reason.SETTLED:
         yield f"continue  {command}"
 
 

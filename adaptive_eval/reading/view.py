@@ -24,6 +24,9 @@ from adaptive_eval.results import Results, read_results
 from adaptive_eval.store import Event, EventKind, RunReader, Spending, StoredLook, Traffic, is_held
 from scorio.sinf.compare import compare
 
+UNTOLD = {"outcomes", "host", "pid"}
+"""Of events: the outcomes of R0 are many, and reports are published."""
+
 
 def read_run(directory: Path) -> RunView:
     """The run in `directory`; raises `StoreError` where there is none."""
@@ -86,12 +89,12 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
     """The view of a run whose results are known."""
     config, questions = stored
     rubric = open_rubric(config.rubric)
-    graded = source.graded()
+    graded, events = source.graded(), source.events()
     models = tuple(model.name for model in config.models)
     return RunView(
         results=results,
         name=config.name,
-        words=words_of(config),
+        words=words_of(config, imported=any(event.kind is EventKind.IMPORTED for event in events)),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,
@@ -103,7 +106,7 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
         trials_to_go=None if results is None else results.trials_to_go,
         spending=tuple(SpendingView(*one) for one in source.spending(STEPS)),
         traffic=tuple(TrafficView(*one) for one in source.traffic()),
-        events=tuple(map(event_view, source.events())),
+        events=tuple(map(event_view, events)),
         elapsed=source.elapsed,
     )
 
@@ -126,8 +129,8 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float]) -> Itera
 
 
 def event_view(event: Event) -> EventView:
-    """An event as plain values; without the outcomes of R0, which are many."""
-    return EventView(event.at, str(event.kind), {key: value for key, value in event.body.items() if key != "outcomes"})
+    """An event as plain values that can be published."""
+    return EventView(event.at, str(event.kind), {key: value for key, value in event.body.items() if key not in UNTOLD})
 
 
 def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:

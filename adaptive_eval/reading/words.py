@@ -24,15 +24,15 @@ class Words:
     """How the seed of each trial is found."""
 
 
-def words_of(config: RunConfig) -> Words:
-    """The sentences for a configuration."""
+def words_of(config: RunConfig, *, imported: bool) -> Words:
+    """The sentences for a configuration; `imported`: the first trials came from logs."""
     return Words(
         objective=_objective(config.objective),
         rule=_rule(config),
         promise=_promise(config),
         allocation=_allocation(config),
         prior=_prior(config),
-        seeds=_seeds(config),
+        seeds=_imported_seeds(config) if imported else _seeds(config),
     )
 
 
@@ -136,6 +136,11 @@ def _seeds(config: RunConfig) -> str:
     if config.seeds == "consecutive":
         return "Trial i of every question has seed sampling.seed + i (or seed + i)."
     return f"Trial i has seed h(run seed {config.seed}, model, question) + i, whatever else is asked."
+
+
+def _imported_seeds(config: RunConfig) -> str:
+    told = "Imported trials have the seeds of where they were sampled, which are not known here."
+    return f"{told} Of others: {_seeds(config)}"
 
 
 def _percent(share: float | None) -> str:

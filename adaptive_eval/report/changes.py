@@ -16,7 +16,7 @@ from adaptive_eval.core.estimates import Prior, estimate
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.reading import RunView
 from adaptive_eval.reading.counts import RunCounts
-from adaptive_eval.store import Change, differences
+from adaptive_eval.store import Change, EventKind, differences
 from scorio.moments import question_moments
 from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
@@ -140,6 +140,8 @@ def _by_name(configuration: Mapping[str, object]) -> dict[str, object]:
 
 
 def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
+    if any(event.kind == EventKind.IMPORTED for view in (a, b) for event in view.events):
+        return  # sampled elsewhere
     in_a, in_b = (_by_name(view.configuration) for view in (a, b))
     if (in_a["seed"], in_a["seeds"]) != (in_b["seed"], in_b["seeds"]):
         return

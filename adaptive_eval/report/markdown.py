@@ -42,8 +42,9 @@ def _found(view: RunView) -> Iterator[str]:
     yield _ranking(view, results)
     yield (
         "avg@N: the average over questions of each question's average, with its standard error and 95% credible "
-        "interval on these questions. z and rho = Phi(z) compare a model with the one below it. Models of one tier are "
-        "not told apart. Bayes@N is on another scale: it is shrunk to the middle, more so with fewer trials."
+        "interval on these questions; like these: its standard error on questions like these, of which these are a "
+        "sample. z and rho = Phi(z) compare a model with the one below it, on these. Models of one tier are not told "
+        "apart. Bayes@N is on another scale: it is shrunk to the middle, more so with fewer trials."
     )
     yield from _comparisons(results)
     yield from _warnings(results)
@@ -64,14 +65,14 @@ def _headline(results: Results) -> str:
 
 def _ranking(view: RunView, results: Results) -> str:
     scale = Scale.of(results.weights)
-    verdicts = {(pair.better, pair.worse): pair.verdict for pair in results.pairs}
+    verdicts = {(pair.better, pair.worse): pair.verdict for pair in results.pairs if pair.worse is not None}
     below = [row.name for row in results.models[1:]]
     rows = []
     for place, (row, other) in enumerate(zip(results.models, [*below, None], strict=True)):
         z = None if other is None else view.z[place][place + 1]
         rows.append(_ranked(row, z, verdicts.get((row.name, other), ""), scale))
-    head = ["tier", "model", "avg@N", "sigma", "95% interval", "z", "rho", "verdict", "Bayes@N mu", "sigma", "trials"]
-    return table(head, rows, left=2)
+    head = ["tier", "model", "avg@N", "sigma", "95% interval", "like these", "z", "rho", "verdict"]
+    return table([*head, "Bayes@N mu", "sigma", "trials"], rows, left=2)
 
 
 def _ranked(row: ModelRow, z: float | None, verdict: str, scale: Scale) -> list[str]:
@@ -81,6 +82,7 @@ def _ranked(row: ModelRow, z: float | None, verdict: str, scale: Scale) -> list[
         scale.score(row.score),
         scale.width(row.sigma),
         scale.interval(row.lo, row.hi),
+        scale.width(row.sampled_sigma),
         number(z),
         number(None if z is None else float(ndtr(z)), 4),
         verdict.replace("_", " "),

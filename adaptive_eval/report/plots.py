@@ -7,11 +7,13 @@ difference between two lines.
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adaptive_eval.display.text import safe
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.files import write_whole
 from adaptive_eval.reading import RunView
 from adaptive_eval.report.series import PairPath, convergence, pair_paths, ranks
 
@@ -31,6 +33,7 @@ VERDICTS = {
 MOST_PATHS = 9
 """Comparisons that one figure shows: those that are nearest to their boundary."""
 LONGEST_NAME = 28
+MEND = "Mend that, or give --plots another folder"
 STYLE: Any = {
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -44,7 +47,10 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "pn
     """Every figure into `folder`; nothing where no look was taken yet."""
     if view.results is None:
         return []
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
     paths = []
     with _styled():
         for name, draw in FIGURES.items():
@@ -53,7 +59,9 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "pn
             figure.set_layout_engine("none")  # laid out once, not again for each format
             for kind in formats:
                 path = folder / f"{name}.{kind}"
-                figure.savefig(path, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+                drawn = BytesIO()
+                figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+                write_whole(path, drawn.getvalue(), MEND)
                 paths.append(path)
     return paths
 

@@ -7,23 +7,26 @@ from dataclasses import fields
 from adaptive_eval.reading import RunView
 from adaptive_eval.results.types import ModelRow
 
-NOT_IN_A_CELL = {"signals"}
+SPREAD = ("signals", "sampling")
+"""Mappings, which become columns of their own."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for a formula at the beginning of a text."""
 
 
 def ranking_csv(view: RunView) -> str:
-    """Every number of results.json about the models; those of signals become columns of their own."""
+    """Everything in results.json about the models."""
     models = () if view.results is None else view.results.models
-    columns = [one.name for one in fields(ModelRow) if one.name not in NOT_IN_A_CELL]
+    columns = [one.name for one in fields(ModelRow) if one.name not in SPREAD]
     signals = sorted({signal for row in models for signal in row.signals})
+    settings = list(dict.fromkeys(setting for row in models for setting in row.sampling))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*columns, *signals])
+    writer.writerow([*columns, *signals, *settings])
     for row in models:
-        writer.writerow(
-            [*(harmless(getattr(row, name)) for name in columns), *(row.signals.get(s, 0) for s in signals)]
-        )
+        values = [getattr(row, name) for name in columns]
+        values += [row.signals.get(signal, 0) for signal in signals]
+        values += [row.sampling.get(setting) for setting in settings]
+        writer.writerow(map(harmless, values))
     return text.getvalue()
 
 

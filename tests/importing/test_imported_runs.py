@@ -17,6 +17,8 @@ from adaptive_eval.core import Reason
 from adaptive_eval.export import Request as Export
 from adaptive_eval.export import export
 from adaptive_eval.reading import read_run
+from adaptive_eval.reading.counts import read_counts
+from adaptive_eval.report.changes import changes
 from adaptive_eval.run.exit_codes import ExitCode
 from adaptive_eval.run.history import prepared_again
 from adaptive_eval.store import EventKind, RunReader
@@ -65,6 +67,9 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     assert ended.exit_code in FINISHED, ended.stderr
     assert first_look(run) == [32, 32, 32]
     found, before = Found.of(run).outcomes, whole.found.outcomes
+    view, counts = read_run(run), read_counts(run)
+    assert view.words.seeds.startswith("Imported trials have the seeds of where they were sampled")
+    assert changes(view, counts, view, counts).same_seeds == ()
     common = before.keys() & found.keys()
     assert len(common) > 150
     assert {trial: found[trial] for trial in common} == {trial: before[trial] for trial in common}

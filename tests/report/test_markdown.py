@@ -35,6 +35,7 @@ def test_the_ranking_has_both_scales_z_and_rho(view: RunView) -> None:
     for row in results.models:
         assert row.score is not None and row.bayes is not None
         (line,) = re.findall(rf"^\| \d+ +\| {row.name} .*$", text, re.MULTILINE)
+        assert row.sampled_sigma is not None and f"{100 * row.sampled_sigma:.2f}%" in line
         assert f"{100 * row.score:.1f}%" in line and f"{row.bayes:.4f}" in line and f"{row.trials:,}" in line
     first = results.pairs[0]
     assert f"{view.z[0][1]:.2f}" in text and f"{first.rho:.4f}" in text
@@ -90,6 +91,10 @@ def test_comparisons_that_are_not_of_neighbours_have_a_table(site: Site, objecti
         label = pair.better if pair.worse is None else f"{pair.better} over {pair.worse}"
         neighbours = pair.worse in (row.name for row in view.results.models if row.name != pair.better)
         assert label in text or neighbours
+    last = next(
+        line for line in text.splitlines() if line.startswith("|") and f" {view.results.models[-1].name} " in line
+    )
+    assert "resolved" not in last  # there is none below to compare it with
 
 
 def test_a_run_before_its_first_look_says_so(site: Site) -> None:
@@ -106,8 +111,10 @@ def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None
         assert ended.stdout.strip() == str(run / f"report.{kind}")
     report = json.loads((run / "report.json").read_text())
     assert report["format"] == "adaptive-eval.report/1" and report["run"]["models"] == list(MODELS)
+    assert "host" not in (body := report["run"]["events"][0]["body"]) and "pid" not in body and "version" in body
     rows = (run / "report.csv").read_text().splitlines()
     assert len(rows) == 1 + len(MODELS) and rows[0].startswith("name,rank,tier,score")
+    assert "temperature" in rows[0].split(",") and not any(mark in text for text in rows for mark in "{}")
 
 
 def test_a_folder_that_is_no_run_is_an_error_that_says_so(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from live_runs import MODELS, Site
 
+from adaptive_eval.errors import StoreError
 from adaptive_eval.reading import RunView, read_run
 from adaptive_eval.report.plots import FIGURES, draw_all
 from adaptive_eval.report.series import convergence, pair_paths, ranks
@@ -63,3 +64,10 @@ def test_hostile_names_are_drawn_as_they_are(view: RunView, tmp_path: Path) -> N
 def test_nothing_is_drawn_before_the_first_look(view: RunView, tmp_path: Path) -> None:
     assert draw_all(replace(view, results=None, looks=()), tmp_path / "none") == []
     assert not (tmp_path / "none").exists()
+
+
+def test_a_place_that_cannot_hold_them_is_an_error(view: RunView, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StoreError, match="--plots"):
+            draw_all(view, place)

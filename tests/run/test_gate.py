@@ -43,6 +43,7 @@ def test_a_worse_build_does_not_pass(tmp_path: Path, build: str, gated: str, cod
     found, output = gate(tmp_path, build, gated)
     assert found == code, output
     assert ("worse than production: build" in output) == (code is ExitCode.WORSE)
+    assert "continue  " not in output
 
 
 def test_a_gate_needs_a_baseline(tmp_path: Path) -> None:
