@@ -65,12 +65,13 @@ def _headline(results: Results) -> str:
 
 def _ranking(view: RunView, results: Results) -> str:
     scale = Scale.of(results.weights)
-    verdicts = {(pair.better, pair.worse): pair.verdict for pair in results.pairs if pair.worse is not None}
+    verdicts = {(pair.better, pair.worse): pair.verdict for pair in results.pairs}
     below = [row.name for row in results.models[1:]]
     rows = []
     for place, (row, other) in enumerate(zip(results.models, [*below, None], strict=True)):
         z = None if other is None else view.z[place][place + 1]
-        rows.append(_ranked(row, z, verdicts.get((row.name, other), ""), scale))
+        verdict = "" if other is None else verdicts.get((row.name, other), "")
+        rows.append(_ranked(row, z, verdict, scale))
     head = ["tier", "model", "avg@N", "sigma", "95% interval", "like these", "z", "rho", "verdict"]
     return table([*head, "Bayes@N mu", "sigma", "trials"], rows, left=2)
 
