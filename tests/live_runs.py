@@ -92,7 +92,7 @@ def trials_in(directory: Path) -> int:
         return 0
 
 
-def wait_for_trials(directory: Path, number: int, process: "subprocess.Popen[str]", seconds: float = 30.0) -> bool:
+def wait_for_trials(directory: Path, number: int, process: "subprocess.Popen[str]", seconds: float = 120.0) -> bool:
     """Whether the run reached so many trials before its process ended."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
