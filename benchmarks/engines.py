@@ -260,7 +260,7 @@ def quotients(over: Sequence[float], under: Sequence[float]) -> list[float]:
 
 def main() -> None:
     options = arguments(__doc__ or "").parse_args()
-    trials, turns = (8, 1) if options.quick else (20, 15)
+    trials, turns = (8, 1) if options.quick else (20, 7)
     with tempfile.TemporaryDirectory() as folder:
         server = vllm(checkpoints()[base()], Path(folder) / "vllm.log")
         with running(server):

@@ -12,7 +12,7 @@ ALIVE: list[Server] = []
 
 
 @pytest.fixture(scope="module")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., None]]:
+def serve() -> Iterator[Callable[..., None]]:
     """Starts servers, which are stopped after the module's last test."""
     with ExitStack() as stack:
 

@@ -2,6 +2,7 @@
 
 The base is ranked as the adapter that changes nothing. vLLM for CPUs answers for the base itself with the last adapter
 wherever adapters are asked at the same time (it looks adapter -1 up in a list), so that its score would be another's.
+Nor are log-probabilities of prompts asked for here: with adapters, they end such a server.
 """
 
 from collections import defaultdict
