@@ -327,10 +327,10 @@ async def test_looks_are_told_of_and_no_more_often_than_a_page_can_bear(
         await live.next("pulse")
         loop = asyncio.get_running_loop()
         began, views = loop.time(), 0
-        while loop.time() - began < 0.5:
+        while loop.time() - began < 0.5 or len(run.controller.looks) < 4:
             run.step(18)
             views += (await live.next("view", "pulse"))[0] == "view"
-        assert len(run.controller.looks) > 3 and 1 <= views <= 2
+        assert 1 <= views <= 1 + (loop.time() - began) / 0.4
 
 
 async def test_a_run_that_goes_on_after_its_end_comes_back_to_life(play: Play, quick: None) -> None:
