@@ -20,6 +20,11 @@ class Load(NamedTuple):
     running: float
     waiting: float
 
+    @property
+    def inside(self) -> float:
+        """All that it has."""
+        return self.running + self.waiting
+
 
 def load_in(metrics: bytes) -> Load | None:
     """The load, summed over engines; None where either gauge is missing or is no count."""

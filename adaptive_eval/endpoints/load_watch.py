@@ -1,9 +1,11 @@
 """Who reads the load of servers and sizes their windows by it.
 
 One small task per server, whatever the number of models that are asked there: a reading is one request for `/metrics`
-on a connection of its own, bounded in time and size (`client`), and none is made while nothing is in flight.
-Until the first reading a window is small enough for most servers. Without `/metrics`, or where it fails again and
-again, windows are as large as configured; a server that does not have it is not asked again.
+on a connection of its own, bounded in time and size (`client`), and none is made while nothing is in flight. Until
+the first reading a window is small enough for most servers. As long as windows double, and the server counts what it
+was sent or has nothing to do, readings follow each other quickly: a short run must not be over before its windows are
+open. Without `/metrics`, or where it fails again and again, windows are as large as configured; a server that does
+not have it is not asked again.
 """
 
 import asyncio
@@ -17,10 +19,15 @@ from .replicas import Replica, ReplicaSet
 from .steering import Steering
 
 READ_EVERY = 1.0
+QUICKLY = 1 / 4
+"""As much of it while windows double, and until the first reading."""
 SLOWEST = 60.0
 MISSES = 5
 """Readings that may fail in a row before a window is no longer held to what they said: a server may be slow to tell
 just because it has too much to do."""
+NOTHINGS = 20
+"""Readings of nothing at all, before the first of something, that a server may give: it has not yet got what was sent,
+or has already done it. If it goes on it does not count."""
 BEFORE_THE_FIRST = 32
 """Answers in flight before anything is known; from there on a window doubles as long as nothing waits."""
 ABSENT = frozenset({400, 401, 403, 404, 405, 501})
@@ -57,6 +64,9 @@ class _Server:
         self._clock = clock
         self._steering = Steering()
         self._known = False
+        self._opening = True
+        """Windows are far from what they could be, as far as is known."""
+        self._nothings = 0
         self._misses = 0
         self._task = asyncio.create_task(self._watch())
 
@@ -73,7 +83,8 @@ class _Server:
         try:
             await self._look()
             while True:
-                await asyncio.sleep(min(SLOWEST, READ_EVERY * 2.0**self._misses))
+                every = READ_EVERY * QUICKLY if self._opening else READ_EVERY
+                await asyncio.sleep(min(SLOWEST, every * 2.0**self._misses))
                 # what is done with a reading says nothing of a server that nobody asks
                 if any(window.replica.most and window.replica.healthy for window in self.windows):
                     await self._look()
@@ -84,13 +95,17 @@ class _Server:
 
     async def _look(self) -> None:
         load = await self._read()
-        if load is not None and load.running + load.waiting > 0.0:
+        if load is not None and (self._known or load.inside):
             self._known, self._misses = True, 0
-            self._act(load)
+            if load.inside or any(window.replica.in_flight for window in self.windows):
+                self._act(load)
             return
-        # nothing at all may be said by a server that has not yet got what was sent; if it goes on, nothing is counted
+        if load is not None and self._nothings < NOTHINGS:
+            self._nothings += 1
+            return
         self._misses += 1
-        if self._misses >= MISSES or (load is None and not self._known):
+        self._opening = False
+        if self._misses >= MISSES or not self._known:
             self._let_go()
 
     async def _read(self) -> Load | None:
@@ -106,6 +121,9 @@ class _Server:
         full = [window for window in self.windows if window.replica.most >= window.replica.window.ceiling]
         in_flight = sum(window.replica.most for window in self.windows)
         move = self._steering.read(load, in_flight, bool(full), self._clock())
+        narrow = any(window.replica.window.ceiling < window.replica.window.configured for window in full)
+        counted = load.running >= in_flight or not load.inside
+        self._opening = narrow and self._steering.doubling and counted
         if move.let_go:
             self._let_go()
         elif move.factor > 1.0:

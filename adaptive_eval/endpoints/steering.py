@@ -62,6 +62,11 @@ class Steering:
         """Requests in flight and sequences at the server when the windows were first made smaller."""
         self._doubted_until = -float("inf")
 
+    @property
+    def doubling(self) -> bool:
+        """Nothing has waited for long: windows grow as fast as they can."""
+        return self._step == LARGEST_STEP
+
     def read(self, load: Load, in_flight: int, full: bool, now: float) -> Move:
         """What to do after a reading, with so many requests in flight; it says nothing where no window is `full`."""
         if load.waiting:
@@ -83,15 +88,14 @@ class Steering:
         return Move(1.0 + step)
 
     def _shrink(self, load: Load, in_flight: int, now: float) -> Move:
-        inside = load.running + load.waiting
-        asked, was_inside = self._before = self._before or (in_flight, inside)
+        asked, was_inside = self._before = self._before or (in_flight, load.inside)
         left = in_flight / asked
         if left <= SHOWS:
-            self._before = (in_flight, inside)
-            if inside > was_inside * (1.0 - (1.0 - left) / 4):
+            self._before = (in_flight, load.inside)
+            if load.inside > was_inside * (1.0 - (1.0 - left) / 4):
                 self._before, self._doubted_until = None, now + DOUBT_SECONDS
                 return Move(let_go=True)
-        return Move(max(MOST_AT_ONCE, load.running * (1.0 + MARGIN) / inside))
+        return Move(max(MOST_AT_ONCE, load.running * (1.0 + MARGIN) / load.inside))
 
 
 def _saying(load: Load) -> Saying:

@@ -229,7 +229,17 @@ async def test_metrics_without_an_end_are_not_read_to_it(endpoint: Opener, monke
     assert sent <= reads * 16 * 2**20  # what a socket holds comes on top of what is read
 
 
-@pytest.mark.parametrize(("running", "waiting"), [(4.0, 5.0), (1.0, 1000.0), (4.0, 0.0)])
+async def test_only_while_windows_double_readings_are_quick(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short run must not be over before its windows are open; afterwards there is nothing to hurry for."""
+    monkeypatch.setattr(load_watch, "READ_EVERY", 60.0)
+    monkeypatch.setattr(load_watch, "QUICKLY", 0.02 / 60.0)
+    seen, reads = await window_under(endpoint, saying(1000.0, 0.0), 1.0)
+    assert seen[0] == BEFORE_THE_FIRST and seen[-1] == 100 and reads <= 6
+    seen, reads = await window_under(endpoint, saying(1000.0, 1.0), 0.5)
+    assert seen[-1] == BEFORE_THE_FIRST and reads <= 2
+
+
+@pytest.mark.parametrize(("running", "waiting"), [(4.0, 5.0), (1.0, 1000.0), (4.0, 0.0), (0.0, 0.0)])
 async def test_metrics_that_lie_leave_the_configured_window(endpoint: Opener, running: float, waiting: float) -> None:
     seen, _ = await window_under(endpoint, saying(running, waiting), 0.8)
     assert min(seen) >= 16
