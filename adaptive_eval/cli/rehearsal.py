@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import typer
 
@@ -10,13 +11,20 @@ from adaptive_eval.display.text import count, duration, safe
 from adaptive_eval.endpoints.types import Health
 from adaptive_eval.run.exit_codes import ExitCode
 from adaptive_eval.run.health import look_around
+from adaptive_eval.run.history import look_back, trials_there
 from adaptive_eval.run.prepare import Prepared
 
 
-def rehearse(prepared: Prepared) -> ExitCode:
-    """Check the endpoints, and say what would run and at most cost."""
+def rehearse(prepared: Prepared, directory: Path) -> ExitCode:
+    """Check what the run begins with and the endpoints, and say what would run and at most cost.
+
+    Raises `ConfigError` or `StoreError` where the run could not begin or go on.
+    """
+    there = trials_there(prepared, directory)
+    prepared = look_back(prepared, directory).prepared
     healthy = show_health(asyncio.run(look_around(prepared.config)))
-    for line in _outlook(prepared):
+    place = "begins" if there is None else f"resumes, {count(there)} trials are there"
+    for line in (*_outlook(prepared), f"lies in   {safe(str(directory), 200)} ({place})"):
         typer.echo(line)
     return ExitCode.REACHED if healthy else ExitCode.ENDPOINTS
 

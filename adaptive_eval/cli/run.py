@@ -57,14 +57,14 @@ def run(
     with reported():
         settings = load_config(config, overrides or ())
         prepared = prepare(settings)
-        if dry_run:
-            raise typer.Exit(rehearse(prepared))
         if fresh and run_dir is not None:
             raise ConfigError(
                 "--fresh chooses a new directory, so it cannot be combined with --run-dir; give one of them"
             )
         folder, name = settings.store.folder, settings.name
         directory = run_dir or (fresh_directory(folder, name) if fresh else newest(folder, name))
+        if dry_run:
+            raise typer.Exit(rehearse(prepared, directory))
         shown = open_display(display, prepared.rubric.weights)
         with _watched_by(shown, metrics) as watcher:
             ended = asyncio.run(execute(prepared, directory, watcher))

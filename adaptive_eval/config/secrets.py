@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
+from adaptive_eval.endpoints.failures import SECRET_LENGTH
+
 ENTROPY = r"[A-Za-z0-9_\-]"
 SECRET = re.compile(
     rf"(?<![A-Za-z0-9])(?:sk|rk|pk)-(?={ENTROPY}*\d){ENTROPY}{{16,}}"
@@ -27,9 +29,6 @@ SECRET_KEY = re.compile(
 
 SECRET_VARIABLE = re.compile(r"(?i)(?:^|_)(?:key|token|secret|password|passwd|credentials?)(?:$|_)")
 """Names of environment variables that hold a secret."""
-
-SECRET_LENGTH = 8
-"""A shorter value, such as a flag, is no secret and would blot out ordinary text."""
 
 GIVEN = re.compile(r"""(?:^|[\s"';])(?:-+([\w.-]+)|([\w.-]+)(?=[=:]))""")
 """What a command line gives a value to: `--api-key X`, `API_KEY=X`, `Authorization: X`."""

@@ -10,7 +10,7 @@ import orjson
 from pydantic import SecretStr
 
 from ..errors import ConfigError
-from .failures import Failure, Kind, clean
+from .failures import SECRET_LENGTH, Failure, Kind, clean
 from .http1 import Header
 from .parsing import parsed
 from .sse import StreamReader
@@ -23,8 +23,6 @@ QUIET_SECONDS = 120.0
 """A stream without a byte for so long has stopped."""
 BESIDE_SECONDS = 5.0
 BESIDE_BYTES = 4 * 1024 * 1024
-SECRET_LENGTH = 8
-"""A shorter header value, such as a flag, is no secret and would blot out ordinary text."""
 
 
 class Reply(NamedTuple):

@@ -29,6 +29,8 @@ _CONTEXT_TEXT = re.compile(
 _CONTEXT_LIMIT = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
 _FILTER_TEXT = re.compile(r"content (?:management )?(?:filter|policy)", re.IGNORECASE)
 _SHOWN = 300
+SECRET_LENGTH = 8
+"""A shorter value, such as a flag, is no secret and would blot out ordinary text."""
 
 _HINTS = {
     401: "the key was refused: check the variable that api_key_env names",

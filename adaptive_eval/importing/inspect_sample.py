@@ -138,15 +138,16 @@ def _conversation(sample: Sample) -> tuple[str, str | None]:
 
 
 def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
-    """What the model wrote, and what that took; a summary has no texts."""
+    """What the model wrote, and what that took; a summary has no texts, nor has output without a choice."""
     output = mapping(sample.get("output"))
     usage = mapping(mapping(sample.get("model_usage")).get(model)) or mapping(output.get("usage"))
     prompt = sum(whole_number(usage.get(f"input_tokens{kind}")) or 0 for kind in ("", "_cache_read", "_cache_write"))
     completion = whole_number(usage.get("output_tokens")) or 0
     cost = Cost(prompt + completion, number(usage.get("total_cost")) or 0.0)
-    if "output" not in sample:
+    choices = sequence(output.get("choices"))
+    if not choices:
         return None, cost
-    choice = mapping(next(iter(sequence(output.get("choices"))), None))
+    choice = mapping(choices[0])
     text, reasoning = _text(mapping(choice.get("message")).get("content"), sample)
     reason = as_text(choice.get("stop_reason")) or "unknown"
     limit = LIMITS.get(as_text(mapping(sample.get("limit")).get("type")))

@@ -170,5 +170,7 @@ def made_answer(
     )
 
 
-NO_ANSWER = Answer(text="", finish_reason="not logged", seed=NOT_LOGGED, replica=REPLICA, latency=0.0)
-"""Stands for the text of a trial of which only the grade is known."""
+UNTOLD = "not logged"
+"""Finish reason of a trial of which only the grade is known."""
+NO_ANSWER = Answer(text="", finish_reason=UNTOLD, seed=NOT_LOGGED, replica=REPLICA, latency=0.0)
+"""Stands for the answer of such a trial."""

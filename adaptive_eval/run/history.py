@@ -22,6 +22,7 @@ from adaptive_eval.run.prepare import Prepared, prepared_with
 from adaptive_eval.run.prior import Prior, kept_prior, read_prior
 from adaptive_eval.store import Event, EventKind, RunReader
 from adaptive_eval.store.database import is_run
+from adaptive_eval.store.meaning import require_same_meaning
 
 Cells = NDArray[np.int32]
 
@@ -58,6 +59,18 @@ def look_back(prepared: Prepared, directory: Path) -> Begun:
         return Begun(_planned(prepared, first, kept), None)
     prior = _read(section, prepared, directory, kept)
     return Begun(_planned(prepared, first, prior), prior.event(section))
+
+
+def trials_there(prepared: Prepared, directory: Path) -> int | None:
+    """How many trials the run in `directory` has, which `prepared` would resume; None where there is no run.
+
+    Raises `RunChanged` where their meaning is another.
+    """
+    if not is_run(directory):
+        return None
+    with closing(RunReader.open(directory)) as reader:
+        require_same_meaning(reader.header(), prepared.header, directory)
+        return reader.trial_count()
 
 
 def _held(prepared: Prepared, directory: Path) -> tuple[Sequence[Event], Cells | None]:
@@ -100,6 +113,8 @@ def _require_room(prepared: Prepared, first: Cells) -> None:
 def _read(section: PriorEvidenceConfig, prepared: Prepared, directory: Path, kept: Prior | None) -> Prior:
     if is_run(directory) and section.run.resolve() == directory.resolve():
         raise ConfigError("prior_evidence.run names the run itself; name an earlier one, or remove the section")
+    if not is_run(section.run):
+        raise ConfigError(f"prior_evidence.run: {section.run} holds no run; name the directory of one")
     with closing(RunReader.open(section.run)) as reader:
         return read_prior(section, prepared, prepared_again(reader), reader, kept)
 

@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.store.schema import DATABASE_FILE
 
 
 def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
@@ -15,7 +16,21 @@ def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
         assert f"ok    {name}" in told.stdout
     assert "3 models on 8 questions, objective ranking" in told.stdout
     assert "at most   720 trials, 100k tokens" in told.stdout
+    assert f"lies in   {site.directory()} (begins)" in told.stdout
     assert not site.directory().exists()
+
+
+def test_a_dry_run_finds_that_a_run_cannot_go_on_or_begin(site: Site) -> None:
+    config = site.write(trials={"min": 2, "max": 2})
+    site.run(config)
+    stored = (site.directory() / DATABASE_FILE).read_bytes()
+    told = site.run(config, "--dry-run")
+    assert f"lies in   {site.directory()} (resumes, 48 trials are there)" in told.stdout
+    told = site.run(config, "--dry-run", "--set", "sampling.temperature=0.1")
+    assert told.exit_code == ExitCode.CONFIGURATION and "begun with other settings" in told.stderr
+    told = site.run(config, "--dry-run", "--set", "prior_evidence.run=elsewhere")
+    assert told.exit_code == ExitCode.CONFIGURATION and "elsewhere" in told.stderr
+    assert (site.directory() / DATABASE_FILE).read_bytes() == stored
 
 
 def test_a_dry_run_finds_what_is_not_there(site: Site) -> None:

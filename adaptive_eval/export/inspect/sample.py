@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.importing.record import UNTOLD
 from adaptive_eval.questions import Question
 from adaptive_eval.store import TrialRecord
 from adaptive_eval.store.packing import clean
@@ -62,19 +63,21 @@ def usage(answer: Answer) -> dict[str, int]:
 
 
 def sample_of(record: TrialRecord, question: Question, prompt: Prompt, scale: Scale) -> Json:
-    """The sample of a trial; one that has no grade has an error and no score."""
+    """The sample of a trial; one that has no grade has an error and no score, one whose text nobody knows no choice."""
     answer, asked = record.answer, _messages(prompt)
     said = {"role": "assistant", "content": _content(answer), "source": "generate", "model": record.model}
-    choice = {"message": said, "stop_reason": STOP_REASONS.get(answer.finish_reason, "unknown")}
+    choices = [{"message": said, "stop_reason": STOP_REASONS.get(answer.finish_reason, "unknown")}]
+    if answer.finish_reason == UNTOLD:
+        choices = []
     sample: Json = {
         "id": question.id,
         "epoch": record.trial + 1,
         "input": asked[0]["content"] if len(asked) == 1 else asked,
         "target": question.answer,
-        "messages": [*asked, said],
+        "messages": [*asked, *(choice["message"] for choice in choices)],
         "output": {
             "model": record.model,
-            "choices": [choice],
+            "choices": choices,
             "completion": clean(answer.text),
             "usage": usage(answer),
             "time": answer.latency,
