@@ -17,7 +17,7 @@ from adaptive_eval.reading import RunView
 from adaptive_eval.report.repeat import repeatable
 from adaptive_eval.report.tables import cell, fenced, table
 from adaptive_eval.results import Results
-from adaptive_eval.results.types import ModelRow, PairRow
+from adaptive_eval.results.types import Cost, ModelRow, PairRow
 
 UNDECIDED = ("open", "out_of_reach", "blocked")
 SHOWN_EVENTS = 30
@@ -137,6 +137,17 @@ def _warnings(results: Results) -> Iterator[str]:
         yield "\n".join(f"- {'' if model is None else cell(model) + ': '}{cell(text, 1000)}" for model, text in lines)
 
 
+def _fixed_cost(cost: Cost) -> Iterator[str]:
+    """What it would have been, as far as trials cost anything."""
+    yield f"{count(cost.fixed_trials)} trials"
+    if cost.fixed_tokens:
+        yield f"about {count(cost.fixed_tokens)} tokens"
+    if cost.fixed_usd:
+        yield f"about {cost.fixed_usd:,.2f} USD"
+    if cost.fixed_gpu_seconds:
+        yield f"about {cost.fixed_gpu_seconds / 3600:.2f} GPU hours"
+
+
 def _cost(view: RunView, results: Results) -> str:
     retries: dict[str, int] = {}
     for one in view.traffic:
@@ -146,8 +157,8 @@ def _cost(view: RunView, results: Results) -> str:
     total = ["**all**", count(cost.trials), count(cost.tokens), f"{cost.usd:,.2f}", f"{cost.gpu_seconds / 3600:.2f}"]
     rows.append([*total, "", "", count(sum(retries.values()))])
     head = ["model", "trials", "tokens", "USD", "GPU hours", "truncated", "no grade", "retries"]
-    fixed = f"A fixed design of the same horizon: {count(cost.fixed_trials)} trials."
-    return f"{table(head, rows)}\n\n{fixed} Active for {duration(view.elapsed)}."
+    fixed = ", ".join(_fixed_cost(cost))
+    return f"{table(head, rows)}\n\nA fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
 
 
 def _cost_row(row: ModelRow, retries: int) -> list[str]:

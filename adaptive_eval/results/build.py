@@ -260,7 +260,16 @@ def _cost(result: Result, tallies: Sequence[Tally]) -> Cost:
         tokens=sum(tally.tokens for tally in tallies),
         usd=sum(tally.usd for tally in tallies),
         gpu_seconds=sum(tally.gpu_seconds for tally in tallies),
+        **_fixed_cost(result.fixed_trials / len(tallies), tallies),
     )
+
+
+def _fixed_cost(trials: float, tallies: Sequence[Tally]) -> dict[str, float]:
+    """What so many trials of every model would have cost, at what those of each cost on average."""
+    if not all(tally.trials for tally in tallies):
+        return {}
+    kinds = ("tokens", "usd", "gpu_seconds")
+    return {f"fixed_{kind}": trials * sum(getattr(tally, kind) / tally.trials for tally in tallies) for kind in kinds}
 
 
 def _name(subject: Subject, model: int | None) -> str | None:

@@ -139,6 +139,10 @@ class Cost:
     tokens: int
     usd: float
     gpu_seconds: float
+    fixed_tokens: float | None = None
+    """Each model's trials at what they cost on average; None, as the next two, where a model has none yet."""
+    fixed_usd: float | None = None
+    fixed_gpu_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
+from adaptive_eval.display.text import count
 from adaptive_eval.reading import RunView, read_run
 from adaptive_eval.report.markdown import markdown
 from adaptive_eval.report.repeat import questions_digest
@@ -46,7 +47,11 @@ def test_what_it_promises_cost_and_would_have_cost_is_said(view: RunView) -> Non
     assert results is not None
     for sentence in (view.words.rule, view.words.promise, view.words.prior, view.words.seeds):
         assert sentence in text
-    assert f"{results.cost.fixed_trials:,}" in text and "at most 5%" in text and "within 2% of each other" in text
+    assert results.cost.fixed_tokens == pytest.approx(
+        sum(row.tokens / row.stored_trials for row in results.models) * results.cost.fixed_trials / len(results.models)
+    )
+    assert f"{results.cost.fixed_trials:,} trials, about {count(results.cost.fixed_tokens)} tokens" in text
+    assert "at most 5%" in text and "within 2% of each other" in text
 
 
 def test_the_configuration_in_it_repeats_the_run(view: RunView, run: Path, site: Site) -> None:

@@ -166,12 +166,8 @@ function clockOf(view) {
   return { active: (at) => Math.max(0, active(at)), resumes: pauses.map((pause) => Math.max(0, active(pause.at))) };
 }
 
-/** What the maximum of trials for everyone would have cost, each model's trials at what they cost on average. */
+/** What the maximum of trials for everyone would have cost. */
 function fixedCost(view) {
-  const rows = view.results?.models ?? [];
-  const trials = view.results?.cost.fixed_trials ?? 0;
-  if (!rows.length || rows.some((row) => !row.stored_trials))
-    return { trials, tokens: null, usd: null, gpu_seconds: null };
-  const each = (key) => rows.reduce((sum, row) => sum + row[key] / row.stored_trials, 0) * (trials / rows.length);
-  return { trials, tokens: each("tokens"), usd: each("usd"), gpu_seconds: each("gpu_seconds") };
+  const { fixed_trials, fixed_tokens, fixed_usd, fixed_gpu_seconds } = view.results?.cost ?? {};
+  return { trials: fixed_trials ?? 0, tokens: fixed_tokens, usd: fixed_usd, gpu_seconds: fixed_gpu_seconds };
 }
