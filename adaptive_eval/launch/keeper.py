@@ -1,14 +1,16 @@
-"""Keeps one server: starts it in a process group of its own, and ends the whole group when it is time to.
+"""Keeps one server: starts it in a process group of its own, and ends all of it when it is time to.
 
     python keeper.py GRACE COMMAND [ARGUMENT ...]
 
 It is time to when standard input ends, which it does when whoever holds its other end has ended, be it by SIGKILL; and
-when the server itself has ended. The group gets SIGTERM, GRACE seconds to comply, and then SIGKILL; a byte on
+when the server itself has ended. All of it gets SIGTERM, GRACE seconds to comply, and then SIGKILL; a byte on
 standard input means SIGKILL at once. Standard output tells, a line each: `pid N`, then `exit N`, `signal N`, or
 `error TEXT` where the command cannot be started. The server's own output goes to standard error.
 
-On Linux the keeper also ends when its parent does, the server when the keeper does, and what the server leaves behind
-becomes the keeper's child, so that it can be waited for. It runs in an interpreter without site packages, in 20 ms.
+All of it is the process group, and on Linux also whatever the server has put into groups and sessions of their own:
+what loses its parent becomes the keeper's child, so that nothing that descends from the server escapes. There the
+keeper also ends when its parent does, and the server when the keeper does. It runs in an interpreter without site
+packages, in 20 ms.
 """
 
 import ctypes
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 AFTERWARDS = 2.0
@@ -40,8 +43,8 @@ def main(grace: float, command: list[str]) -> None:
         _tell(f"error {error}")
         return
     _tell(f"pid {server.pid}")
-    group = _Group(server)
-    group.end(_wait(group, alarm, grace))
+    family = _Family(server)
+    family.end(_wait(family, alarm, grace))
 
 
 def _alarm() -> int:
@@ -54,20 +57,20 @@ def _alarm() -> int:
     return alarm
 
 
-def _wait(group: "_Group", alarm: int, grace: float) -> float:
-    """Wait until it is time to end the group; gives its seconds of grace."""
-    while group.status is None:
+def _wait(family: "_Family", alarm: int, grace: float) -> float:
+    """Wait until it is time to end all of it; gives the seconds of grace."""
+    while family.status is None:
         ready, _, _ = select.select([STDIN, alarm], [], [])
         if STDIN in ready:
             return 0.0 if os.read(STDIN, 1) else grace
         if any(number != signal.SIGCHLD for number in os.read(alarm, 64)):
             return grace
-        group.reap()
-    _tell_end(group.status)
+        family.reap()
+    _tell_end(family.status)
     return AFTERWARDS
 
 
-class _Group:
+class _Family:
     """The processes of a server."""
 
     def __init__(self, server: "subprocess.Popen[bytes]") -> None:
@@ -84,15 +87,15 @@ class _Group:
                     self.status = found[1]
 
     def end(self, grace: float) -> None:
-        """End every process of the group, and wait until it is gone: the next server needs its memory."""
-        if grace and self._signal(signal.SIGTERM) and not self._gone_within(grace):
-            grace = 0.0
-        if not grace and self._signal(signal.SIGKILL):
-            self._gone_within(KILL_SECONDS)
+        """End every process, and wait until all are gone: the next server needs their memory."""
+        if grace and self._signal(signal.SIGTERM) and self._gone_within(grace, 0):
+            return
+        self._gone_within(KILL_SECONDS, signal.SIGKILL)
 
-    def _gone_within(self, seconds: float) -> bool:
+    def _gone_within(self, seconds: float, number: int) -> bool:
+        """Whether all are gone after this time; until then they get this signal again and again, as they may fork."""
         deadline = time.monotonic() + seconds
-        while self._signal(0):
+        while self._signal(number):
             if time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_SECONDS)
@@ -101,6 +104,14 @@ class _Group:
     def _signal(self, number: int) -> bool:
         """Whether there was a process to get the signal."""
         self.reap()
+        found = self._signal_group(number)
+        for pid in _outside(self._leader):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+                found = True
+        return found
+
+    def _signal_group(self, number: int) -> bool:
         try:
             os.killpg(self._leader, number)
         except ProcessLookupError:
@@ -108,6 +119,21 @@ class _Group:
         except PermissionError:  # macOS says so of processes that have ended and were not waited for
             return self.status is None
         return True
+
+
+def _outside(group: int) -> list[int]:
+    """The descendants of this process that are not in the group; none where the system does not tell."""
+    children: dict[int, list[int]] = {}
+    groups: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat") if sys.platform == "linux" else ():
+        with suppress(OSError):  # it has ended by now
+            pid, after_the_name = int(stat.parent.name), stat.read_bytes().rpartition(b")")[2]
+            parent, groups[pid] = map(int, after_the_name.split()[1:3])
+            children.setdefault(parent, []).append(pid)
+    found = list(children.get(os.getpid(), ()))
+    for pid in found:  # it grows meanwhile
+        found += children.get(pid, ())
+    return [pid for pid in found if groups[pid] != group]
 
 
 def _start(command: list[str]) -> "subprocess.Popen[bytes]":

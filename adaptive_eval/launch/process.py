@@ -73,6 +73,8 @@ class ServerProcess:
     async def _wait(self) -> str:
         told = (await _line(self._keeper)).split()
         match told:
+            case ["exit", "0"]:
+                return "exited with status 0 (a command must run as long as its server does)"
             case ["exit", code]:
                 return f"exited with status {code}"
             case ["signal", number]:

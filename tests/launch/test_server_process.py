@@ -65,6 +65,7 @@ async def test_at_once_means_no_grace(tmp_path: Path, port: int) -> None:
 @pytest.mark.parametrize(
     ("end", "told"),
     [
+        ("", "exited with status 0 (a command must run as long as its server does)"),
         ("import sys; sys.exit(7)", "exited with status 7"),
         ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
     ],
@@ -80,6 +81,29 @@ async def test_what_a_dead_server_leaves_behind_follows_it(tmp_path: Path, port:
     wait_for(tmp_path / "log", "child")
     os.kill(process.pid, signal.SIGKILL)
     assert await process.ended == "was killed by SIGKILL"
+    await process.stop()
+    assert not running(str(port))
+
+
+SESSIONS = """
+import os, signal, subprocess, sys
+# in a session of its own, of a parent that has ended: what a daemon is
+daemon = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+subprocess.run([sys.executable, "-S", "-c", daemon, *sys.argv[2:]])
+print("forked", flush=True)
+signal.pause() if sys.argv[1] == "stays" else sys.exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells who descends from whom")
+@pytest.mark.parametrize("stays", ["stays", "leaves"])
+@pytest.mark.parametrize("what", [(), ("stubborn", "child")])
+async def test_a_server_in_a_session_of_its_own_does_not_escape(
+    tmp_path: Path, port: int, stays: str, what: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.4)
+    process = await started([*PYTHON, "-c", SESSIONS, stays, *PYTHON, str(SERVER), str(port), *what], tmp_path)
+    wait_for(tmp_path / "log", "forked")
     await process.stop()
     assert not running(str(port))
 
@@ -131,7 +155,7 @@ async def test_it_sees_its_environment_and_folder_and_no_input(tmp_path: Path) -
     process = await ServerProcess.start(
         [*PYTHON, "-c", look], environment={"SEEN": "this"}, folder=tmp_path, log=tmp_path / "log"
     )
-    assert await process.ended == "exited with status 0"
+    assert (await process.ended).startswith("exited with status 0")
     await process.stop()
     seen = (tmp_path / "log").read_text().split()
     assert (seen[0], Path(seen[1]).name, seen[2]) == ("this", tmp_path.name, "''")
