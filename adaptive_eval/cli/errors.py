@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import typer
 
-from adaptive_eval.errors import AdaptiveEvalError, ConfigError, EndpointError, RunChanged
-from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.errors import AdaptiveEvalError
+from adaptive_eval.run.exit_codes import ExitCode, exit_code_of
 
 LONGEST_LINE = 2000
 
@@ -29,14 +29,3 @@ def _shown(error: AdaptiveEvalError) -> str:
     from adaptive_eval.display.text import safe  # loads rich, which commands that succeed may do without
 
     return "\n".join(safe(line, LONGEST_LINE) for line in str(error).split("\n"))
-
-
-def exit_code_of(error: AdaptiveEvalError) -> ExitCode:
-    """What an error means for whoever started the program."""
-    match error:
-        case ConfigError() | RunChanged():
-            return ExitCode.CONFIGURATION
-        case EndpointError():
-            return ExitCode.ENDPOINTS
-        case _:
-            return ExitCode.FAILED

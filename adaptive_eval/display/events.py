@@ -53,6 +53,8 @@ def sentence(event: Event) -> str | None:
             return safe(f"outcomes of the run {body['run']} count as R0")
         case EventKind.REGRADED:
             return f"graded {body['trials']} stored answers again"
+        case EventKind.STOPPED if "error" in body:
+            return safe(f"stopped by an error: {_headline(body)}", longest=400)
         case _:
             return None
 

@@ -20,6 +20,7 @@ SHOWN_PAIRS = 5
 SHOWN_WARNINGS = 5
 WIDEST_NAME = 32
 LONGEST_REASON = 1000
+UNDECIDED = ("open", "out_of_reach", "blocked")
 
 
 def summary(ended: Ended, command: str) -> str:
@@ -66,11 +67,17 @@ def _ranking(results: Results) -> Iterator[str]:
         yield f"      and {len(results.models) - SHOWN_MODELS} more"
 
 
+def decided(results: Results) -> str:
+    """How much of what was to be decided is."""
+    done = sum(pair.verdict not in UNDECIDED for pair in results.pairs)
+    what = "comparisons are decided" if results.compares else "scores are as precise as was asked"
+    return f"{done} of {len(results.pairs)} {what}"
+
+
 def _open(results: Results) -> Iterator[str]:
     """What is not decided, the nearest to it first."""
-    undecided = [pair for pair in results.pairs if pair.verdict in ("open", "out_of_reach", "blocked")]
-    decided = len(results.pairs) - len(undecided)
-    yield f"{decided} of {len(results.pairs)} comparisons are decided; models of one tier are not told apart"
+    undecided = [pair for pair in results.pairs if pair.verdict in UNDECIDED]
+    yield decided(results) + ("; models of one tier are not told apart" if results.compares else "")
     for pair in sorted(undecided, key=_need)[:SHOWN_PAIRS]:
         yield f"  {_pair(pair)}: {_what_it_needs(pair)}"
     if len(undecided) > SHOWN_PAIRS:

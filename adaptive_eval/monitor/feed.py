@@ -53,7 +53,9 @@ class Mark(NamedTuple):
     @property
     def written(self) -> float:
         """When the run was begun, resumed, or committed something, whichever was last."""
-        return max(self.database[-1], self.log[-1], self.lock[-1]) / 1e9
+        # an empty log says nothing: whoever reads a run that is over makes one
+        log = self.log[-1] if self.log[1] else 0
+        return max(self.database[-1], log, self.lock[-1]) / 1e9
 
 
 class Feed:

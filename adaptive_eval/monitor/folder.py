@@ -1,14 +1,19 @@
 """The runs that a monitor serves, by name: one, or those that lie in a folder; and how each of them stands."""
 
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
+from typing import Any, cast
 
+from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.monitor.feed import Mark
-from adaptive_eval.results import Results, read_results
-from adaptive_eval.store import EventKind, RunReader
+from adaptive_eval.run.mishap import mishap_of
+from adaptive_eval.scheduler.looks import look_of
+from adaptive_eval.store import Event, EventKind, RunReader, StoredLook
 from adaptive_eval.store.schema import DATABASE_FILE
 
 
@@ -20,6 +25,7 @@ class Brief:
     """Of its directory."""
     status: str
     reason: str | None
+    """Why it finished, or the error that stopped it."""
     models: int
     questions: int
     trials: int
@@ -76,37 +82,49 @@ class Folder:
 
 
 def read_brief(path: Path, mark: Mark) -> Brief:
-    """A run in one row, from what it has published and a few counts."""
-    results = read_results(path)
+    """A run in one row, from its latest look and a few counts: what is stored has one form, whoever published what."""
     with closing(RunReader.open(path)) as reader, reader.one_moment():
-        events = reader.events()
-        finished = bool(events) and events[-1].kind is EventKind.FINISHED and not mark.running
-        last = results.looks[-1] if results is not None and results.looks else None
+        events, questions = reader.events(), len(reader.ids("questions", "key"))
+        config, stored = reader.configurations()[-1], reader.latest_look()
+        models = cast(list[object], config["models"])
+        look = None if stored is None else look_of(stored)
+        status, reason = _how(events, mark.running)
         return Brief(
             name=path.name,
-            status="running" if mark.running else "finished" if finished else "stopped",
-            reason=str(events[-1].body["reason"]) if finished else None,
-            models=len(results.models) if results is not None else len(reader.ids("models", "name")),
-            questions=len(reader.ids("questions", "key")),
+            status=status,
+            reason=reason,
+            models=len(models),
+            questions=questions,
             trials=reader.trial_count(),
-            cap=None if results is None else _cap(results),
-            resolved=last.resolved if last is not None else 0,
-            tied=last.tied if last is not None else 0,
-            open=last.open if last is not None else 0,
-            out_of_reach=last.out_of_reach if last is not None else 0,
-            blocked=last.blocked if last is not None else 0,
-            best=None if results is None else _best(results),
+            cap=None if look is None else _cap(config, len(models) * questions),
+            resolved=0 if look is None else look.count(Verdict.RESOLVED),
+            tied=0 if look is None else look.count(Verdict.TIED),
+            open=0 if look is None else look.count(Verdict.OPEN),
+            out_of_reach=0 if look is None else look.count(Verdict.OUT_OF_REACH),
+            blocked=0 if look is None else look.count(Verdict.BLOCKED),
+            best=None if stored is None else _best(stored),
             created=reader.created,
             updated=mark.written,
         )
 
 
-def _cap(results: Results) -> int:
+def _how(events: Sequence[Event], running: bool) -> tuple[str, str | None]:
+    """The status, and the reason for an end that has one."""
+    if running:
+        return "running", None
+    if events and events[-1].kind is EventKind.FINISHED:
+        return "finished", str(events[-1].body["reason"])
+    mishap = mishap_of(events)
+    return "stopped", None if mishap is None else mishap.headline
+
+
+def _cap(config: Mapping[str, Any], cells: int) -> int:
     """The maximum of trials for everyone, or the budget where that is less."""
-    budget = results.decisions.get("budget")
-    trials = budget.get("trials") if isinstance(budget, dict) else None
-    return min(results.cost.fixed_trials, trials) if isinstance(trials, int) else results.cost.fixed_trials
+    fixed, budget = int(cells * config["trials"]["max"]), config["budget"]["trials"]
+    return fixed if budget is None else min(fixed, int(budget))
 
 
-def _best(results: Results) -> str | None:
-    return next((model.name for model in results.models if model.score is not None), None)
+def _best(look: StoredLook) -> str | None:
+    body = cast(Mapping[str, Any], look.body)
+    first = body["order"][0]
+    return str(first) if isfinite(body["scores"][body["models"].index(first)]) else None

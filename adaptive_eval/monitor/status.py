@@ -11,6 +11,7 @@ from adaptive_eval.planning import budget_of
 from adaptive_eval.results import Results
 from adaptive_eval.results.types import QuestionRow
 from adaptive_eval.run.ending import Ended
+from adaptive_eval.run.mishap import mishap_of
 from adaptive_eval.run.standings import Compared, Placed, Standing, standings
 from adaptive_eval.run.status import DETAILED_QUESTIONS, Detail, QuestionDetail, Status, Traffic, caps
 from adaptive_eval.scheduler.types import Cause, Lost
@@ -144,6 +145,7 @@ def ended(feed: Feed) -> Ended:
         gate=config.objective.baseline if config.objective.gate else None,
         lost=lost,
         fixed=config.trials.min == config.trials.max,
+        mishap=mishap_of(events),
     )
 
 

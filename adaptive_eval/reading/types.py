@@ -122,6 +122,8 @@ class RunView:
     events: tuple[EventView, ...]
     elapsed: float
     """Seconds the run has been active, over all its starts."""
+    error: str | None = None
+    """What ended it, where that was an error."""
 
 
 STEPS = 200

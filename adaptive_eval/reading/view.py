@@ -21,6 +21,7 @@ from adaptive_eval.reading.types import (
 )
 from adaptive_eval.reading.words import words_of
 from adaptive_eval.results import Results, read_results
+from adaptive_eval.run.mishap import mishap_of
 from adaptive_eval.store import Event, EventKind, RunReader, Spending, StoredLook, Traffic, is_held
 from scorio.sinf.compare import compare
 
@@ -44,7 +45,7 @@ def read_run(directory: Path) -> RunView:
 def final_results(reader: RunReader) -> Results | None:
     """The results that were published when the run ended, where nothing has happened to it since."""
     events = reader.events()
-    if not events or events[-1].kind not in (EventKind.FINISHED, EventKind.STOPPED):
+    if not events or events[-1].kind not in (EventKind.FINISHED, EventKind.STOPPED) or mishap_of(events) is not None:
         return None
     results = read_results(reader.directory)
     if results is None or results.run.status == "running" or results.cost.trials != reader.trial_count():
@@ -90,6 +91,7 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
     config, questions = stored
     rubric = open_rubric(config.rubric)
     graded, events = source.graded(), source.events()
+    mishap = mishap_of(events)
     models = tuple(model.name for model in config.models)
     return RunView(
         results=results,
@@ -108,6 +110,7 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
         traffic=tuple(TrafficView(*one) for one in source.traffic()),
         events=tuple(map(event_view, events)),
         elapsed=source.elapsed,
+        error=None if mishap is None else mishap.headline,
     )
 
 

@@ -30,7 +30,7 @@ def _headline(found: Changes) -> str:
 def _models(found: Changes, scale: Scale) -> Iterator[str]:
     if found.models:
         head = ["model", "rank", "score before", "after", "difference", "95% interval", "z", "p", "trials"]
-        yield table(head, (_model(one, scale) for one in sorted(found.models, key=lambda one: one.p)))
+        yield table(head, (_model(one, scale) for one in found.models))
 
 
 def _model(one: ModelChange, scale: Scale) -> list[str]:

@@ -112,7 +112,7 @@ def changes(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
         reworded=_reworded(a, b, common),
         same_seeds=tuple(_same_seeds(a, b, names)),
         settings=tuple(_settings(a, b)),
-        models=tuple(_models(a, cells_a, b, cells_b)),
+        models=tuple(sorted(_models(a, cells_a, b, cells_b), key=_surest_first)),
         questions_changed=tuple(_questions(cells_a, cells_b, np.array(a.weights))),
         verdicts=tuple(_verdicts(a, b)),
         trials_a=sum(one.trials for one in a.traffic),
@@ -128,25 +128,32 @@ def _reworded(a: RunView, b: RunView, common: list[str]) -> tuple[str, ...]:
 
 
 def _settings(a: RunView, b: RunView) -> Iterator[Change]:
-    """Models are compared by name; where the runs lay is no change."""
-    return differences(_by_name(a.configuration), _by_name(b.configuration))
+    """Models are compared by name; where the runs lay is no change.
+
+    A model's configuration is complete: what changed for the whole run has changed in each, and is told once.
+    """
+    (rest_a, models_a), (rest_b, models_b) = _parts(a.configuration), _parts(b.configuration)
+    shared = list(differences(rest_a, rest_b))
+    yield from shared
+    for name in (name for name in models_a if name in models_b):
+        own = (change for change in differences(models_a[name], models_b[name]) if change not in shared)
+        yield from (change._replace(path=f"models.{name}.{change.path}") for change in own)
 
 
-def _by_name(configuration: Mapping[str, object]) -> dict[str, object]:
+def _parts(configuration: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Mapping[str, object]]]:
+    """What holds for the whole run, and the models by name."""
     models = configuration["models"]
     assert isinstance(models, list)
     rest = {key: value for key, value in configuration.items() if key not in (*PLACES, "models", "name")}
-    return rest | {"models": {one["name"]: one for one in models}}
+    return rest, {one["name"]: one for one in models}
 
 
 def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
     if any(event.kind == EventKind.IMPORTED for view in (a, b) for event in view.events):
         return  # sampled elsewhere
-    in_a, in_b = (_by_name(view.configuration) for view in (a, b))
+    (in_a, models_a), (in_b, models_b) = _parts(a.configuration), _parts(b.configuration)
     if (in_a["seed"], in_a["seeds"]) != (in_b["seed"], in_b["seeds"]):
         return
-    models_a, models_b = in_a["models"], in_b["models"]
-    assert isinstance(models_a, dict) and isinstance(models_b, dict)
     for name in names:
         if all(models_a[name][key] == models_b[name][key] for key in ("model", "sampling", "prompt", "api")):
             yield name
@@ -179,6 +186,11 @@ def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
         )
 
 
+def _surest_first(one: ModelChange) -> tuple[float, float]:
+    """By z, which still tells apart what p no longer can."""
+    return -abs(one.z), -abs(one.difference)
+
+
 def _score(cells: NDArray[np.int64], view: RunView) -> tuple[float, float]:
     """Score and variance of one model with counts (M, K), under the prior of its run."""
     stopping = view.configuration["stopping"]
@@ -205,7 +217,8 @@ def _questions(counts_a: RunCounts, counts_b: RunCounts, w: NDArray[np.float64])
     tried = (cells_a.sum(axis=-1) > 0) & (cells_b.sum(axis=-1) > 0)
     p = np.where(tried, 2.0 * ndtr(-np.abs(z)), 1.0)
     adjusted = holm_adjusted(p.ravel()).reshape(p.shape)
-    for model, question in sorted(zip(*np.nonzero(adjusted < LEVEL), strict=True), key=lambda at: adjusted[at]):
+    # by z too, which still tells apart what p no longer can
+    for model, question in sorted(zip(*np.nonzero(adjusted < LEVEL), strict=True), key=lambda at: -abs(z[at])):
         values = mean_a[model, question], mean_b[model, question], adjusted[model, question]
         yield QuestionChange(names[model], keys[question], *map(float, values))
 

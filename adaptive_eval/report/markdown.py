@@ -2,7 +2,7 @@
 
 import math
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import starmap
 
 import numpy as np
@@ -12,15 +12,19 @@ from scipy.special import ndtr
 
 from adaptive_eval import __version__
 from adaptive_eval.display.scale import Scale
+from adaptive_eval.display.summary import UNDECIDED, decided
 from adaptive_eval.display.text import count, duration, number
 from adaptive_eval.reading import RunView
 from adaptive_eval.report.repeat import repeatable
-from adaptive_eval.report.tables import cell, fenced, table
+from adaptive_eval.report.tables import cell, fenced, table, telling
 from adaptive_eval.results import Results
 from adaptive_eval.results.types import Cost, ModelRow, PairRow
 
-UNDECIDED = ("open", "out_of_reach", "blocked")
 SHOWN_EVENTS = 30
+MEANINGS = {
+    "trials a question needed": "Trials a question needed: at which it would be called if nothing else changed.",
+    "ties within": "Ties within: the smallest delta that the trials which are left could certify.",
+}
 SAMPLED = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort")
 
 
@@ -37,8 +41,10 @@ def _found(view: RunView) -> Iterator[str]:
     results = view.results
     if results is None:
         yield f"No look was taken yet: {count(sum(map(sum, view.trials)))} trials are graded."
+        yield from _mishap(view)
         return
     yield _headline(results)
+    yield from _mishap(view)
     yield _ranking(view, results)
     yield (
         "avg@N: the average over questions of each question's average, with its standard error and 95% credible "
@@ -52,12 +58,16 @@ def _found(view: RunView) -> Iterator[str]:
     yield _cost(view, results)
 
 
+def _mishap(view: RunView) -> Iterator[str]:
+    if view.error is not None:
+        yield f"The run was stopped by an error: {cell(view.error, 1000)}"
+
+
 def _headline(results: Results) -> str:
-    decided = sum(pair.verdict not in UNDECIDED for pair in results.pairs)
     run, cost = results.run, results.cost
     why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
     return (
-        f"{decided} of {len(results.pairs)} comparisons are decided with {count(cost.trials)} trials, "
+        f"{decided(results)} with {count(cost.trials)} trials, "
         f"{cost.trials / cost.fixed_trials:.0%} of the {count(cost.fixed_trials)} of a fixed design ({why}; "
         f"adaptive-eval {run.version}, {run.updated})."
     )
@@ -73,7 +83,7 @@ def _ranking(view: RunView, results: Results) -> str:
         verdict = "" if other is None else verdicts.get((row.name, other), "")
         rows.append(_ranked(row, z, verdict, scale))
     head = ["tier", "model", "avg@N", "sigma", "95% interval", "like these", "z", "rho", "verdict"]
-    return table([*head, "Bayes@N mu", "sigma", "trials"], rows, left=2)
+    return table(*telling([*head, "Bayes@N mu", "sigma", "trials"], rows), left=2)
 
 
 def _ranked(row: ModelRow, z: float | None, verdict: str, scale: Scale) -> list[str]:
@@ -100,13 +110,13 @@ def _comparisons(results: Results) -> Iterator[str]:
     told = [pair for pair in results.pairs if (pair.better, pair.worse) not in neighbours or pair.verdict in UNDECIDED]
     if told:
         scale = Scale.of(results.weights)
-        yield "## Comparisons"
-        head = ["comparison", "verdict", "difference", "z", "boundary", "trials a question needed", "ties within"]
-        yield table(head, (_compared(pair, scale) for pair in told))
-        yield (
-            "Trials a question needed: at which today's difference would be called. Ties within: the smallest delta "
-            "that the horizon could certify."
-        )
+        yield "## Comparisons" if results.compares else "## Scores that are wanted"
+        what = "comparison" if results.compares else "score"
+        head = [what, "verdict", "difference", "z", "boundary", "trials a question needed", "ties within"]
+        head, rows = telling(head, (_compared(pair, scale) for pair in told))
+        yield table(head, rows)
+        if explained := [meaning for column, meaning in MEANINGS.items() if column in head]:
+            yield " ".join(explained)
     turned = [f"- {cell(better)} over {_other(worse)}" for better, worse in results.reversals]
     if turned:
         yield "## Called before, and the other way round today"
@@ -143,9 +153,9 @@ def _fixed_cost(cost: Cost) -> Iterator[str]:
     if cost.fixed_tokens:
         yield f"about {count(cost.fixed_tokens)} tokens"
     if cost.fixed_usd:
-        yield f"about {cost.fixed_usd:,.2f} USD"
+        yield f"about {_usd(cost.fixed_usd)} USD"
     if cost.fixed_gpu_seconds:
-        yield f"about {cost.fixed_gpu_seconds / 3600:.2f} GPU hours"
+        yield f"about {_hours(cost.fixed_gpu_seconds)} GPU hours"
 
 
 def _cost(view: RunView, results: Results) -> str:
@@ -154,11 +164,12 @@ def _cost(view: RunView, results: Results) -> str:
         retries[one.model] = retries.get(one.model, 0) + one.retries
     rows = [_cost_row(row, retries.get(row.name, 0)) for row in results.models]
     cost = results.cost
-    total = ["**all**", count(cost.trials), count(cost.tokens), f"{cost.usd:,.2f}", f"{cost.gpu_seconds / 3600:.2f}"]
-    rows.append([*total, "", "", count(sum(retries.values()))])
+    total = ["**all**", count(cost.trials), _some(cost.tokens, count), _some(cost.usd, _usd)]
+    rows.append([*total, _some(cost.gpu_seconds, _hours), "", "", count(sum(retries.values()))])
     head = ["model", "trials", "tokens", "USD", "GPU hours", "truncated", "no grade", "retries"]
     fixed = ", ".join(_fixed_cost(cost))
-    return f"{table(head, rows)}\n\nA fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
+    told = f"A fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
+    return f"{table(*telling(head, rows))}\n\n{told}"
 
 
 def _cost_row(row: ModelRow, retries: int) -> list[str]:
@@ -166,13 +177,26 @@ def _cost_row(row: ModelRow, retries: int) -> list[str]:
     return [
         cell(row.name),
         count(row.stored_trials),
-        count(row.tokens),
-        f"{row.usd:,.2f}",
-        f"{row.gpu_seconds / 3600:.2f}",
+        _some(row.tokens, count),
+        _some(row.usd, _usd),
+        _some(row.gpu_seconds, _hours),
         f"{share:.1%}",
         count(row.ungraded),
         count(retries),
     ]
+
+
+def _some(value: float, shown: Callable[[float], str]) -> str:
+    """A cost; a dash where there was none, so that a column of nothing else is left out."""
+    return shown(value) if value else "-"
+
+
+def _usd(value: float) -> str:
+    return f"{value:,.2f}"
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.2f}"
 
 
 # -- how it was found ------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from rich.cells import cell_len
 
 from adaptive_eval.display.text import safe
 
+NOTHING = ("", "-")
 MARKUP = "\\`*_{}[]<>#|!~&"
 
 
@@ -22,6 +23,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> 
     padded = ([_pad(text, widths[at], at < left) for at, text in enumerate(line)] for line in lines)
     first, *others = (f"| {' | '.join(line)} |" for line in padded)
     return "\n".join([first, f"| {' | '.join(rule)} |", *others])
+
+
+def telling(head: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows without the columns in which no row has anything to say."""
+    lines = list(rows)
+    kept = [at for at in range(len(head)) if any(line[at] not in NOTHING for line in lines)]
+    return [head[at] for at in kept], [[line[at] for at in kept] for line in lines]
 
 
 def fenced(text: str, language: str) -> str:

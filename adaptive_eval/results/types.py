@@ -82,7 +82,7 @@ class PairRow:
     sigma: float | None
     z: float | None
     rho: float | None
-    """Phi(z)."""
+    """Phi(|z|): how surely the order is the true one, or the score on its side of a fixed value."""
     boundary: float | None
     """A z beyond it resolves the pair at this look."""
     information: float | None
@@ -193,3 +193,9 @@ class Results:
     servers: tuple[ServerRow, ...] = ()
     """In the order in which they were first started."""
     turns: tuple[TurnsRow, ...] = ()
+
+    @property
+    def compares(self) -> bool:
+        """Whether the objective compares; precision wants narrow intervals, each by itself."""
+        objective = self.decisions.get("objective")
+        return not (isinstance(objective, Mapping) and objective.get("kind") == "precision")

@@ -7,6 +7,7 @@ from pathlib import Path
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.results import Results
 from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.run.mishap import Mishap
 from adaptive_eval.run.status import Status
 from adaptive_eval.scheduler.types import Cause, Lost
 
@@ -16,10 +17,10 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a run that no error ended."""
+    """How a run has ended."""
 
     reason: Reason | None
-    """None: the user stopped it."""
+    """None: the user or an error stopped it."""
     status: Status
     results: Results | None
     """None where it ended before its first look."""
@@ -30,6 +31,8 @@ class Ended:
     """Models that were set aside, and why."""
     fixed: bool = False
     """All trials were there at the first look."""
+    mishap: Mishap | None = None
+    """The error that ended it, as its store tells it."""
 
     @property
     def worse(self) -> tuple[str, ...]:
@@ -43,6 +46,8 @@ class Ended:
     @property
     def exit_code(self) -> ExitCode:
         """What the command line returns."""
+        if self.mishap is not None:
+            return self.mishap.exit_code
         if self.worse:
             return ExitCode.WORSE
         if self.reason is Reason.BLOCKED and {lost.cause for lost in self.lost.values()} == {Cause.GRADER}:
@@ -57,10 +62,14 @@ class Ended:
     @property
     def why(self) -> str:
         """One sentence."""
+        if self.mishap is not None:
+            return f"Stopped by an error: {self.mishap.reason}"
         if self.worse:
             return f"Finished: worse than {self.gate}: {', '.join(self.worse)}."
         if self.reason is Reason.BLOCKED:
             return f"Finished: what is not decided needs a model that was set aside: {self._set_aside()}."
+        if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
+            return PRECISE
         looked = self.results is not None
         return STOPPED if self.reason is None else why_finished(self.reason, looked, self.fixed)
 
@@ -77,6 +86,7 @@ def why_finished(reason: Reason, looked: bool, fixed: bool) -> str:
 
 
 STOPPED = "Stopped. Every answer that was graded is stored."
+PRECISE = "Finished: every score is as precise as was asked."
 TOO_SMALL = "Nothing was asked: the budget does not cover the first round. Raise it, or lower trials.min."
 ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."
 SENTENCES = {

@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +15,13 @@ from adaptive_eval import __version__
 from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
+from adaptive_eval.errors import AdaptiveEvalError, StoreError
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.results import Snapshot, take_snapshot
 from adaptive_eval.run.ending import Ended
 from adaptive_eval.run.endpoints import Serving, opened_endpoints
 from adaptive_eval.run.history import look_back
+from adaptive_eval.run.mishap import note_mishap
 from adaptive_eval.run.prepare import Prepared, make_lane
 from adaptive_eval.run.publish import Publisher
 from adaptive_eval.run.servers import LOGS
@@ -35,7 +37,8 @@ async def execute(prepared: Prepared, directory: Path, watcher: Watcher) -> Ende
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
     Raises `ConfigError` when the run does not fit what it begins with, `StoreError` when the directory cannot be used
-    or written, and `Rejected` when a model refuses its first request; whatever was committed by then is intact.
+    or written, and `Rejected` when a model refuses its first request; whatever was committed by then is intact, and
+    what was raised is stored beside it.
     """
     prepared, prior = look_back(prepared, directory)
     opened = Store.open(directory, prepared.header)
@@ -50,6 +53,9 @@ async def execute(prepared: Prepared, directory: Path, watcher: Watcher) -> Ende
                 return await _Session(prepared, store, serving, grading, watcher).carry_on(opened, prior)
             finally:
                 await grading.close()
+    except Exception as error:
+        note_mishap(store, error)
+        raise
     finally:
         store.close()
 
@@ -72,6 +78,7 @@ class _Session:
         self._taker = StatusTaker(prepared.models, questions, self._controller, self._scheduler, serving.endpoints)
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
         self._events = store.reader.events()
+        self._failed = False
 
     async def carry_on(self, opened: Opened, prior: Event | None) -> Ended:
         """Run until the end, and write it down."""
@@ -87,6 +94,11 @@ class _Session:
                         self._watcher.happened(event)
                 await self._scheduler.run()
             return await self._end()
+        except AdaptiveEvalError:
+            self._failed = True
+            with suppress(StoreError):
+                await self._publisher.publish()
+            raise
         finally:
             self._publisher.close()
 
@@ -142,7 +154,7 @@ class _Session:
             self._scheduler.tallies,
             elapsed=self._scheduler.elapsed(),
             now=time.time(),
-            stopped=self._scheduler.halt is not None,
+            stopped=self._scheduler.halt is not None or self._failed,
             events=self._events,
         )
 

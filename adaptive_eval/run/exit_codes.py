@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from adaptive_eval.errors import ConfigError, EndpointError, RunChanged
+
 
 class ExitCode(IntEnum):
     """What the command line returns."""
@@ -22,3 +24,14 @@ class ExitCode(IntEnum):
     """A model is worse than the baseline, and `objective.gate` was set."""
     RUNNING = 7
     """The run goes on; only `monitor` returns it."""
+
+
+def exit_code_of(error: Exception) -> ExitCode:
+    """What an error means for whoever started the program."""
+    match error:
+        case ConfigError() | RunChanged():
+            return ExitCode.CONFIGURATION
+        case EndpointError():
+            return ExitCode.ENDPOINTS
+        case _:
+            return ExitCode.FAILED

@@ -167,6 +167,14 @@ class RunReader:
         )
         return [StoredLook(number, cast(Json, unpack_json(body))) for number, body in rows]
 
+    def latest_look(self) -> StoredLook | None:
+        """The last of these looks; None before the first."""
+        rows = self._rows(
+            "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
+            "ORDER BY number DESC LIMIT 1"
+        )
+        return next((StoredLook(number, cast(Json, unpack_json(body))) for number, body in rows), None)
+
     def graded(self, after: int = 0) -> dict[tuple[str, str], int]:
         """How many trials of each model and question have a grade, counted from after the trial with this number."""
         return {(name, key): count for name, key, count in self._rows(_GRADED, after)}

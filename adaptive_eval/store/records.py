@@ -102,7 +102,7 @@ class EventKind(StrEnum):
     PRIOR = "prior"
     """Outcomes of an earlier run count as R0 from now on; the body has them."""
     STOPPED = "stopped"
-    """By the user, or by an error, before the run was finished."""
+    """Before the run was finished: by the user, or by an `error`, whose body says its kind and the `reason`."""
     FINISHED = "finished"
 
 

@@ -197,6 +197,9 @@ async def test_a_folder_has_a_list_of_its_runs(play: Play, tmp_path: Path) -> No
         assert first["trials"] == results.cost.trials and first["cap"] == 3 * 6 * 30
         assert (first["models"], first["questions"]) == (3, 6)
         verdicts = ("resolved", "tied", "open", "out_of_reach", "blocked")
+        assert first["updated"] <= (done.directory / "run.sqlite").stat().st_mtime, (
+            "to look at a run does not change it"
+        )
         assert sum(first[verdict] for verdict in verdicts) == len(results.pairs)
         assert first["resolved"] == results.looks[-1].resolved and second["open"] > 0
         assert first["created"] <= first["updated"]
@@ -205,6 +208,22 @@ async def test_a_folder_has_a_list_of_its_runs(play: Play, tmp_path: Path) -> No
         (tmp_path / "runs" / "broken" / "run.sqlite").write_bytes(b"nonsense" * 1000)
         assert [run["status"] for run in (await client.get("/api/runs")).json()] == ["finished", "stopped"]
         assert (await client.get("/api/run/broken/view")).status_code == 503
+
+
+async def test_the_list_needs_no_results_of_this_version_and_says_what_went_wrong(play: Play, tmp_path: Path) -> None:
+    done, failed = play("done"), play("failed")
+    done.finish()
+    failed.step(20)
+    failed.commit(
+        [], [], [Event(EventKind.STOPPED, {"error": "Rejected", "reason": "ada: 401\nbob: 401", "exit_code": 5})]
+    )
+    failed.close()
+    async with site_of(tmp_path / "runs") as client:
+        (before, _) = (await client.get("/api/runs")).json()
+        (done.directory / "results.json").write_text('{"format": "adaptive-eval.results/0"}')
+        (after, other) = (await client.get("/api/runs")).json()
+    assert before == after and after["best"] == "ada" and after["resolved"] > 0
+    assert (other["status"], other["reason"], other["best"], other["cap"]) == ("stopped", "ada: 401", None, None)
 
 
 async def test_the_cap_of_a_run_is_its_budget_where_that_is_less(play: Play) -> None:

@@ -68,6 +68,13 @@ def test_the_headline_is_the_finding(tabs: Tabs) -> None:
     assert re.match(r"\d of 8 scores (is|are) known as precisely as was asked\.", said["precision"])
 
 
+@pytest.mark.parametrize("looks", [0, 3])
+def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
+    view = replace(simulated(world(MODELS, 4), looks=looks), error="model-a: 401 <b>refused</b>")
+    told = tabs.report(report_page(view)).inner_text(".lead")
+    assert "Stopped by an error: model-a: 401 <b>refused</b>" in told and "the same command" not in told
+
+
 def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     hostile = tuple(f"{name} {HOSTILE.replace(chr(10), '')}"[:150].replace("\u0007", "") for name in MODELS[:3])
     run = simulated(world(hostile, 4))

@@ -67,6 +67,33 @@ def test_settings_and_seeds_that_differ_are_told(site: Site) -> None:
     assert ("seed", 0, 3) in [tuple(change) for change in found.settings]
 
 
+def test_a_setting_of_the_whole_run_is_told_once_and_one_of_a_model_with_its_name(site: Site) -> None:
+    hot = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    hot[1]["sampling"] = {"temperature": 0.1, "max_tokens": 2000}  # type: ignore[assignment]
+    one = run_as(site, "a")
+    other = run_as(site, "b", models=hot, sampling={"temperature": 0.9, "max_tokens": 2000})
+    found = changes(read_run(one), read_counts(one), read_run(other), read_counts(other))
+    assert [tuple(change) for change in found.settings] == [
+        ("sampling.temperature", 0.6, 0.9),
+        ("models.bob.sampling.temperature", 0.6, 0.1),
+    ]
+
+
+def test_what_has_changed_most_comes_first_where_p_is_nothing_for_all(site: Site) -> None:
+    directory = run_as(site, "a")
+    view, counts = read_run(directory), read_counts(directory)
+    cells = np.full_like(counts.cells, 4000)
+    after = cells.copy()
+    after[0, :] = (3000, 5000)
+    after[1, :4] = (7900, 100)
+    after[2, :] = (7999, 1)
+    found = changes(view, replace_cells(counts, cells), view, replace_cells(counts, after))
+    assert [one.name for one in found.models] == [MODELS[2], MODELS[1], MODELS[0]]
+    assert {one.p for one in found.models[:2]} == {0.0}
+    assert [one.model for one in found.questions_changed] == [MODELS[2]] * 8 + [MODELS[1]] * 4 + [MODELS[0]] * 8
+    assert {one.adjusted_p for one in found.questions_changed[:12]} == {0.0}
+
+
 def test_a_question_that_got_worse_is_named_and_others_are_not(site: Site) -> None:
     directory = run_as(site, "a")
     view, counts = read_run(directory), read_counts(directory)

@@ -16,7 +16,7 @@ from adaptive_eval.display.text import count
 from adaptive_eval.reading import RunView, read_run
 from adaptive_eval.report.markdown import markdown
 from adaptive_eval.report.repeat import questions_digest
-from adaptive_eval.report.tables import cell, fenced, table
+from adaptive_eval.report.tables import cell, fenced, table, telling
 
 
 @pytest.fixture
@@ -132,3 +132,26 @@ def test_an_output_that_cannot_be_written_is_an_error(run: Path, tmp_path: Path)
     output = tmp_path / "no" / "such" / "folder.md"
     ended = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", str(output)])
     assert ended.exit_code == 1 and str(output) in ended.stderr and "--output" in ended.stderr
+
+
+def test_columns_that_have_nothing_to_say_are_left_out(site: Site) -> None:
+    site.run(site.write(objective={"kind": "precision", "half_width": "20%"}, trials={"min": 4, "max": 8}))
+    text = markdown(read_run(site.directory()))
+    heads = [line for line in text.splitlines() if line.startswith("| score ")]
+    assert len(heads) == 1 and "verdict" in heads[0]
+    assert not any(word in heads[0] for word in ("difference", " z ", "boundary", "ties within"))
+    assert "scores are as precise as was asked with" in text and "smallest delta" not in text
+    (cost,) = re.findall(r"^\| model +\| trials \|.*$", text, re.MULTILINE)
+    assert "tokens" in cost and "USD" not in cost and "GPU" not in cost
+
+
+def test_what_costs_something_has_its_column(site: Site) -> None:
+    models = [{"name": name, "base_url": site.base_url, "gpus": 2} for name in MODELS]
+    site.run(site.write(models=models, trials={"min": 4, "max": 4}))
+    (cost,) = re.findall(r"^\| model +\| trials \|.*$", markdown(read_run(site.directory())), re.MULTILINE)
+    assert "GPU hours" in cost and "USD" not in cost
+
+
+def test_a_column_is_told_by_a_single_row() -> None:
+    assert telling(["a", "b", "c"], [["x", "-", ""], ["y", "-", "1"]]) == (["a", "c"], [["x", ""], ["y", "1"]])
+    assert telling(["a"], []) == ([], [])

@@ -41,7 +41,7 @@ function headline({ view, facts, live }) {
     const trials = view.trials.flat().reduce((sum, one) => sum + one, 0);
     return [
       `No look has been taken yet: ${plural(trials, "trial")} so far. `,
-      live ? "The ranking appears with the first complete round." : "",
+      live ? "The ranking appears with the first complete round." : (mishap(view) ?? ""),
     ];
   }
   const { run } = view.results;
@@ -49,9 +49,14 @@ function headline({ view, facts, live }) {
     run.status === "finished"
       ? `Finished: ${REASONS[run.reason] ?? run.reason}.`
       : run.status === "stopped"
-        ? "Stopped; the same command resumes the run."
+        ? (mishap(view) ?? "Stopped; the same command resumes the run.")
         : "Running.";
   return [found(view, facts), " ", h("span", { class: "quiet" }, why)];
+}
+
+/** The error that ended the run, where one did. */
+function mishap(view) {
+  return view.error === null ? null : `Stopped by an error: ${plain(view.error, 1000)}`;
 }
 
 /** The finding in one sentence. */

@@ -76,8 +76,12 @@ function table(runs, root) {
                 "span",
                 { class: `status ${run.status}` },
                 plain(run.status),
-                run.reason ? h("small", null, plain(run.reason.replaceAll("_", " "))) : null,
+                run.reason && run.status === "finished"
+                  ? h("small", null, plain(run.reason.replaceAll("_", " ")))
+                  : null,
               ),
+              // an error is a sentence, in which nothing may be replaced
+              run.reason && run.status === "stopped" ? h("small", { class: "why" }, plain(run.reason, 160)) : null,
             ),
             h("td", null, run.best === null ? "–" : name(run.best, 40)),
             h("td", { class: "digits" }, count(run.models)),
