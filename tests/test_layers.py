@@ -16,6 +16,7 @@ LAYERS: list[set[str]] = [
     {
         "adaptive_eval.errors",
         "adaptive_eval.files",
+        "adaptive_eval.locks",
         "adaptive_eval.sections",
         "adaptive_eval.plugins",
         "adaptive_eval.seeds",

@@ -66,10 +66,10 @@ def run(
         if dry_run:
             raise typer.Exit(rehearse(prepared, directory))
         shown = open_display(display, prepared.rubric.weights)
+        command = _command(config, run_dir, overrides or ())
         with _watched_by(shown, metrics) as watcher:
-            ended = asyncio.run(execute(prepared, directory, watcher))
-        shown.ended(ended, _command(config, run_dir, overrides or ()))
-    raise typer.Exit(ended.exit_code)
+            code = asyncio.run(execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command)))
+    raise typer.Exit(code)
 
 
 @contextmanager

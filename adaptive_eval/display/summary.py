@@ -50,6 +50,8 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         yield f"for more  raise trials.max or the budget, then: {command}"
     elif ended.reason is not Reason.SETTLED:
         yield f"continue  {command}"
+    if ended.servers_up:
+        yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
 
 
 def _ranking(results: Results) -> Iterator[str]:

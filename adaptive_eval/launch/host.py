@@ -3,18 +3,30 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from adaptive_eval.launch.places import Places
 from adaptive_eval.launch.server import Server, Tell
 from adaptive_eval.store import Event, EventKind
+
+
+class _Held(NamedTuple):
+    """A place that this run has."""
+
+    by: Sequence[int] = ()
+    """The descriptor that holds it."""
+    waited: float | None = None
+    """Seconds that it was waited for, where another run had it."""
 
 
 class Host:
     """Serves one of its models at a time; models are named by their numbers in the run."""
 
-    def __init__(self, name: str | None, servers: Mapping[int, Server]) -> None:
-        self.name = name
-        """What the models share, such as gpu0; None for a model with a place of its own."""
+    def __init__(self, place: str | None, servers: Mapping[int, Server], places: Places) -> None:
         self.servers = servers
+        self._place = place
+        """What the models share, such as gpu0; None for a model with a place of its own."""
+        self._places = places
         self._loaded: Server | None = None
 
     @property
@@ -22,13 +34,21 @@ class Host:
         """Those that are served here."""
         return tuple(self.servers)
 
+    @property
+    def up(self) -> bool:
+        """One of them is served."""
+        return self._loaded is not None
+
     async def load(self, model: int, tell: Tell) -> None:
         """Serve this model, in place of the one before; raises `LaunchFailed`."""
-        began, server = time.monotonic(), self.servers[model]
+        server = self.servers[model]
+        held = await self._take(server, tell)
+        began = time.monotonic()
         await self.unload()
-        on = {} if self.name is None else {"on": self.name}
-        tell(Event(EventKind.LAUNCHING, {**server.account(), **on}))
-        await server.start(tell)
+        on = {} if self._place is None else {"on": self._place}
+        waited = {} if held.waited is None else {"waited": held.waited}
+        tell(Event(EventKind.LAUNCHING, {**server.account(), **on, **waited}))
+        await server.start(tell, held.by)
         self._loaded = server
         tell(Event(EventKind.LAUNCHED, {**server.account(), **on, "seconds": time.monotonic() - began}))
 
@@ -37,6 +57,25 @@ class Host:
         server, self._loaded = self._loaded, None
         if server is not None:
             await server.stop(at_once=at_once)
+
+    def kill(self) -> None:
+        """Make what is being stopped end at once."""
+        for server in self.servers.values():
+            server.kill()
+
+    async def _take(self, server: Server, tell: Tell) -> _Held:
+        """Have the place."""
+        if self._place is None:
+            return _Held()
+        began, waited = time.monotonic(), False
+
+        def waits(place: str, holder: str) -> None:
+            nonlocal waited
+            waited = True
+            tell(Event(EventKind.WAITING, {"model": server.spec.model, "on": place, "by": holder}))
+
+        descriptor = await self._places.take(self._place, waits)
+        return _Held((descriptor,), time.monotonic() - began if waited else None)
 
 
 async def unload_all(hosts: Sequence[Host], *, at_once: bool) -> None:

@@ -14,12 +14,16 @@ TRIES = 1000
 
 def free_ports() -> Iterator[int]:
     """Different ports that nothing listens on, at random, so that two runs choose different ones."""
-    for port in random.sample(RANGE, TRIES):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        yield port
+    yield from filter(is_free, random.sample(RANGE, TRIES))
     raise LaunchFailed(f"no free port was found among {TRIES} between {RANGE[0]} and {RANGE[-1]}")
+
+
+def is_free(port: int) -> bool:
+    """Whether nothing listens there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

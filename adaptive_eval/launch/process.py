@@ -27,8 +27,19 @@ class ServerProcess:
         """How the server ended, such as "exited with status 1", once it has."""
 
     @classmethod
-    async def start(cls, command: Sequence[str], *, environment: Mapping[str, str], folder: Path, log: Path) -> Self:
-        """Start a command in `folder`; what it prints is appended to `log`. Raises `LaunchFailed`."""
+    async def start(
+        cls,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        log: Path,
+        holds: Sequence[int] = (),
+    ) -> Self:
+        """Start a command in `folder`; what it prints is appended to `log`. Raises `LaunchFailed`.
+
+        The keeper keeps the descriptors `holds` open until the server has ended, however this process ends.
+        """
         try:
             with log.open("ab") as output:
                 started = await asyncio.create_subprocess_exec(
@@ -39,6 +50,7 @@ class ServerProcess:
                     cwd=folder,
                     env=environment,
                     start_new_session=True,
+                    pass_fds=holds,
                 )
         except OSError as error:
             raise LaunchFailed(f"cannot be started: {error}") from error

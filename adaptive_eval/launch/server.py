@@ -3,14 +3,16 @@
 import asyncio
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.log import Log
+from adaptive_eval.launch.ports import is_free
 from adaptive_eval.launch.process import ServerProcess
 from adaptive_eval.launch.readiness import version_of, wait_until_ready
 from adaptive_eval.store import Event, EventKind
@@ -54,9 +56,14 @@ class Server:
         self._process: ServerProcess | None = None
         self._watch: asyncio.Task[None] | None = None
         self._deaths = 0
+        self._holds: Sequence[int] = ()
 
-    async def start(self, tell: Tell) -> None:
-        """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is started again when it dies."""
+    async def start(self, tell: Tell, holds: Sequence[int] = ()) -> None:
+        """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is started again when it dies.
+
+        The descriptors `holds` stay open until it has ended.
+        """
+        self._holds = holds
         process = await self._bring_up()
         self._watch = asyncio.create_task(self._keep_up(process, tell))
         self._watch.add_done_callback(self._on_watch_end)
@@ -74,16 +81,23 @@ class Server:
             if process is not None:
                 process.kill()
             raise
-        process, self._process = self._process, None
+        process = self._process
         if process is not None:
             await process.stop(at_once=at_once)
+            self._process = None
+
+    def kill(self) -> None:
+        """End it at once where it is being stopped."""
+        if self._process is not None:
+            self._process.kill()
 
     async def _bring_up(self) -> ServerProcess:
         spec, process = self.spec, None
         try:
+            self._require_port()
             self._log.begin(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {spec.shown}")
             process = await ServerProcess.start(
-                spec.command, environment=spec.environment, folder=spec.folder, log=spec.log
+                spec.command, environment=spec.environment, folder=spec.folder, log=spec.log, holds=self._holds
             )
             await wait_until_ready(spec.root, spec.health, process.ended, spec.timeout)
             self.version = await version_of(spec.root)
@@ -96,6 +110,13 @@ class Server:
         self._process = process
         self.endpoint.begin()
         return process
+
+    def _require_port(self) -> None:
+        """Whoever listens there would be taken for the server; when the run began, maybe hours ago, nobody did."""
+        port = urlsplit(self.spec.root).port
+        if port is not None and not is_free(port):
+            mend = "start the run again, which chooses another"
+            raise LaunchFailed(f"cannot be started: another program listens on its port {port} by now; {mend}")
 
     async def _keep_up(self, process: ServerProcess, tell: Tell) -> None:
         while True:

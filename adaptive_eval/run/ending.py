@@ -33,6 +33,8 @@ class Ended:
     """All trials were there at the first look."""
     mishap: Mishap | None = None
     """The error that ended it, as its store tells it."""
+    servers_up: int = 0
+    """Servers that the run has started, and is about to stop."""
 
     @property
     def worse(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Opening the servers of a run: real ones, those that it starts itself, and the simulator in this process."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from adaptive_eval.endpoints.load_watch import LoadWatch
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig
 from adaptive_eval.launch.host import Host, unload_all
+from adaptive_eval.launch.places import Places
 from adaptive_eval.run.servers import open_hosts
 
 
@@ -22,20 +23,31 @@ class Serving:
     """One for each model, in their order."""
     hosts: Sequence[Host] = ()
     """Where servers are started; each must be loaded before its endpoint answers."""
+    ending: bool = False
+    """Servers are being stopped."""
     at_once: bool = False
     """Servers get no time to end."""
 
+    def hurry(self) -> None:
+        """Servers get no more time to end."""
+        self.at_once = True
+        if self.ending:
+            for host in self.hosts:
+                host.kill()
+
 
 @asynccontextmanager
-async def opened_endpoints(config: RunConfig, logs: Path) -> AsyncIterator[Serving]:
+async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = True) -> AsyncIterator[Serving]:
     """Everything that serves the models; all is closed, and every server stopped, in the end.
 
-    What servers print goes into the folder `logs`.
+    What servers print goes into the folder `logs`; who is `patient` waits for places that other runs have.
     """
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
         simulated = await _simulator(config, stack)
-        hosts, loads = open_hosts(config, keys, logs), LoadWatch()
+        places = Places(_exclusive(config), config.name, patient=patient)
+        stack.callback(places.release)
+        hosts, loads = open_hosts(config, keys, logs, places), LoadWatch()
         launched = {number: server.endpoint for host in hosts for number, server in host.servers.items()}
         endpoints: list[Endpoint] = []
         for number, model in enumerate(config.models):
@@ -49,7 +61,15 @@ async def opened_endpoints(config: RunConfig, logs: Path) -> AsyncIterator[Servi
         try:
             yield serving
         finally:
+            serving.ending = True
             await unload_all(hosts, at_once=serving.at_once)
+
+
+def _exclusive(config: RunConfig) -> Iterator[str]:
+    """The places that models must have for themselves."""
+    for model in config.models:
+        if model.launch is not None and model.launch.exclusive is not None:
+            yield model.launch.exclusive
 
 
 async def _simulator(config: RunConfig, stack: AsyncExitStack) -> str | None:

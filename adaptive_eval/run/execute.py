@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import os
-import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -20,7 +19,9 @@ from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.results import Snapshot, take_snapshot
 from adaptive_eval.run.ending import Ended
 from adaptive_eval.run.endpoints import Serving, opened_endpoints
+from adaptive_eval.run.exit_codes import ExitCode
 from adaptive_eval.run.history import look_back
+from adaptive_eval.run.interrupts import Interrupts
 from adaptive_eval.run.mishap import note_mishap
 from adaptive_eval.run.prepare import Prepared, make_lane
 from adaptive_eval.run.publish import Publisher
@@ -33,9 +34,10 @@ from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import Batch, Event, EventKind, Opened, Store
 
 
-async def execute(prepared: Prepared, directory: Path, watcher: Watcher) -> Ended:
+async def execute(prepared: Prepared, directory: Path, watcher: Watcher, tell: Callable[[Ended], None]) -> ExitCode:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
+    `tell` hears how it ended while the servers that it has started are being stopped, which may take a while.
     Raises `ConfigError` when the run does not fit what it begins with, `StoreError` when the directory cannot be used
     or written, and `Rejected` when a model refuses its first request; whatever was committed by then is intact, and
     what was raised is stored beside it.
@@ -46,13 +48,18 @@ async def execute(prepared: Prepared, directory: Path, watcher: Watcher) -> Ende
     try:
         if prior is not None:
             store.commit(Batch(events=[prior]))
-        async with opened_endpoints(prepared.config, directory / LOGS) as serving:
-            config = prepared.config
-            grading = GradingPool(config.grader, prepared.rubric, folder=config.folder)
-            try:
-                return await _Session(prepared, store, serving, grading, watcher).carry_on(opened, prior)
-            finally:
-                await grading.close()
+        with Interrupts() as interrupts:
+            async with opened_endpoints(prepared.config, directory / LOGS) as serving:
+                config = prepared.config
+                grading = GradingPool(config.grader, prepared.rubric, folder=config.folder)
+                try:
+                    session = _Session(prepared, store, serving, grading, watcher)
+                    ended = await session.carry_on(opened, prior, interrupts)
+                finally:
+                    await grading.close()
+                store.close()  # who reads how it ended may go on with the run
+                tell(ended)
+                return ended.exit_code
     except Exception as error:
         note_mishap(store, error)
         raise
@@ -80,7 +87,7 @@ class _Session:
         self._events = store.reader.events()
         self._failed = False
 
-    async def carry_on(self, opened: Opened, prior: Event | None) -> Ended:
+    async def carry_on(self, opened: Opened, prior: Event | None, interrupts: Interrupts) -> Ended:
         """Run until the end, and write it down."""
         _warm_up(self._prepared.plan)
         trials = self._store.reader.trial_count()
@@ -88,6 +95,7 @@ class _Session:
         kind = EventKind.RESUMED if opened.resumed else EventKind.STARTED
         try:
             async with self._watched():
+                interrupts.hear(self._on_interrupt)
                 self._scheduler.note(Event(kind, {"trials": trials, **process}))
                 for event in (opened.changed, prior):
                     if event is not None:
@@ -104,12 +112,12 @@ class _Session:
 
     @asynccontextmanager
     async def _watched(self) -> AsyncIterator[None]:
-        """While results are published, displays are open, and signals are heard."""
+        """While results are published, and displays are open."""
         publishing = asyncio.create_task(self._publisher.run())
         publishing.add_done_callback(self._on_publisher_end)
         self._watcher.opened(self._subject.name, self._subject.models, self._taker.take)
         try:
-            with _signals(self._on_signal), _short_collections():
+            with _short_collections():
                 yield
         finally:
             publishing.cancel()
@@ -145,6 +153,7 @@ class _Session:
             gate=gate,
             lost={self._prepared.models[model]: lost for model, lost in self._scheduler.lost.items()},
             fixed=self._prepared.plan.fixed,
+            servers_up=sum(host.up for host in self._serving.hosts),
         )
 
     def _snapshot(self) -> Snapshot | None:
@@ -162,37 +171,13 @@ class _Session:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._scheduler.abort(error)
 
-    def _on_signal(self) -> None:
-        first = self._scheduler.halt is None
+    def _on_interrupt(self) -> None:
+        first = self._scheduler.halt is None and not self._scheduler.over
         self._scheduler.stop()
-        self._serving.at_once = not first
         if first:
             self._watcher.stopping(sum(self._scheduler.in_flight))
-
-
-@contextmanager
-def _signals(handle: Callable[[], None]) -> Iterator[None]:
-    """Hear Ctrl-C and SIGTERM in the loop; the third one acts as it does in any program."""
-    loop = asyncio.get_running_loop()
-    heard = 0
-
-    def hear() -> None:
-        nonlocal heard
-        heard += 1
-        handle()
-        if heard == 2:
-            forget()
-
-    def forget() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, hear)
-    try:
-        yield
-    finally:
-        forget()
+        else:
+            self._serving.hurry()
 
 
 @contextmanager

@@ -19,7 +19,7 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     """The health of each model's servers, asked all at once; those that a run starts are started, and stopped again."""
     logs, well = Path(tempfile.mkdtemp(prefix="adaptive-eval-check-")), True
     try:
-        async with opened_endpoints(config, logs) as serving:
+        async with opened_endpoints(config, logs, patient=False) as serving:
             groups = await asyncio.gather(_of_those_that_are_up(serving), *(_in_turn(host) for host in serving.hosts))
         found = {number: health for group in groups for number, health in group.items()}
         well = all(health.ok for health in found.values())

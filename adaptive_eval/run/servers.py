@@ -11,6 +11,7 @@ from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.launch.command import HOST, environment_of
 from adaptive_eval.launch.host import Host
+from adaptive_eval.launch.places import Places
 from adaptive_eval.launch.ports import free_ports
 from adaptive_eval.launch.server import Server, Spec
 from adaptive_eval.launch.types import LaunchConfig
@@ -20,18 +21,18 @@ LOGS = "logs"
 """The folder in a run's directory that servers print to."""
 
 
-def open_hosts(config: RunConfig, environment: Mapping[str, str], logs: Path) -> list[Host]:
+def open_hosts(config: RunConfig, environment: Mapping[str, str], logs: Path, places: Places) -> list[Host]:
     """A host for each launched model, or for those that share one; nothing is started. Raises `ConfigError`."""
     if problems := [f"{name}: {problem}" for name, problem in missing_programs(config, environment)]:
         raise ConfigError("\n".join(problems))
     ports = free_ports()
-    places: dict[str | int, dict[int, Server]] = {}
+    groups: dict[str | int, dict[int, Server]] = {}
     for number, model in enumerate(config.models):
         if (launch := model.launch) is not None:
             spec = _spec(model, launch, config.folder, environment, next(ports), logs)
             place = number if launch.exclusive is None else launch.exclusive
-            places.setdefault(place, {})[number] = _server(model, spec, environment)
-    return [Host(place if isinstance(place, str) else None, servers) for place, servers in places.items()]
+            groups.setdefault(place, {})[number] = _server(model, spec, environment)
+    return [Host(place if isinstance(place, str) else None, servers, places) for place, servers in groups.items()]
 
 
 def _spec(

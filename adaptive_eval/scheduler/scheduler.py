@@ -57,6 +57,8 @@ class Scheduler:
         self.taken_up = (0, 0)
         """Trials and tokens that earlier starts of the run have stored."""
         self.halt: Halt | None = None
+        self.over = False
+        """Nothing more is asked, and nothing stops it any more."""
         self.lost: dict[int, Lost] = {}
         """Models that were set aside since this start."""
         self._controller = controller
@@ -111,6 +113,7 @@ class Scheduler:
             await self._done
             self._tell_troubles()
         finally:
+            self.over = True
             await _cancelled([*helpers, *self._tasks])
             await self._turns.close()
             try:
@@ -120,6 +123,8 @@ class Scheduler:
 
     def stop(self) -> None:
         """Stop asking and let what is in flight come back; called again, stop at once."""
+        if self.over:
+            return
         self.halt = Halt.DRAINED if self.halt is None else Halt.AT_ONCE
         for line in self._waiting:
             line.clear()

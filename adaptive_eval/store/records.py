@@ -90,8 +90,11 @@ class EventKind(StrEnum):
     """Nothing but failures from a model for a while; its requests are repeated."""
     NOTICED = "noticed"
     """Something about a model's servers that a reader of the results should know."""
+    WAITING = "waiting"
+    """The server of a model cannot be started yet: another run has the place `on` which it is to be served."""
     LAUNCHING = "launching"
-    """The server of a model is started; the body says how, and where its output goes."""
+    """The server of a model is started; the body says how, and where its output goes; `waited` are the seconds that
+    other runs had its place."""
     LAUNCHED = "launched"
     """It is ready, after `seconds`; `on` is the place it shares with others, one of which was stopped in this time."""
     SERVER_DIED = "server_died"

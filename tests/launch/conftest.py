@@ -1,6 +1,8 @@
 """A port, and the certainty that nothing is left behind."""
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from processes import gone
@@ -14,3 +16,9 @@ def port() -> Iterator[int]:
     port = next(free_ports())
     yield port
     assert gone(str(port), 2.0), "a server was left behind"
+
+
+@pytest.fixture(autouse=True)
+def places_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits for a place that someone else on this machine has."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

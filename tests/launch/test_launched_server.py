@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from adaptive_eval.errors import LaunchFailed, Unavailable
 from adaptive_eval.launch import readiness
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.host import Host, unload_all
+from adaptive_eval.launch.places import Places
 from adaptive_eval.launch.server import RESTARTS, Server, Spec
 from adaptive_eval.store import Event, EventKind
 
@@ -205,7 +207,7 @@ async def test_an_endpoint_gives_up_only_on_a_server_that_is_up(tmp_path: Path) 
 
 async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     beds = [Bed(tmp_path, port, f"says={name}") for name in ("one", "two")]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)))
+    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), Places(["gpu0"], "a run"))
     events: list[Event] = []
     for model in (0, 1, 0):
         await host.load(model, events.append)
@@ -220,3 +222,9 @@ async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
         await waiting
     await unload_all([host], at_once=False)
     assert not running(str(port))
+
+
+async def test_another_program_on_its_port_is_not_taken_for_it(tmp_path: Path, port: int) -> None:
+    told = rf"another program listens on its port {port} by now; start the run again"
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(LaunchFailed, match=told):
+        await Bed(tmp_path, port).start()

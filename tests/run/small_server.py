@@ -1,8 +1,8 @@
-"""A model server that starts in no time: `python small_server.py PORT [slow] [broken] [crash] FOLDER`.
+"""A model server that starts in no time: `python small_server.py PORT [slow] [broken] [crash] [stubborn] FOLDER`.
 
 It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
 question and seed alone. With `slow` it thinks for a second; with `broken` it fails to start; with `crash` it is killed
-in the middle of its tenth answer, once for each folder.
+in the middle of its tenth answer, once for each folder; with `stubborn` it ignores SIGTERM.
 """
 
 import itertools
@@ -65,6 +65,8 @@ if __name__ == "__main__":
     print("the small server starts", flush=True)
     if "broken" in sys.argv:
         sys.exit("CUDA out of memory")
+    if "stubborn" in sys.argv:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     COUNT, CRASHED = itertools.count(1), Path(sys.argv[-1]) / "crashed"
     QUESTIONS = [json.loads(line) for line in (Path(sys.argv[-1]) / "questions.jsonl").read_text().splitlines()]
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

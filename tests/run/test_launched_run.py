@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.launch.ports import free_ports
+from adaptive_eval.launch.process import GRACE_SECONDS
 from adaptive_eval.run.exit_codes import ExitCode
 from adaptive_eval.store import Event, EventKind, RunReader
 
@@ -50,6 +51,13 @@ def none_left(site: Site, seconds: float = 5.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+@pytest.fixture(autouse=True)
+def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits for a place that someone else on this machine has."""
+    monkeypatch.setenv("TMPDIR", str(site.folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
 
 
 @pytest.fixture(autouse=True)
@@ -165,6 +173,43 @@ def test_interrupted_while_a_server_is_started_the_run_stops(site: Site) -> None
     _, err = process.communicate(timeout=20)
     assert process.returncode == ExitCode.STOPPED, err
     assert not servers(site)
+
+
+def test_a_run_that_is_over_says_so_before_its_servers_have_ended(site: Site) -> None:
+    """Ctrl-C then spares the wait, and changes nothing else."""
+    process = site.start(site.write(trials={"min": 4, "max": 4}, models=launched(site, "stubborn", exclusive=None)))
+    printed(process, "stopping  3 servers (at once with Ctrl-C)")
+    assert len(servers(site)) == 6, "three servers and their keepers"
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (ExitCode.SPENT, "")
+    assert time.monotonic() - began < GRACE_SECONDS / 2
+    assert not servers(site)
+    assert len(events(site.directory(), EventKind.FINISHED)) == 1
+
+
+def test_a_run_waits_for_a_place_that_another_one_has(site: Site) -> None:
+    first = site.start(site.write("first", models=launched(site, "slow")))
+    printed(first, "ada: its server is ready")
+    config = site.write("second", trials={"min": 4, "max": 4}, models=launched(site))
+    second = site.start(config)
+    told = printed(second, "ada: its server waits for gpu0")
+    assert f"which the run first (process {first.pid}, since 20" in told
+    assert len(servers(site)) == 2, "a server and its keeper"
+    checked = CliRunner().invoke(app, ["check", str(config)])
+    assert checked.exit_code == ExitCode.ENDPOINTS
+    assert re.search(rf"FAIL  ada .* the run first \(process {first.pid}, .* has gpu0; wait until", checked.stdout)
+    second.send_signal(signal.SIGINT)
+    out, err = second.communicate(timeout=20)
+    assert second.returncode == ExitCode.STOPPED, err
+    second = site.start(config)
+    printed(second, "ada: its server waits for gpu0")
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    assert re.search(r"on gpu0 after \d+s of waiting for it", printed(second, "ada: its server is started"))
+    second.communicate(timeout=20)
+    assert second.returncode == ExitCode.SPENT
 
 
 def test_a_server_that_does_not_start_takes_the_others_with_it(site: Site) -> None:

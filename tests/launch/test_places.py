@@ -1,0 +1,197 @@
+"""A place that models share is had by one run at a time, on a machine with many runs."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from processes import SERVER, running
+
+from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.launch import places as module
+from adaptive_eval.launch.host import Host, unload_all
+from adaptive_eval.launch.places import Places
+from adaptive_eval.launch.server import Server, Spec
+from adaptive_eval.store import Event, EventKind
+
+Told = list[tuple[str, str]]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+
+
+def hears(told: Told) -> Callable[[str, str], None]:
+    return lambda place, holder: told.append((place, holder))
+
+
+def nobody(place: str, holder: str) -> None:
+    raise AssertionError(f"{place} should be free, and {holder} has it")
+
+
+async def waits(task: "asyncio.Task[int]") -> bool:
+    done, _ = await asyncio.wait([task], timeout=0.1)
+    return not done
+
+
+async def test_the_second_run_waits_and_is_told_for_whom() -> None:
+    first, second, told = Places(["gpu0"], "first"), Places(["gpu0", "gpu1"], "second"), Told()
+    await first.take("gpu0", nobody)
+    await first.take("gpu0", nobody)
+    taking = asyncio.create_task(second.take("gpu0", hears(told)))
+    assert await waits(taking)
+    ((place, holder),) = told
+    assert place == "gpu0" and holder.startswith(f"the run first (process {os.getpid()}, since 20")
+    first.release()
+    assert await taking >= 0
+    second.release()
+
+
+async def test_another_place_is_free() -> None:
+    first, second = Places(["gpu0"], "first"), Places(["gpu1"], "second")
+    assert await first.take("gpu0", nobody) != await second.take("gpu1", nobody)
+    first.release()
+    second.release()
+
+
+async def test_whoever_stops_waiting_has_nothing() -> None:
+    first, second, third = (Places(["gpu0"], name) for name in ("first", "second", "third"))
+    await first.take("gpu0", nobody)
+    taking = asyncio.create_task(second.take("gpu0", hears(Told())))
+    assert await waits(taking)
+    taking.cancel()
+    await asyncio.wait([taking])
+    first.release()
+    await third.take("gpu0", nobody)
+    third.release()
+
+
+async def test_runs_with_two_places_never_wait_for_each_other() -> None:
+    """Each begins with another one: the first to have gpu0 gets both, and then the other does."""
+    first, second = Places(["gpu0", "gpu1"], "first"), Places(["gpu1", "gpu0"], "second")
+    tasks = {first: asyncio.create_task(first.take("gpu1", hears(Told())))}
+    tasks[second] = asyncio.create_task(second.take("gpu0", hears(Told())))
+    async with asyncio.timeout(5.0):
+        done, _ = await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+        (ahead,) = (run for run, task in tasks.items() if task in done)
+        (behind,) = (run for run in tasks if run is not ahead)
+        for word in ("gpu0", "gpu1"):
+            await ahead.take(word, nobody)
+        ahead.release()
+        for word in ("gpu1", "gpu0"):
+            await behind.take(word, hears(Told()))
+        behind.release()
+        await tasks[behind]
+
+
+async def test_who_has_the_first_place_serves_there_while_it_waits_for_the_second() -> None:
+    other, run = Places(["gpu1"], "other"), Places(["gpu0", "gpu1"], "run")
+    await other.take("gpu1", nobody)
+    second = asyncio.create_task(run.take("gpu1", hears(Told())))
+    assert await waits(second)
+    async with asyncio.timeout(5.0):
+        await run.take("gpu0", nobody)
+        other.release()
+        await second
+    run.release()
+
+
+async def test_who_is_not_patient_is_told_at_once() -> None:
+    first, second = Places(["gpu0"], "first"), Places(["gpu0"], "second", patient=False)
+    await first.take("gpu0", nobody)
+    with pytest.raises(LaunchFailed, match=r"the run first \(process \d+, since [^)]+\) has gpu0; wait until it has "):
+        await second.take("gpu0", nobody)
+    first.release()
+    await second.take("gpu0", nobody)
+    second.release()
+
+
+@pytest.mark.parametrize("kind", ["of others", "a file", "a link"])
+async def test_a_folder_that_others_could_write_is_refused(tmp_path: Path, kind: str) -> None:
+    folder = Path(tempfile.gettempdir()) / f"adaptive-eval-{os.getuid()}"
+    if kind == "a file":
+        folder.write_text("")
+    elif kind == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    with pytest.raises(LaunchFailed, match=r"adaptive-eval-\d+.*; (remove it, or )?set TMPDIR"):
+        await Places(["gpu0"], "run").take("gpu0", nobody)
+    assert kind == "a file" or not any(folder.iterdir())
+
+
+HOLDS = """
+import asyncio, os, sys
+from pathlib import Path
+from adaptive_eval.launch import process
+from adaptive_eval.launch.places import Places
+process.GRACE_SECONDS = 1.0
+async def main():
+    folder, command = Path(sys.argv[1]), sys.argv[2:]
+    holds = [await Places(["gpu0"], "killed").take("gpu0", print)]
+    await process.ServerProcess.start(command, environment=os.environ, folder=folder, log=folder / "l", holds=holds)
+    print("started", flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def killed(tmp_path: Path, port: int) -> int:
+    """The process of a run that had gpu0 and was killed; its server has a second to end, and takes it."""
+    server = [sys.executable, "-S", str(SERVER), str(port), "stubborn", "child"]
+    command = [sys.executable, "-c", HOLDS, str(tmp_path), *server]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
+        assert run.stdout is not None and run.stdout.readline() == "started\n"
+        while "child" not in (tmp_path / "l").read_text():
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+    return run.pid
+
+
+async def test_a_killed_run_has_its_place_until_its_server_has_ended(killed: int, port: int) -> None:
+    told, places = Told(), Places(["gpu0"], "next")
+    assert running(f"{SERVER} {port}")
+    await places.take("gpu0", hears(told))
+    assert not running(f"{SERVER} {port}")
+    assert told[0][1].startswith(f"the run killed (process {killed}, since ")
+    places.release()
+
+
+async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int) -> None:
+    other, events = Places(["gpu0"], "other"), list[Event]()
+    places = Places(["gpu0"], "run")
+    spec = Spec(
+        "m",
+        (sys.executable, "-S", str(SERVER), str(port)),
+        os.environ,
+        tmp_path,
+        tmp_path / "logs" / "m.log",
+        f"http://127.0.0.1:{port}",
+        "/health",
+        10.0,
+    )
+    host = Host("gpu0", {0: Server(spec, lambda: pytest.fail("nobody asks"))}, places)
+    host.servers[0].endpoint.begin = lambda: None  # type: ignore[method-assign]
+    await other.take("gpu0", nobody)
+    loading = asyncio.create_task(host.load(0, events.append))
+    await asyncio.sleep(1.1)
+    assert not running(str(port))
+    other.release()
+    await loading
+    await unload_all([host], at_once=True)
+    places.release()
+    waiting, launching, launched = events
+    assert waiting.kind is EventKind.WAITING and launching.kind is EventKind.LAUNCHING
+    assert waiting.body["on"] == "gpu0" and str(waiting.body["by"]).startswith("the run other (process ")
+    assert float(str(launching.body["waited"])) >= 1.0 > float(str(launched.body["seconds"]))
