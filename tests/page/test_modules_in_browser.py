@@ -71,6 +71,27 @@ def test_ticks_are_round(tabs: Tabs, arguments: str, found: list[float]) -> None
     assert call(tabs, "chart.js", f"it.ticks({arguments})") == found
 
 
+STAYS = """(() => {
+  const old = document.createElement("div");
+  document.body.append(old);
+  const version = (key) =>
+    it.h("div", null, it.h("p", { "data-key": key }), it.h("details", null, it.h("summary", null, "Data")));
+  it.update(old, version("one"));
+  const [details] = old.getElementsByTagName("details");
+  details.open = true;
+  details.firstChild.focus();
+  it.update(old, version("two"));
+  const kept = document.activeElement === details.firstChild && old.lastChild === details && details.open;
+  const found = [kept, old.children.length, old.firstChild.dataset.key];
+  old.remove();
+  return found;
+})()"""
+
+
+def test_what_follows_something_new_stays_itself(tabs: Tabs) -> None:
+    assert call(tabs, "dom.js", STAYS) == [True, 2, "two"]
+
+
 AWKWARD = [
     "no",
     "12:30",

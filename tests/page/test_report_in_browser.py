@@ -14,6 +14,7 @@ from page_views import simulated, world
 from adaptive_eval.page import report_page
 from adaptive_eval.reading import RunView
 from adaptive_eval.reading.types import EventView
+from adaptive_eval.report.series import convergence
 from adaptive_eval.results.types import Caution, ServerRow, TurnsRow
 from adaptive_eval.simulate.worlds import World
 
@@ -66,6 +67,25 @@ def test_the_headline_is_the_finding(tabs: Tabs) -> None:
     assert said["best"].startswith("model-a is first. Finished: everything is decided.")
     assert "above 60.0%" in said["threshold"]
     assert re.match(r"\d of 8 scores (is|are) known as precisely as was asked\.", said["precision"])
+
+
+@pytest.mark.parametrize("kind", ["ranking", "threshold", "alone"])
+def test_the_settling_is_that_of_the_figures(tabs: Tabs, kind: str) -> None:
+    view = asked(kind)
+    turned = replace(view.looks[0], order=tuple(reversed(view.looks[-1].order)))
+    for run in (view, replace(view, looks=(turned, *view.looks[1:]))):
+        curve = convergence(run)
+        page = tabs.report(report_page(run))
+        page.click("#settling summary")
+        rows = page.eval_on_selector_all("#settling tbody tr", "all => all.map((one) => one.innerText.split(/\\s+/))")
+        shown = [one for one in range(len(curve.tau)) if one % -(-len(curve.tau) // 40) == 0]
+        for at, (look, trials, tau, decided) in zip(shown, rows, strict=False):
+            assert (int(look), int(trials.replace(",", ""))) == (at + 1, curve.trials[at])
+            assert float(tau.replace("−", "-")) == pytest.approx(curve.tau[at], abs=5e-4)
+            assert float(decided.rstrip("%")) == pytest.approx(100 * curve.decided[at], abs=0.05)
+        assert len(rows) - len(shown) in (0, 1)
+    assert kind == "alone" or curve.tau[0] == -1.0
+    assert page.locator("#settling .tick", has_text=re.compile("^−0.50$")).count() == (kind != "alone")
 
 
 @pytest.mark.parametrize("looks", [0, 3])

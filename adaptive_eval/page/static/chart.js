@@ -79,6 +79,13 @@ export function roomFor(texts, most, size = 12, weight = 400) {
   return Math.min(most, Math.max(0, ...texts.map((text) => textWidth(plain(text), size, weight))));
 }
 
+/** Labels moved apart where they would cover each other. */
+export function spread(labels) {
+  const order = [...labels].sort((one, other) => one.y - other.y);
+  for (let at = 1; at < order.length; at += 1) order[at].y = Math.max(order[at].y, order[at - 1].y + 15);
+  return labels;
+}
+
 /** A path through points; a point without a number interrupts it. */
 export function line(points, x, y) {
   let path = "";

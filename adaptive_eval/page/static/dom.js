@@ -49,8 +49,14 @@ export function update(old, fresh) {
 }
 
 function morphChildren(old, fresh) {
+  const keys = new Set([...fresh.children].map(keyOf));
   const keyed = new Map();
-  for (const child of old.children) if (keyOf(child)) keyed.set(keyOf(child), child);
+  for (const child of [...old.children]) {
+    if (!keyOf(child)) continue;
+    // gone before places are compared: what follows it would else be taken for something new
+    if (keys.has(keyOf(child))) keyed.set(keyOf(child), child);
+    else child.remove();
+  }
   let at = old.firstChild;
   for (const wanted of [...fresh.childNodes]) {
     const match = keyOf(wanted) ? keyed.get(keyOf(wanted)) : at && !keyOf(at) ? at : null;

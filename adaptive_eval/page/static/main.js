@@ -12,6 +12,7 @@ import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
 import { recipe } from "./recipe.js";
 import { showRuns } from "./runs.js";
+import { settling } from "./settling.js";
 import { spending } from "./spending.js";
 import { stopping } from "./stopping.js";
 import { name, plain } from "./text.js";
@@ -19,7 +20,7 @@ import { openTips } from "./tip.js";
 import { trajectories } from "./trajectories.js";
 import { trouble } from "./trouble.js";
 
-const SECTIONS = [overview, ranking, stopping, trajectories, matrix, heat, posteriors, spending, trouble, recipe];
+const SECTIONS = [overview, ranking, stopping, trajectories, settling, matrix, heat, posteriors, spending, trouble, recipe];
 const NEAR = "600px";
 const PAPER = 1000;
 const ROOM_BEFORE = 60;
@@ -61,6 +62,7 @@ function openPage(page, view, api) {
   const dialog = questionDialog(state, api === null ? null : trialsBehind(api));
   state.openQuestion = dialog.open;
   const all = () => parts.forEach(ask);
+  const catchUp = () => whenIdle([...parts.values()], (part) => part.due && draw(part));
   const print = (printing) => {
     Object.assign(state, { printing, width: printing ? PAPER : 0 });
     if (!printing) measure();
@@ -81,7 +83,7 @@ function openPage(page, view, api) {
   window.addEventListener("beforeprint", () => print(true));
   window.addEventListener("afterprint", () => print(false));
   for (const part of parts.values()) part.section.wire?.(part.body, state);
-  whenIdle([...parts.values()], (part) => part.due && draw(part));
+  catchUp();
 
   return {
     show(fresh) {
@@ -90,6 +92,7 @@ function openPage(page, view, api) {
       drawTop();
       all();
       dialog.redraw();
+      if (!state.live) catchUp(); // a run that is over is drawn whole, for whoever searches or reads it out
     },
     pulse(pulse) {
       state.pulse = pulse;

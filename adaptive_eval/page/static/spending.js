@@ -1,6 +1,6 @@
 // The budget over time: what was left of each cap, and of the trials of a fixed design.
 
-import { bottomTicks, figure, horizontalLines, line, linear, roomFor, ticks } from "./chart.js";
+import { bottomTicks, figure, horizontalLines, line, linear, roomFor, spread, ticks } from "./chart.js";
 import { s } from "./dom.js";
 import { caps } from "./overview.js";
 import { data, nothing } from "./parts.js";
@@ -61,7 +61,7 @@ function chart(state) {
       caption: `Left of each cap${design}.${resumed}`,
       width,
       height,
-      className: "wide spending",
+      className: "wide shares",
     },
     horizontalLines([0, 0.25, 0.5, 0.75, 1], y, frame.left, width - frame.right, (value) => percent(value)),
     bottomTicks(ticks(0, end, width / 130), x, height - frame.bottom, duration, "active time", width - frame.right),
@@ -83,13 +83,6 @@ function chart(state) {
       s("text", { class: `label c${at % 6}`, x: width - frame.right + 8, y: label.y, dy: "0.32em" }, label.text),
     ),
   );
-}
-
-/** Labels moved apart where they would cover each other. */
-function spread(labels) {
-  const order = [...labels].sort((one, other) => one.y - other.y);
-  for (let at = 1; at < order.length; at += 1) order[at].y = Math.max(order[at].y, order[at - 1].y + 15);
-  return labels;
 }
 
 function numbers({ view, facts }) {
