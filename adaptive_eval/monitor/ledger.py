@@ -7,7 +7,7 @@ once, by its number, whatever is drawn of it afterwards. Looks and events are fe
 from collections.abc import Sequence
 
 from adaptive_eval.reading.types import STEPS
-from adaptive_eval.store import Event, EventKind, RunReader, Spending, StoredLook, Sums, Traffic
+from adaptive_eval.store import Event, EventKind, ReplicaTraffic, RunReader, Spending, StoredLook, Sums
 
 ANEW = {EventKind.STARTED, EventKind.RESUMED, EventKind.CONFIGURED, EventKind.REGRADED}
 """After these, looks may have been taken anew, and grades may have changed."""
@@ -75,7 +75,7 @@ class Ledger:
         every = -(-len(self._spending) // steps)
         return self._spending[::-1][:: max(every, 1)][::-1]
 
-    def traffic(self) -> list[Traffic]:
+    def traffic(self) -> list[ReplicaTraffic]:
         """The stored answers by model and replica."""
         return [one.traffic() for one in self._sums.values()]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from adaptive_eval.reading.words import Words
 from adaptive_eval.results import Results
+from adaptive_eval.store import ReplicaTraffic, Spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +42,6 @@ class LookView:
     scores: tuple[float | None, ...]
     sigmas: tuple[float | None, ...]
     pairs: tuple[PairView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SpendingView:
-    """What the run had used at a moment."""
-
-    at: float
-    trials: int
-    tokens: int
-    usd: float
-    gpu_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class TrafficView:
-    """The stored answers of one model by one of its replicas."""
-
-    model: str
-    replica: str
-    trials: int
-    retries: int
-    prompt_tokens: int
-    completion_tokens: int
-    latency: float
-    """Mean seconds of an answer, and
-    mean seconds to its first token where that is known."""
-    ttft: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +90,9 @@ class RunView:
     `results.models`. Empty before the first look."""
     trials_to_go: float | None
     """What the open comparisons still need at most; None before the first look."""
-    spending: tuple[SpendingView, ...]
+    spending: tuple[Spending, ...]
     """Cumulative, at up to `STEPS` moments."""
-    traffic: tuple[TrafficView, ...]
+    traffic: tuple[ReplicaTraffic, ...]
     events: tuple[EventView, ...]
     elapsed: float
     """Seconds the run has been active, over all its starts."""

@@ -16,13 +16,11 @@ from adaptive_eval.reading.types import (
     PairView,
     QuestionView,
     RunView,
-    SpendingView,
-    TrafficView,
 )
 from adaptive_eval.reading.words import words_of
 from adaptive_eval.results import Results, read_results
 from adaptive_eval.run.mishap import mishap_of
-from adaptive_eval.store import Event, EventKind, RunReader, Spending, StoredLook, Traffic, is_held
+from adaptive_eval.store import Event, EventKind, ReplicaTraffic, RunReader, Spending, StoredLook, is_held
 from scorio.sinf.compare import compare
 
 UNTOLD = {"outcomes", "host", "pid"}
@@ -72,7 +70,7 @@ class Source(Protocol):
         """What had been used at up to so many moments."""
         ...
 
-    def traffic(self) -> Sequence[Traffic]:
+    def traffic(self) -> Sequence[ReplicaTraffic]:
         """The stored answers by model and replica."""
         ...
 
@@ -106,8 +104,8 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
         looks=tuple(look_views(source.looks(), source.look_times())),
         z=z_matrix(results),
         trials_to_go=None if results is None else results.trials_to_go,
-        spending=tuple(SpendingView(*one) for one in source.spending(STEPS)),
-        traffic=tuple(TrafficView(*one) for one in source.traffic()),
+        spending=tuple(source.spending(STEPS)),
+        traffic=tuple(source.traffic()),
         events=tuple(map(event_view, events)),
         elapsed=source.elapsed,
         error=None if mishap is None else mishap.headline,

@@ -15,12 +15,12 @@ from adaptive_eval.store.records import (
     Event,
     EventKind,
     Json,
+    ReplicaTraffic,
     RunHeader,
     Spending,
     StoredLook,
     StoredOutcome,
     Sums,
-    Traffic,
     TrialRecord,
     TrialUse,
 )
@@ -198,7 +198,7 @@ class RunReader:
             used.append(Spending(at, *so_far))
         return used
 
-    def traffic(self) -> list[Traffic]:
+    def traffic(self) -> list[ReplicaTraffic]:
         """The stored answers by model and replica."""
         return [one.traffic() for one in self.sums()]
 

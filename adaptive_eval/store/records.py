@@ -126,7 +126,8 @@ class StoredLook(NamedTuple):
     body: Json
 
 
-class Spending(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Spending:
     """What the run had used at a moment, over all models."""
 
     at: float
@@ -137,7 +138,8 @@ class Spending(NamedTuple):
     gpu_seconds: float
 
 
-class Traffic(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReplicaTraffic:
     """The stored answers of one model by one of its replicas."""
 
     model: str
@@ -148,9 +150,9 @@ class Traffic(NamedTuple):
     prompt_tokens: int
     completion_tokens: int
     latency: float
-    """Mean seconds of an answer, and
-    mean seconds to its first token where that is known."""
+    """Mean seconds of an answer."""
     ttft: float | None
+    """Mean seconds to its first token, where that is known."""
 
 
 class Sums(NamedTuple):
@@ -164,21 +166,21 @@ class Sums(NamedTuple):
     completion_tokens: int
     latency: float
     timed: int
-    """Answers whose time to the first token is known, and
-    the sum of these times."""
+    """Answers whose time to the first token is known."""
     ttft: float
+    """The sum of these times."""
     tokens: int
     usd: float
     gpu_seconds: float
     last: int
-    """The number of the trial that was committed last, and
-    when that was, in seconds since 1970."""
+    """The number of the trial that was committed last."""
     at: float
+    """When that was, in seconds since 1970."""
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> ReplicaTraffic:
         """The same, with means of the times."""
         latency, ttft = self.latency / self.trials, self.ttft / self.timed if self.timed else None
-        return Traffic(*self[:6], latency, ttft)
+        return ReplicaTraffic(*self[:6], latency, ttft)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.planning import plan_on
 from adaptive_eval.reading import RunView
-from adaptive_eval.reading.types import EventView, QuestionView, SpendingView, TrafficView
+from adaptive_eval.reading.types import EventView, QuestionView
 from adaptive_eval.reading.view import look_views, z_matrix
 from adaptive_eval.reading.words import words_of
 from adaptive_eval.replay.tape import Tape
@@ -22,6 +22,7 @@ from adaptive_eval.results import Results, Subject, build_results, take_snapshot
 from adaptive_eval.scheduler.looks import plain_look
 from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.simulate.worlds import World, binary, with_mean
+from adaptive_eval.store import ReplicaTraffic, Spending
 
 START = 1.8e9
 COST = Cost(tokens=800, usd=0.0012, gpu_seconds=1.5)
@@ -47,7 +48,7 @@ def simulated(
     bench = Bench(len(drawn_from.models), len(drawn_from.questions), drawn_from.w)
     controller = Controller(plan_on(bench, config, drawn_from.models))
     tape = Tape.of_chances(drawn_from.p, drawn_from.w, np.random.default_rng(1))
-    spending = [SpendingView(START, 0, 0, 0.0, 0.0)]
+    spending = [Spending(START, 0, 0, 0.0, 0.0)]
     if set_aside is not None:
         controller.tell([SetAside(drawn_from.models.index(set_aside), "no replica is left")])
     while controller.finished is None and (looks is None or len(controller.looks) < max(looks, 1)):
@@ -74,9 +75,9 @@ def configuration(models: Sequence[str], name: str, sections: dict[str, object])
     return checked.config
 
 
-def spent(before: SpendingView, trials: int) -> SpendingView:
+def spent(before: Spending, trials: int) -> Spending:
     """What had been used after so many more trials."""
-    return SpendingView(
+    return Spending(
         before.at + trials * SECONDS_A_TRIAL,
         before.trials + trials,
         before.tokens + trials * COST.tokens,
@@ -85,7 +86,7 @@ def spent(before: SpendingView, trials: int) -> SpendingView:
     )
 
 
-def view_of(config: RunConfig, drawn_from: World, controller: Controller, spending: list[SpendingView]) -> RunView:
+def view_of(config: RunConfig, drawn_from: World, controller: Controller, spending: list[Spending]) -> RunView:
     """The view as `adaptive_eval.reading` makes it of a stored run."""
     rubric, trials = open_rubric(config.rubric), controller.arrived.sum(axis=-1)
     elapsed = spending[-1].at - START
@@ -109,7 +110,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         trials_to_go=None if results is None else results.trials_to_go,
         spending=tuple(spending[1:]),
         traffic=tuple(
-            TrafficView(model, "http://127.0.0.1:8000/v1", int(count), 2, 100, 700, 1.25, None)
+            ReplicaTraffic(model, "http://127.0.0.1:8000/v1", int(count), 2, 100, 700, 1.25, None)
             for model, count in zip(drawn_from.models, trials.sum(axis=1), strict=True)
         ),
         events=tuple(events),
