@@ -14,13 +14,12 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bounds import clairvoyant
 from scenarios import Run, Scenario, recorded, replay, simulated
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Best
@@ -234,7 +233,7 @@ def prices(bench: Bench, aime: Scenario) -> list[Check]:
 def main() -> None:
     parser = arguments("Replays against known truth.")
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    add_data(parser)
     options = parser.parse_args()
     runs = 20 if options.quick else options.runs
     aime = recorded(options.data, "aime2024") if options.data.exists() else None
@@ -260,16 +259,14 @@ def main() -> None:
         checks += goals(bench, None if options.quick else aime)
     bounds = [(scenario.name, *clairvoyant(scenario)) for scenario in sets]
     text = "\n\n".join([
+        "# Allocation: cost and promise of the controller",
         f"{runs} seeded runs a row, one look a round, lookahead 0 unless said. Machine: {machine()}. "
         f"The whole took {(time.perf_counter() - start) / 60:.0f} minutes.",
         check_table(checks),
         markdown(HEADER, [row.cells() for row in bench.rows.values()]),
         markdown(("set", "clairvoyant cost", "decidable pairs"), bounds),
     ])  # fmt: skip
-    print(text)
-    write_json(options.json, checks)
-    if options.markdown:
-        options.markdown.write_text(f"# Allocation: cost and promise of the controller\n\n{text}\n")
+    publish(options, text, checks)
 
 
 if __name__ == "__main__":

@@ -15,13 +15,12 @@ import heapq
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scenarios import Scenario, recorded, simulated
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core import Ask, Controller, Pace, Plan
 from adaptive_eval.core.estimates import Estimates, update
@@ -213,7 +212,7 @@ def rows(scenario: Scenario, runs: int, pool: ProcessPoolExecutor) -> Iterator[R
 def main() -> None:
     parser = arguments("What judging answers as they come would do.")
     parser.add_argument("--runs", type=int, default=300)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    add_data(parser)
     options = parser.parse_args()
     runs = 12 if options.quick else options.runs
     scenarios = [recorded(options.data, "aime2024")] if options.data.exists() else []
@@ -222,16 +221,14 @@ def main() -> None:
         found = [row for scenario in (*scenarios, simulated("coins")) for row in rows(scenario, runs, pool)]
     results = [check for row in found for check in checks(row)]
     text = "\n\n".join([
+        "# Arrival: what judging answers as they come would do",
         f"{runs} seeded runs a row, {SLOTS} slots a model, answers of {MEAN_SECONDS:g} s on average, wrong ones "
         f"{WRONG_FACTOR:g} times as long. Biases are in points of a hundred. Machine: {machine()}. "
         f"The whole took {(time.perf_counter() - start) / 60:.0f} minutes.",
         check_table(results),
         markdown(HEADER, [row.cells() for row in found]),
     ])  # fmt: skip
-    print(text)
-    write_json(options.json, results)
-    if options.markdown:
-        options.markdown.write_text(f"# Arrival: what judging answers as they come would do\n\n{text}\n")
+    publish(options, text, results)
 
 
 if __name__ == "__main__":

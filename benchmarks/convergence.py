@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau, rankdata
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, arguments, check_table, machine, markdown, publish
 
 import scorio.eval
 from scorio.convergence import NEVER, Metric, Study, convergence_at_n, tau_curve
@@ -134,10 +134,7 @@ def main() -> None:
             check_table(checks),
         ]
     )
-    print(report)
-    write_json(options.json, checks)
-    if options.markdown is not None:
-        options.markdown.write_text(report + "\n")
+    publish(options, report, checks)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import expit
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core import Bench, Controller, Cost, Outcome, Plan, Trials
 from adaptive_eval.core.judge import Judging
@@ -165,10 +165,7 @@ def main() -> None:
             check_table(checks),
         ]
     )
-    print(report)
-    write_json(options.json, checks)
-    if options.markdown is not None:
-        options.markdown.write_text(report + "\n")
+    publish(options, report, checks)
 
 
 if __name__ == "__main__":

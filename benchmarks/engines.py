@@ -25,7 +25,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, arguments, check_table, machine, markdown, publish
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "engines"))
@@ -271,10 +271,7 @@ def main() -> None:
     title = f"# Engines\n\n{(__doc__ or '').strip()}"
     size = f"{turns} turns of {asked(trials)} requests, {CONNECTIONS} in flight for each client"
     text = "\n\n".join([title, f"On {machine()}; {size}.", tables, check_table(checks)]) + "\n"
-    print(text)
-    if options.markdown is not None:
-        options.markdown.write_text(text)
-    write_json(options.json, checks)
+    publish(options, text, checks)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.display.quiet import QuietDisplay
@@ -200,10 +200,7 @@ def main() -> None:
     checks = [check for name, outcome in others for check in compare(reference[1], outcome, name)]
     checks += silence(reference[1], outcomes["a replica falls silent"])
     text = show(outcomes, checks)
-    print(text)
-    if options.markdown is not None:
-        options.markdown.write_text(text)
-    write_json(options.json, checks)
+    publish(options, text, checks)
     sys.exit(0 if all(check.holds for check in checks) else 1)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scenarios import RECORDED
 from scipy.special import expit
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core import Bench, Pace, Plan, Trials
 from adaptive_eval.core.types import NO_COST
@@ -194,7 +194,7 @@ def check(row: Row) -> Check:
 def main() -> None:
     parser = arguments("Forecasts beside what comes.")
     parser.add_argument("--worlds", type=int, default=100)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    add_data(parser)
     options = parser.parse_args()
     cases: list[tuple[str, Kind, int]] = [("aime-like", aime_like, 4), ("prior", typical, 0)]
     if not options.quick:
@@ -206,16 +206,14 @@ def main() -> None:
         rows = list(starmap(partial(measure, worlds=worlds, pool=pool), cases))
     checks = [check(row) for row in rows]
     text = "\n\n".join([
+        "# Forecasts beside what came",
         f"{worlds} worlds a row: {MODELS} models, {QUESTIONS} questions, {HORIZON} trials a question at most, "
         f"objective ranking; {DRAWS} simulated runs a forecast. Trials and decided comparisons are means over worlds. "
         f"Machine: {machine()}. The whole took {(time.perf_counter() - start) / 60:.0f} minutes.",
         check_table(checks),
         markdown(HEADER, [row.cells() for row in rows]),
     ])  # fmt: skip
-    print(text)
-    write_json(options.json, checks)
-    if options.markdown:
-        options.markdown.write_text(f"# Forecasts beside what came\n\n{text}\n")
+    publish(options, text, checks)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from importing_logs import Size, inspect_logs, lm_eval_logs, table, tensor
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, arguments, check_table, machine, markdown, publish
 
 FULL, QUICK = Size(20, 120, 80), Size(10, 40, 12)
 SETS: dict[str, tuple[Callable[[Path, Size], list[Path]], tuple[str, ...]]] = {
@@ -90,10 +90,7 @@ def main() -> None:
             check_table(checks),
         ]
     )
-    print(report)
-    write_json(options.json, checks)
-    if options.markdown is not None:
-        options.markdown.write_text(report + "\n")
+    publish(options, report, checks)
 
 
 if __name__ == "__main__":

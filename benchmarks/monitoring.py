@@ -24,7 +24,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, arguments, check_table, machine, markdown, publish
 from throughput import one_reply, pinned
 
 from adaptive_eval.store import is_held
@@ -250,11 +250,8 @@ def main() -> None:
     header = ["with the monitor at work", "trials/s", "CPU ms a trial", "over without", "trials/s over without"]
     table = markdown([*header, "cores of the monitor", "cores of the listener"], rows)
     scale = f"{MODELS} models, {QUESTIONS} questions, up to {TRIALS} trials"
-    text = "\n\n".join([f"On {machine()}; {scale}.", table, check_table(checks)])
-    print(text)
-    write_json(options.json, checks)
-    if options.markdown is not None:
-        options.markdown.write_text(f"# Monitoring\n\n`python benchmarks/monitoring.py`\n\n{text}\n")
+    title = "# Monitoring\n\n`python benchmarks/monitoring.py`"
+    publish(options, "\n\n".join([title, f"On {machine()}; {scale}.", table, check_table(checks)]), checks)
 
 
 if __name__ == "__main__":

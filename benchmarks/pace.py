@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scatter import Panel, Series, scatter
 from scenarios import Scenario, recorded, simulated
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
 from adaptive_eval.core import Controller, Look, Pace, Plan
@@ -197,7 +197,7 @@ def figure(sets: Sequence[tuple[Scenario, Sequence[Row], Paced]]) -> str:
 def main() -> None:
     parser = arguments("How full servers are kept, and what it costs.")
     parser.add_argument("--runs", type=int, default=24)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    add_data(parser)
     parser.add_argument("--figure", type=Path, metavar="PATH", help="draw cost over time as an SVG")
     options = parser.parse_args()
     runs = 6 if options.quick else options.runs
@@ -216,16 +216,14 @@ def main() -> None:
     if not options.quick:
         found += [check for scenario, rows, _ in sets for check in frontier(scenario, rows)]
     text = "\n\n".join([
+        "# Pace: full servers against trials spared",
         f"{runs} seeded runs a row, {SLOTS} slots a model, answers of {MEAN_SECONDS:g} s on average. "
         f"Machine: {machine()}. The whole took {(time.perf_counter() - start) / 60:.0f} minutes.",
         check_table(found),
         EXPLAINED,
         table(sets),
     ])  # fmt: skip
-    print(text)
-    write_json(options.json, found)
-    if options.markdown:
-        options.markdown.write_text(f"# Pace: full servers against trials spared\n\n{text}\n")
+    publish(options, text, found)
     if options.figure:
         options.figure.write_text(figure(sets))
 

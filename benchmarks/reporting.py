@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.results import RESULTS_FILE
 from adaptive_eval.simulate.answering import question_rows
@@ -142,10 +142,7 @@ def main() -> None:
             check_table(checks),
         ]
     )
-    print(text)
-    if options.markdown is not None:
-        options.markdown.write_text(text + "\n")
-    write_json(options.json, checks)
+    publish(options, text, checks)
     sys.exit(0 if all(check.holds for check in checks) else 1)
 
 

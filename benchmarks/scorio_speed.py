@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, arguments, check_table, machine, markdown, publish
 
 VERSION = "0.2.3"
 WORKER = Path(__file__).with_name("scorio_worker.py")
@@ -200,10 +200,7 @@ def main() -> int:
     found = list(cases())
     measure(found, options.quick)
     text = report(found)
-    print(text)
-    if options.markdown is not None:
-        options.markdown.write_text(text)
-    write_json(options.json, checks(found))
+    publish(options, text, checks(found))
     return 0 if all(check.holds is not False for check in checks(found)) else 1
 
 

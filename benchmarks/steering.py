@@ -21,7 +21,7 @@ from math import exp
 from typing import NamedTuple
 
 import numpy as np
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Limits, Message, Prompt, Sampling
@@ -183,10 +183,7 @@ def main() -> None:
     found = asyncio.run(measured(QUICK if options.quick else FULL))
     rows = list(checks(found))
     text = show(found, rows)
-    print(text)
-    if options.markdown is not None:
-        options.markdown.write_text(text)
-    write_json(options.json, rows)
+    publish(options, text, rows)
     sys.exit(0 if all(row.holds for row in rows) else 1)
 
 

@@ -16,12 +16,11 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scenarios import Scenario, recorded, simulated
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
 from adaptive_eval.core import Controller, Pace, Plan, Trials
@@ -229,7 +228,7 @@ def elsewhere(bench: Bench, scenario: Scenario, server: Server) -> tuple[object,
 def main() -> None:
     parser = arguments("What it costs to serve several models on one GPU.")
     parser.add_argument("--runs", type=int, default=24)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    add_data(parser)
     options = parser.parse_args()
     runs = 4 if options.quick else options.runs
     paces = [Pace(0.0, ahead) for ahead in ((2, 6, 12, 20) if options.quick else LOOKAHEADS)]
@@ -245,6 +244,7 @@ def main() -> None:
         others = [elsewhere(fewer, scenario, server) for server in servers for scenario in scenarios]
     results = [check for scenario, rows in sets for check in checks(scenario, rows, runs)]
     text = "\n\n".join([
+        "# Swaps: several models on one GPU",
         f"{runs} seeded runs a row, {MODELS} models in turn on {USUAL.slots} slots, swaps of {USUAL.swap_seconds:g} s, "
         f"answers of {USUAL.answer_seconds:g} s on average. Machine: {machine()}. "
         f"The whole took {(time.perf_counter() - start) / 60:.0f} minutes.",
@@ -253,10 +253,7 @@ def main() -> None:
         table(sets),
         *([OTHERS, markdown(OTHER_HEADER, others)] if others else []),
     ])  # fmt: skip
-    print(text)
-    write_json(options.json, results)
-    if options.markdown:
-        options.markdown.write_text(f"# Swaps: several models on one GPU\n\n{text}\n")
+    publish(options, text, results)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,14 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """The option of benchmarks that replay recorded outcomes, and do without where there are none."""
+    default = Path(__file__).parents[2] / "shared" / "data"
+    parser.add_argument(
+        "--data", type=Path, default=default, help="the folder of recorded outcomes, where there is one"
+    )
+
+
 def machine() -> str:
     """This machine, by cores and memory only."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -53,6 +61,10 @@ def check_table(checks: Iterable[Check]) -> str:
     return markdown(("check", "value", "goal", "holds"), [(c.check, c.value, c.goal, words[c.holds]) for c in checks])
 
 
-def write_json(path: Path | None, checks: Iterable[Check]) -> None:
-    if path is not None:
-        path.write_text(json.dumps([check._asdict() for check in checks], indent=1) + "\n")
+def publish(options: argparse.Namespace, text: str, checks: Iterable[Check]) -> None:
+    """Print the document, and write what the options ask for."""
+    print(text)
+    if options.json is not None:
+        options.json.write_text(json.dumps([check._asdict() for check in checks], indent=1) + "\n")
+    if options.markdown is not None:
+        options.markdown.write_text(text.rstrip("\n") + "\n")

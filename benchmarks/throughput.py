@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tables import Check, arguments, check_table, machine, markdown, write_json
+from tables import Check, arguments, check_table, machine, markdown, publish
 
 WORKER = Path(__file__).with_name("throughput_worker.py")
 COMMAND = Path(sys.executable).with_name("adaptive-eval")
@@ -267,17 +267,16 @@ def harnesses(url: str, rows: list[list[object]]) -> dict[str, float]:
 def main() -> None:
     options = arguments(__doc__.splitlines()[0]).parse_args()
     checks: list[Check] = []
-    parts = [f"On {machine()}; the client and the server have a core each."]
+    parts = [
+        "# Throughput\n\n`python benchmarks/throughput.py`",
+        f"On {machine()}; the client and the server have a core each.",
+    ]
     for part in (compare_clients, server_rate, whole_runs):
         found, table = part(options.quick)
         checks += found
         parts.append(table)
     parts.append(check_table(checks))
-    text = "\n\n".join(parts)
-    print(text)
-    write_json(options.json, checks)
-    if options.markdown is not None:
-        options.markdown.write_text(f"# Throughput\n\n`python benchmarks/throughput.py`\n\n{text}\n")
+    publish(options, "\n\n".join(parts), checks)
 
 
 if __name__ == "__main__":
