@@ -28,7 +28,7 @@ from typing import NamedTuple
 from tables import Check, arguments, check_table, machine, markdown, publish
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests" / "engines"))
+sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent / "tests" / "engines")]
 
 from arithmetic import questions  # noqa: E402
 from engine_runs import SAMPLING, Workplace  # noqa: E402

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from .failures import Failure
-from .servers import Server, alike
-from .types import Notice
+from adaptive_eval.endpoints.failures import Failure
+from adaptive_eval.endpoints.servers import Server, alike
+from adaptive_eval.endpoints.types import Notice
 
 
 class Acquaintance:

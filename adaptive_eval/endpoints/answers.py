@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from math import log
 from typing import Any, NamedTuple
 
-from .failures import Failure, Kind
-from .types import Answer, EndpointConfig, Prompt, Signal
+from adaptive_eval.endpoints.failures import Failure, Kind
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, Prompt, Signal
 
 _LN2 = log(2.0)
 _MOST = 2**31
 """No count and no log-probability is larger; infinities and NaN are not smaller."""
 _ABORTED = frozenset({"abort", "error", "cancelled"})
 """Finish reasons of a server that gave up in the middle: a missing answer, not a short one."""
+_REFUSAL: frozenset[Signal] = frozenset({"refusal"})
 
 
 class Arrival(NamedTuple):
@@ -181,15 +182,14 @@ def _completion_tokens(drafts: list[_Draft], used: int, counts_one: bool) -> lis
     return _shares(used, sizes)
 
 
-def _signals(draft: _Draft) -> frozenset[Signal]:
+def told_signals(text: str, finish_reason: str) -> frozenset[Signal]:
+    """The signals that an answer's text and its end show by themselves."""
     signals: set[Signal] = set()
-    if draft.finish_reason == "length":
+    if finish_reason == "length":
         signals.add("truncated")
-    if draft.finish_reason == "content_filter":
+    if finish_reason == "content_filter":
         signals.add("content_filter")
-    if draft.refused:
-        signals.add("refusal")
-    if not draft.text.strip():
+    if not text.strip():
         signals.add("empty")
     return frozenset(signals)
 
@@ -208,7 +208,7 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: 
         attempts=arrival.attempts,
         completion_bpt=bits_per_token(draft.logprobs),
         prompt_bpt=bits_per_token(draft.prompt_logprobs),
-        signals=_signals(draft),
+        signals=told_signals(draft.text, draft.finish_reason) | (_REFUSAL if draft.refused else frozenset()),
         abreast=arrival.abreast,
     )
 

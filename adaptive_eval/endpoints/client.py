@@ -9,14 +9,14 @@ import httpx
 import orjson
 from pydantic import SecretStr
 
-from ..errors import ConfigError
-from .failures import SECRET_LENGTH, Failure, Kind, clean
-from .http1 import Header
-from .parsing import parsed
-from .sse import StreamReader
-from .transport import Exchange, Origin, SlotTransport, Stalled, origin_of
-from .types import EndpointConfig, Sampling
-from .wire import PATHS
+from adaptive_eval.endpoints.failures import SECRET_LENGTH, Failure, Kind, clean
+from adaptive_eval.endpoints.http1 import Header
+from adaptive_eval.endpoints.parsing import parsed
+from adaptive_eval.endpoints.sse import StreamReader
+from adaptive_eval.endpoints.transport import Exchange, Origin, SlotTransport, Stalled, origin_of
+from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.wire import PATHS
+from adaptive_eval.errors import ConfigError
 
 PROBE_SECONDS = 10.0
 QUIET_SECONDS = 120.0

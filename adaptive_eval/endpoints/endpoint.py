@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 
 import tenacity
 
-from ..errors import EndpointError, Rejected, Unavailable
-from .acquaintance import Acquaintance
-from .answers import Arrival, Reader, without_text
-from .client import Caller, Reply
-from .failures import Failure, Kind, signal_of_error
-from .health import HealthWatch
-from .load_watch import LoadWatch
-from .pacing import Pacer
-from .replicas import Replica, ReplicaSet
-from .retry import Persistence
-from .servers import Server, meet, name_of
-from .types import (
+from adaptive_eval.endpoints.acquaintance import Acquaintance
+from adaptive_eval.endpoints.answers import Arrival, Reader, without_text
+from adaptive_eval.endpoints.client import Caller, Reply
+from adaptive_eval.endpoints.failures import Failure, Kind, signal_of_error
+from adaptive_eval.endpoints.health import HealthWatch
+from adaptive_eval.endpoints.load_watch import LoadWatch
+from adaptive_eval.endpoints.pacing import Pacer
+from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
+from adaptive_eval.endpoints.retry import Persistence
+from adaptive_eval.endpoints.servers import Server, meet, name_of
+from adaptive_eval.endpoints.types import (
     Answer,
     EndpointConfig,
     EndpointStats,
@@ -35,7 +34,8 @@ from .types import (
     Sampling,
     Signal,
 )
-from .wire import BodyBuilder, counted_apart
+from adaptive_eval.endpoints.wire import BodyBuilder, counted_apart
+from adaptive_eval.errors import EndpointError, Rejected, Unavailable
 
 _CONNECTION = frozenset({Kind.UNREACHABLE, Kind.RESET, Kind.STALLED})
 FIRST_GUESS = 1000.0

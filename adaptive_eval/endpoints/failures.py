@@ -15,8 +15,8 @@ from enum import StrEnum
 
 import orjson
 
-from ..errors import Rejected, Retryable
-from .types import Signal
+from adaptive_eval.endpoints.types import Signal
+from adaptive_eval.errors import Rejected, Retryable
 
 _REPEATABLE = frozenset({408, 409, 425})
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})

@@ -10,7 +10,7 @@ answered at all gets no patience.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from .replicas import Replica, ReplicaSet
+from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
 
 PROBE_EVERY = 5.0
 PROBE_AGAIN = 1.0

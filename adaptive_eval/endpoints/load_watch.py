@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
 from typing import NamedTuple
 
-from .failures import Failure
-from .load import Load, load_in
-from .replicas import Replica, ReplicaSet
-from .steering import Steering
+from adaptive_eval.endpoints.failures import Failure
+from adaptive_eval.endpoints.load import Load, load_in
+from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
+from adaptive_eval.endpoints.steering import Steering
 
 READ_EVERY = 1.0
 QUICKLY = 1 / 4

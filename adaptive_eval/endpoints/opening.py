@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 from pydantic import SecretStr
 
-from ..errors import ConfigError
-from .client import Caller, HttpCaller
-from .endpoint import ModelEndpoint
-from .load_watch import LoadWatch
-from .types import Endpoint, EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.client import Caller, HttpCaller
+from adaptive_eval.endpoints.endpoint import ModelEndpoint
+from adaptive_eval.endpoints.load_watch import LoadWatch
+from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Limits, Sampling
+from adaptive_eval.errors import ConfigError
 
 MOST_FILES = 10_240
 """What macOS allows at most."""
@@ -51,7 +51,7 @@ def _allow_many_files() -> None:
 def _caller(config: EndpointConfig, sampling: Sampling, key: SecretStr | None) -> Caller:
     if config.client == "openai":
         # imported here: the SDK takes half a second to load, and most runs do without it
-        from .sdk import SdkCaller
+        from adaptive_eval.endpoints.sdk import SdkCaller
 
         return SdkCaller(config, sampling, key)
     return HttpCaller(config, sampling, key)

@@ -11,8 +11,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from ..errors import Unavailable
-from .types import ReplicaStats
+from adaptive_eval.endpoints.types import ReplicaStats
+from adaptive_eval.errors import Unavailable
 
 STEPS = 16
 """A window regains its ceiling in about this many times the answers that fit into it."""

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import tenacity
 
-from .failures import Failure, Kind
-from .types import Limits
+from adaptive_eval.endpoints.failures import Failure, Kind
+from adaptive_eval.endpoints.types import Limits
 
 SLOWEST = 30.0
 APART = 0.5

@@ -12,11 +12,11 @@ from typing import Any
 import openai
 from pydantic import SecretStr
 
-from .client import PROBE_SECONDS, QUIET_SECONDS, Reply, payload_of, request_headers, secrets_of
-from .failures import Failure, Kind, clean
-from .sse import StreamReader
-from .transport import CONNECT_SECONDS
-from .types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.client import PROBE_SECONDS, QUIET_SECONDS, Reply, payload_of, request_headers, secrets_of
+from adaptive_eval.endpoints.failures import Failure, Kind, clean
+from adaptive_eval.endpoints.sse import StreamReader
+from adaptive_eval.endpoints.transport import CONNECT_SECONDS
+from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
 _http: Any = import_module(openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
 """httpx or httpx2, whichever this version of the SDK stands on."""

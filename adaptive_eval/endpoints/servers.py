@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ..errors import Rejected
-from .client import Caller, Reply
-from .failures import Failure, Kind, signal_of_error
-from .types import EndpointConfig, Notice, Sampling
+from adaptive_eval.endpoints.client import Caller, Reply
+from adaptive_eval.endpoints.failures import Failure, Kind, signal_of_error
+from adaptive_eval.endpoints.types import EndpointConfig, Notice, Sampling
+from adaptive_eval.errors import Rejected
 
 LLAMA_OWNER = "llamacpp"
 """What llama-server says to be the owner of its models."""

@@ -6,8 +6,8 @@ One thing more than there: llama-server says the usage of each choice after it, 
 from collections.abc import Callable
 from typing import Any
 
-from .failures import Failure, Kind
-from .parsing import parsed
+from adaptive_eval.endpoints.failures import Failure, Kind
+from adaptive_eval.endpoints.parsing import parsed
 
 MAX_LINE = 16 * 1024 * 1024
 

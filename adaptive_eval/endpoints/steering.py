@@ -19,7 +19,7 @@ staying away, and the windows are left alone for `DOUBT_SECONDS`.
 from enum import Enum, auto
 from typing import NamedTuple
 
-from .load import Load
+from adaptive_eval.endpoints.load import Load
 
 DEEP = 1 / 4
 """Share of the running sequences that may wait."""

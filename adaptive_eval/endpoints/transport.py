@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import httpx
 
-from .http1 import MAX_BODY, Header, ResponseParser
+from adaptive_eval.endpoints.http1 import MAX_BODY, Header, ResponseParser
 
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 60

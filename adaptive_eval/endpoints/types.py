@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from ..seeds import SEED_SPAN
+from adaptive_eval.seeds import SEED_SPAN
 
 MAX_CONCURRENCY = 1024
 DEFAULT_KEY = "OPENAI_API_KEY"

@@ -8,7 +8,7 @@ answers are asked for as a stream, unless their log-probabilities count them (it
 
 from collections.abc import Mapping
 
-from .types import EndpointConfig, Prompt, Sampling
+from adaptive_eval.endpoints.types import EndpointConfig, Prompt, Sampling
 
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 

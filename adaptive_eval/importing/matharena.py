@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.importing.bounded import parsed, whole
 from adaptive_eval.importing.plain import as_text, mapping, number, sequence, whole_number
 from adaptive_eval.importing.record import Asked, LogFile, Record, Settings, made_answer
@@ -88,18 +89,6 @@ def _record(
     cost: Mapping[str, Any],
 ) -> Record:
     value = as_value(right)
-    prompt, completion = (whole_number(cost.get(f"{side}_tokens")) or 0 for side in ("input", "output"))
-    answer = None
-    if written is not None:
-        text, reasoning = written
-        answer = made_answer(
-            text,
-            finish_reason="unknown",
-            reasoning=reasoning,
-            latency=number(cost.get("time")) or 0.0,
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-        )
     return Record(
         place=place,
         model=model,
@@ -107,14 +96,31 @@ def _record(
         trial=trial,
         asked=asked,
         settings=Settings(served=model, grader="math"),
-        answer=answer,
-        has_text=answer is not None,
+        answer=None if written is None else _answer(*written, cost),
+        has_text=written is not None,
         value=value,
         extracted=None if said is None else as_text(said),
         grader_error=None if value is not None else "the log does not say whether it is right",
-        cost=Cost(prompt + completion, number(cost.get("cost")) or 0.0),
+        cost=Cost(sum(_tokens(cost)), number(cost.get("cost")) or 0.0),
         missing="there is no answer" if written is not None and not any(written) and said is None else None,
     )
+
+
+def _answer(text: str, reasoning: str | None, cost: Mapping[str, Any]) -> Answer:
+    prompt, completion = _tokens(cost)
+    return made_answer(
+        text,
+        finish_reason="unknown",
+        reasoning=reasoning,
+        latency=number(cost.get("time")) or 0.0,
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+    )
+
+
+def _tokens(cost: Mapping[str, Any]) -> tuple[int, int]:
+    """Of the prompt and of the answer."""
+    return whole_number(cost.get("input_tokens")) or 0, whole_number(cost.get("output_tokens")) or 0
 
 
 def _asked(told: Mapping[str, Any], turns: Sequence[Any] | None) -> Asked:

@@ -12,6 +12,7 @@ import orjson
 from pydantic import ValidationError
 
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.answers import told_signals
 from adaptive_eval.endpoints.types import Answer, Sampling, Signal
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.types import SignalValue
@@ -150,13 +151,6 @@ def made_answer(
     more: frozenset[Signal] = frozenset(),
 ) -> Answer:
     """An answer from a log, with the signals that an endpoint would have given it."""
-    signals: set[Signal] = set(more)
-    if finish_reason == "length":
-        signals.add("truncated")
-    if finish_reason == "content_filter":
-        signals.add("content_filter")
-    if not text.strip():
-        signals.add("empty")
     return Answer(
         text=text,
         finish_reason=tidy(finish_reason),
@@ -166,7 +160,7 @@ def made_answer(
         reasoning=reasoning,
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
-        signals=frozenset(signals),
+        signals=told_signals(text, finish_reason) | more,
     )
 
 

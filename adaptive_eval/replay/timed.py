@@ -22,6 +22,9 @@ from adaptive_eval.simulate.worlds import Latency
 FloatArray = NDArray[np.float64]
 MOST = 1 << 30
 
+CostOf = Callable[[int, int], Cost]
+"""What a trial of a model costs that falls into a category."""
+
 
 class Served(NamedTuple):
     """When a model's trials began and ended, in seconds."""
@@ -96,12 +99,12 @@ def drive_in_time(
     slots: int | Sequence[int],
     on_look: Callable[[Look], None] | None = None,
     shared: Sequence[Host] = (),
-    cost: Callable[[int, int], Cost] | None = None,
+    cost: CostOf | None = None,
 ) -> Timeline:
     """Run the controller with `slots` requests at a time for each model; a cap on wall time means simulated time.
 
-    `shared` are the hosts of models that take turns; every other model has one of its own. `cost` is what a trial of a
-    model costs that falls into a category.
+    `shared` are the hosts of models that take turns; every other model has one of its own.
+    Without `cost` trials cost nothing.
     """
     models = controller.plan.bench.models
     width = (slots,) * models if isinstance(slots, int) else tuple(slots)
@@ -110,14 +113,10 @@ def drive_in_time(
     cap = controller.plan.budget.wall_seconds
     now, looks = 0.0, []
     while controller.finished is None:
-        for ask in controller.ask(MOST):
-            category = tape.category(ask.model, ask.question, ask.trial)
-            spent = NO_COST if cost is None else cost(ask.model, category)
-            outcome = Outcome(ask.model, ask.question, ask.trial, category, spent)
-            trial = Trial(outcome, ask.round, times.of(ask, category))
-            issued = rounds.setdefault(ask.round, _Round())
+        for trial in _trials(controller.ask(MOST), tape, times, cost):
+            issued = rounds.setdefault(trial.round, _Round())
             issued.trials.append(trial)
-            issued.waiting += not hosts[ask.model].issue(trial, now)
+            issued.waiting += not hosts[trial.outcome.model].issue(trial, now)
         oldest = rounds.pop(min(rounds))
         now = max(now, _end_of(oldest, rounds, shared))
         if cap is not None and now >= cap:
@@ -131,6 +130,15 @@ def drive_in_time(
     served = tuple(Served(*map(np.array, host.spans[model])) for model, host in enumerate(hosts))
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
     return Timeline(now, width, np.array(looks), served, swaps)
+
+
+def _trials(asks: Iterable[Ask], tape: Tape, times: Times, cost: CostOf | None) -> Iterator[Trial]:
+    """What comes of each ask, and how long it takes."""
+    for ask in asks:
+        category = tape.category(ask.model, ask.question, ask.trial)
+        spent = NO_COST if cost is None else cost(ask.model, category)
+        outcome = Outcome(ask.model, ask.question, ask.trial, category, spent)
+        yield Trial(outcome, ask.round, times.of(ask, category))
 
 
 def _everyones_hosts(slots: Sequence[int], shared: Sequence[Host]) -> list[Host]:

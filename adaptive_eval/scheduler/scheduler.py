@@ -31,10 +31,13 @@ TICK_SECONDS = 0.5
 """How often the decision core is told the time, and the servers are looked at."""
 
 REFUSALS_SECONDS = 2.0
-"""How long the run waits for more when a model refuses its first request: whatever is wrong is told at once."""
+"""How long the run waits for more when a model refuses its first request: whatever is wrong is told at once.
+
+Models that have not said a word by then may refuse, too.
+"""
 
 ELSEWHERE = "\nwhich of the other models can be used: adaptive-eval check CONFIG"
-"""Models that have not said a word by then may refuse, too."""
+"""Ends the error that names them, since the other models were not all heard."""
 
 
 class Scheduler:

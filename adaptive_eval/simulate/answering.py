@@ -19,7 +19,7 @@ from hashlib import blake2b
 from math import exp
 from statistics import NormalDist
 
-from .worlds import World
+from adaptive_eval.simulate.worlds import World
 
 ANSWER_WORDS = 200
 """Median length of a right answer."""

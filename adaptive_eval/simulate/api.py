@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from .answering import Drawn, Respondent
-from .faults import Fault, Faults, Window
-from .http1 import Reply, Request, response
-from .places import Places
-from .shapes import Choice, Shape, cut
+from adaptive_eval.simulate.answering import Drawn, Respondent
+from adaptive_eval.simulate.faults import Fault, Faults, Window
+from adaptive_eval.simulate.http1 import Reply, Request, response
+from adaptive_eval.simulate.places import Places
+from adaptive_eval.simulate.shapes import Choice, Shape, cut
 
 MAX_N = 128
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ..errors import ConfigError
-from .answering import numbers, unit
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.simulate.answering import numbers, unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from .places import Places, Ticket
+from adaptive_eval.simulate.places import Places, Ticket
 
 MAX_HEAD = 64 * 1024
 MAX_BODY = 64 * 1024 * 1024

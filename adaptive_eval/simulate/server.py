@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from .answering import Respondent
-from .api import Api
-from .faults import Faults
-from .http1 import Reply, Request, ServerProtocol
-from .places import Places
-from .worlds import World
+from adaptive_eval.simulate.answering import Respondent
+from adaptive_eval.simulate.api import Api
+from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.http1 import Reply, Request, ServerProtocol
+from adaptive_eval.simulate.places import Places
+from adaptive_eval.simulate.worlds import World
 
 HOST = "127.0.0.1"
 BACKLOG = 4096

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from .answering import Drawn, numbers, unit
-from .http1 import LAST_CHUNK, STREAM_HEAD, Reply, chunk
+from adaptive_eval.simulate.answering import Drawn, numbers, unit
+from adaptive_eval.simulate.http1 import LAST_CHUNK, STREAM_HEAD, Reply, chunk
 
 FIRST_TOKEN = 0.1
 """Part of an answer's time until its first token."""

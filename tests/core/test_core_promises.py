@@ -36,6 +36,16 @@ def allowed(promise: float, runs: int) -> float:
     return float(binom.ppf(0.999, runs, promise) / runs)
 
 
+def carried_out(plan: Plan, p: NDArray[np.float64], seed: int) -> Controller:
+    """A whole run of models that answer each question right with its chance."""
+    rng, controller = np.random.default_rng(seed), Controller(plan)
+    while controller.finished is None:
+        asks = controller.ask(1 << 20)
+        right = rng.random(len(asks)) < p[[ask.question for ask in asks]]
+        controller.tell(Outcome(*ask[:3], int(one)) for ask, one in zip(asks, right, strict=True))
+    return controller
+
+
 @pytest.mark.parametrize("prior", ["uniform", "self"])
 @pytest.mark.parametrize("name", ["alike, 0.9", "alike, 0.5", "spread", "near-deterministic"])
 def test_80_trials_against_8_part_no_identical_models(prior: Prior, name: str) -> None:
@@ -111,12 +121,7 @@ def test_whole_runs_keep_the_promise_on_exact_ties(policy: Policy, pace: Pace) -
     plan = Plan(Bench(2, QUESTIONS, BINARY), policy=policy, judging=Judging(futility=None), pace=pace)
     called, lead = 0, []
     for seed in range(runs):
-        rng = np.random.default_rng(seed)
-        controller = Controller(plan)
-        while controller.finished is None:
-            asks = controller.ask(1 << 20)
-            right = rng.random(len(asks)) < p[[ask.question for ask in asks]]
-            controller.tell(Outcome(*ask[:3], int(one)) for ask, one in zip(asks, right, strict=True))
+        controller = carried_out(plan, p, seed)
         called += controller.looks[-1].count(Verdict.RESOLVED)
         lead.append(controller.looks[-1].scores[0] - controller.looks[-1].scores[1])
     assert called / runs <= allowed(0.10, runs)
@@ -132,12 +137,7 @@ def test_a_family_of_ties_keeps_its_promise_together() -> None:
     for familywise in any_call:
         plan = Plan(bench, policy=Uniform(), judging=Judging(futility=None, familywise=familywise))
         for seed in range(runs):
-            rng = np.random.default_rng(seed)
-            controller = Controller(plan)
-            while controller.finished is None:
-                asks = controller.ask(1 << 20)
-                right = rng.random(len(asks)) < p[[ask.question for ask in asks]]
-                controller.tell(Outcome(*ask[:3], int(one)) for ask, one in zip(asks, right, strict=True))
+            controller = carried_out(plan, p, seed)
             assert controller.standing is not None
             any_call[familywise] += bool(controller.standing.memory.call.any())
     assert any_call[True] / runs <= allowed(0.05, runs)

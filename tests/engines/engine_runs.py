@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from typing import Any
 
 from arithmetic import answer_tokens, prompt_tokens, questions
 from family import weights
+from live_runs import wait_for_trials
 from llama import Chance, Weights, chance, token_log_probabilities
 
 from adaptive_eval.endpoints.answers import bits_per_token
 from adaptive_eval.store import EventKind, RunReader, TrialRecord
-from adaptive_eval.store.schema import DATABASE_FILE
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 8}
 """What the exact probabilities are of: the model's own distribution, whatever a server's defaults are."""
@@ -122,23 +121,8 @@ class Workplace:
 
     def await_trials(self, config: Path, number: int, process: "subprocess.Popen[str]") -> None:
         """Return when the run has stored so many trials."""
-        deadline = time.monotonic() + RUN_SECONDS
-        while time.monotonic() < deadline and process.poll() is None:
-            if stored(self.directory(config)) >= number:
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"the run ended before it had {number} trials")
-
-
-def stored(directory: Path) -> int:
-    """How many trials a run has stored, also while it runs; 0 before it has begun."""
-    if not (directory / DATABASE_FILE).exists():
-        return 0
-    try:
-        with closing(RunReader.open(directory)) as reader:
-            return reader.trial_count()
-    except Exception:  # it is being created at this moment
-        return 0
+        reached = wait_for_trials(self.directory(config), number, process, RUN_SECONDS)
+        assert reached, f"the run ended before it had {number} trials"
 
 
 def read(directory: Path, code: int) -> Finished:
