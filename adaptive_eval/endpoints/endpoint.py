@@ -84,7 +84,9 @@ class ModelEndpoint:
         caller: Caller,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         loads: LoadWatch | None = None,
+        ready: bool = False,
     ) -> None:
+        """`ready`: its servers have said that they are, and get patience from the first request on."""
         self._config = config
         self._sampling = sampling
         self._limits = limits
@@ -94,6 +96,8 @@ class ModelEndpoint:
         self._bodies = BodyBuilder(config, sampling)
         self._reader = Reader(config)
         self._replicas = ReplicaSet(config.replicas, limits.concurrency, self._clock)
+        for replica in self._replicas.replicas if ready else ():
+            replica.answered_at = self._clock()
         self._watch = HealthWatch(self._replicas, caller.probe, limits.patience, self._clock)
         self._loads = (loads or LoadWatch()) if limits.steer else None
         self._acquaintance = Acquaintance(config.model, self._meet)

@@ -4,7 +4,7 @@ One small task per replica. It asks nothing while answers keep coming; otherwise
 seconds, and at once when a request has failed there. After `MISSES` probes in a row without a sign of life the
 replica is set aside: its requests in flight are ended, to be sent elsewhere, and it is probed on until it is back.
 When every replica is set aside for longer than the model's patience, the model is given up; a model that has never
-answered at all gets no patience.
+answered at all gets no patience, unless its servers were known to be ready.
 """
 
 import asyncio

@@ -22,10 +22,12 @@ def open_endpoint(
     *,
     keys: Mapping[str, str],
     loads: LoadWatch | None = None,
+    ready: bool = False,
 ) -> Endpoint:
     """The endpoint of one model; `keys` is the environment. Needs a running event loop.
 
-    Endpoints that ask the same servers share their `loads`.
+    Endpoints that ask the same servers share their `loads`; servers that are known to be `ready` get patience from the
+    first request on.
     """
     if (problem := config.missing_key(keys)) is not None:
         raise ConfigError(problem)
@@ -33,7 +35,7 @@ def open_endpoint(
     key = keys.get(config.api_key_env, "").strip()
     _allow_many_files()
     caller = _caller(config, sampling, SecretStr(key) if key else None)
-    return ModelEndpoint(config, sampling, limits, caller, loads=loads)
+    return ModelEndpoint(config, sampling, limits, caller, loads=loads, ready=ready)
 
 
 def _allow_many_files() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 
 import httpx
+import orjson
 
 from adaptive_eval.errors import LaunchFailed
 
@@ -13,6 +14,8 @@ VERSION_SECONDS = 10.0
 ABOUT = (("/version", "version"), ("/props", "build_info"))
 """Where vLLM and llama-server tell their versions."""
 LONGEST_VERSION = 100
+MOST_BYTES = 2**20
+"""Of an answer that may have a version in it, such as llama-server's with a whole chat template."""
 
 
 async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", seconds: float) -> None:
@@ -22,7 +25,9 @@ async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", s
         async with asyncio.timeout(seconds), _client(root) as client:
             while not ended.done():
                 with suppress(httpx.HTTPError):
-                    status = (await client.get(path)).status_code
+                    # whatever else it answers is not read: it might have no end
+                    async with client.stream("GET", path) as answer:
+                        status = answer.status_code
                     if status == 200:
                         return
                     said = f"its {path} said HTTP {status}"
@@ -42,11 +47,23 @@ async def version_of(root: str) -> str | None:
         async with asyncio.timeout(VERSION_SECONDS), _client(root) as client:
             for path, key in ABOUT:
                 with suppress(httpx.HTTPError, ValueError):
-                    told = (await client.get(path)).json()
+                    told = orjson.loads(await _beginning(client, path))
                     if isinstance(told, dict) and isinstance(told.get(key), str):
                         return str(told[key])[:LONGEST_VERSION]
     return None
 
 
+async def _beginning(client: httpx.AsyncClient, path: str) -> bytes:
+    """What the server answers, as much of it as is worth reading."""
+    found = b""
+    async with client.stream("GET", path) as answer:
+        async for part in answer.aiter_raw():
+            found += part
+            if len(found) > MOST_BYTES:
+                break
+    return found
+
+
 def _client(root: str) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=root, timeout=PROBE_SECONDS, trust_env=False)
+    plain = {"Accept-Encoding": "identity"}
+    return httpx.AsyncClient(base_url=root, timeout=PROBE_SECONDS, trust_env=False, headers=plain)

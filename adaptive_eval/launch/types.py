@@ -35,7 +35,8 @@ class LaunchConfig(Section):
     """Flags of vLLM without the dashes: `tensor-parallel-size: 2`; true and false switch, a list becomes several words,
     a mapping JSON, and null takes a default of ours away (`generation-config: vllm`)."""
     exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=100)
-    """Models with the same word here, such as gpu0, are served in turn, one at a time."""
+    """Models with the same word here, such as gpu0, are served in turn, one at a time; other runs of the same user on
+    this machine wait until this one has ended."""
     health: str = "/health"
     """A path that answers 200 when the server is ready."""
     timeout: Seconds = Field(900.0, gt=0)

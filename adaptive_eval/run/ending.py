@@ -34,7 +34,7 @@ class Ended:
     mishap: Mishap | None = None
     """The error that ended it, as its store tells it."""
     servers_up: int = 0
-    """Servers that the run has started, and is about to stop."""
+    """Servers that get time to end now."""
 
     @property
     def worse(self) -> tuple[str, ...]:

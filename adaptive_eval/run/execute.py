@@ -153,7 +153,7 @@ class _Session:
             gate=gate,
             lost={self._prepared.models[model]: lost for model, lost in self._scheduler.lost.items()},
             fixed=self._prepared.plan.fixed,
-            servers_up=sum(host.up for host in self._serving.hosts),
+            servers_up=0 if self._serving.at_once else sum(host.up for host in self._serving.hosts),
         )
 
     def _snapshot(self) -> Snapshot | None:

@@ -56,7 +56,7 @@ def _server(model: ModelConfig, spec: Spec, keys: Mapping[str, str]) -> Server:
     if (problem := model.missing_key(keys)) is not None:
         raise ConfigError(problem)
     address = model.model_copy(update={"base_url": f"{spec.root}/v1"})
-    return Server(spec, lambda: open_endpoint(address, model.sampling, model.concurrency, keys=keys))
+    return Server(spec, lambda: open_endpoint(address, model.sampling, model.concurrency, keys=keys, ready=True))
 
 
 def _file_name(name: str) -> str:

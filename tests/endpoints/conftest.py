@@ -36,7 +36,7 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
     async with AsyncExitStack() as opened:
 
         def opener(
-            *base_urls: str, key: str | None = None, loads: LoadWatch | None = None, **values: Any
+            *base_urls: str, key: str | None = None, loads: LoadWatch | None = None, ready: bool = False, **values: Any
         ) -> ModelEndpoint:
             def of(kind: Any) -> dict[str, Any]:
                 return {name: value for name, value in values.items() if name in kind.model_fields}
@@ -47,7 +47,7 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
             caller = (SdkCaller if config.client == "openai" else HttpCaller)(
                 config, sampling, SecretStr(key) if key else None
             )
-            made = ModelEndpoint(config, sampling, limits, caller, sleep=pass_quickly, loads=loads)
+            made = ModelEndpoint(config, sampling, limits, caller, sleep=pass_quickly, loads=loads, ready=ready)
             opened.push_async_callback(made.close)
             return made
 

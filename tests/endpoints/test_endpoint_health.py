@@ -88,6 +88,14 @@ async def test_a_model_that_never_answered_gets_no_patience(endpoint: Opener, un
         await asyncio.wait_for(model.sample(question(1), range(1)), 10.0)
 
 
+async def test_one_that_was_known_to_be_ready_does(endpoint: Opener, unused_tcp_port: int) -> None:
+    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", patience=0.4, ready=True)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable, match="no connection"):
+        await asyncio.wait_for(model.sample(question(1), range(1)), 10.0)
+    assert asyncio.get_running_loop().time() - began >= 0.4
+
+
 async def test_a_server_without_health_lives_by_its_models(endpoint: Opener) -> None:
     async def slowly(asked: Exchange) -> None:
         await asyncio.sleep(0.4)

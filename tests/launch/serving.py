@@ -5,7 +5,7 @@
 `late=S`: it is ready after so many seconds; `exit=N`: it prints some lines and exits instead; `child`: it has a child
 that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `dies=S`: it is
 killed so many seconds after it was found ready; `says=TEXT`: it prints the text first; `busy`: it answers 503 for ever;
-`endless`: its version has no end.
+`endless`: no answer has an end.
 """
 
 import os
@@ -30,7 +30,7 @@ class Handler(BaseHTTPRequestHandler):
             threading.Timer(float(WHAT["dies"]), lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
         health = 404 if "nohealth" in WHAT else 200 if ready else 503
         status, body = {"/health": (health, b""), "/version": (200, b'{"version": "1.2.3"}')}.get(self.path, (404, b""))
-        endless = "endless" in WHAT and self.path == "/version"
+        endless = "endless" in WHAT
         self.send_response(status)
         self.send_header("Content-Length", str(10**9 if endless else len(body)))
         self.end_headers()

@@ -98,9 +98,7 @@ async def test_it_is_waited_for(tmp_path: Path, port: int) -> None:
     assert not running(str(port))
 
 
-async def test_a_version_without_end_is_done_without(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_answers_without_end_are_done_without(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "VERSION_SECONDS", 0.2)
     bed = Bed(tmp_path, port, "endless")
     async with asyncio.timeout(5.0):
