@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
+from adaptive_eval.sections import Section
 from adaptive_eval.seeds import SEED_SPAN
 
 MAX_CONCURRENCY = 1024
@@ -55,8 +56,9 @@ Headers = Annotated[Mapping[str, SecretStr], AfterValidator(_header_names)]
 """Header values may be credentials, so that no representation of them shows the text."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+class _Section(Section):
+    # not strict: programs give lists, too; no input in errors: it may be a credential
+    model_config = ConfigDict(strict=False, hide_input_in_errors=True)
 
 
 class Sampling(_Section):
@@ -67,16 +69,20 @@ class Sampling(_Section):
     top_k: int | None = Field(None, ge=-1)
     min_p: float | None = Field(None, ge=0, le=1)
     max_tokens: int | None = Field(None, ge=1)
+    """The longest answer; also what a budget reserves for a trial at most."""
     seed: int | None = Field(None, ge=0, lt=SEED_SPAN)
     """Where consecutive trial seeds begin; a request carries the seed of its trial, never this one."""
     stop: str | tuple[str, ...] | None = None
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     logprobs: bool = False
+    """Ask for the log-probability of each token, for `completion_bpt`."""
     top_logprobs: int | None = Field(None, ge=0, le=20)
     reasoning_effort: str | None = None
     extra_body: Mapping[str, object] = Field(default_factory=dict)
+    """What else the body of each request carries."""
     extra_headers: Headers = Field(default_factory=dict)
+    """Headers besides those of the model, and over them."""
     timeout: float = Field(1800.0, gt=0)
     """Seconds for one request, counted from when it is sent."""
 
@@ -95,7 +101,9 @@ class Limits(_Section):
     concurrency: int = Field(64, ge=1, le=MAX_CONCURRENCY)
     """Requests in flight per replica."""
     requests_per_minute: float | None = Field(None, gt=0)
+    """Of the model, all replicas together."""
     tokens_per_minute: float | None = Field(None, gt=0)
+    """The same of tokens, of prompts and answers together."""
     attempts: int = Field(5, ge=1)
     """Failures, or requests over their time limit, after which one request is given up."""
     patience: float = Field(300.0, ge=0)
@@ -115,14 +123,17 @@ class EndpointConfig(_Section):
     model: str = Field(min_length=1)
     """The name under which the server knows the model."""
     api_key_env: str = DEFAULT_KEY
+    """The environment variable that holds the key."""
     client: Literal["http", "openai"] = "http"
     """`openai` speaks through the SDK: about twenty times the CPU, for its authentication and for proxies."""
     api: Literal["chat", "completions"] = "chat"
+    """`completions` sends the prompt as one text, without a chat template."""
     stream: bool = False
     """Stream the answer: gives the time to first token, and a stream that stops is noticed early."""
     prompt_logprobs: Literal["vllm", "echo"] | None = None
     """How to ask for log-probabilities of the prompt: vLLM's `prompt_logprobs`, or `echo` (completions only)."""
     headers: Headers = Field(default_factory=dict)
+    """Headers of every request; a value may be a credential, which is stored nowhere."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -164,6 +164,12 @@ class TestSchema:
         for name, section in self.SCHEMA["$defs"].items():
             assert section.get("description"), name
 
+    @pytest.mark.parametrize("name", ["ModelConfig", "Limits"])
+    def test_every_key_of_servers_is_described(self, name: str) -> None:
+        keys = self.SCHEMA["$defs"][name]["properties"]
+        silent = {key for key, what in keys.items() if "description" not in what and not self.properties(what)}
+        assert not silent
+
 
 class TestCommands:
     def run(self, *words: str) -> tuple[int, str, str]:
