@@ -7,7 +7,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-PURE_FORBIDDEN = {"asyncio", "httpx", "aiohttp", "openai", "time", "random", "os", "logging", "pathlib", "threading"}
+CLOCKS_AND_CHANCE = {"datetime", "random", "secrets", "time", "uuid"}
+IO = {"aiohttp", "asyncio", "httpx", "io", "logging", "openai", "os", "pathlib", "shutil", "socket", "sqlite3"}
+PROCESSES = {"multiprocessing", "signal", "subprocess", "sys", "tempfile", "threading"}
+PURE_FORBIDDEN = CLOCKS_AND_CHANCE | IO | PROCESSES
 PURE = ["scorio", "adaptive_eval/core"]
 
 # Lowest first: a module may import from its own layer and from those before it.
@@ -78,6 +81,16 @@ def sources(*folders: str) -> list[Path]:
 @pytest.mark.parametrize("path", sources(*PURE), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_pure_layers_import_nothing_that_does_io(path: Path) -> None:
     assert not {name.split(".")[0] for name in imports(path)} & PURE_FORBIDDEN
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert not {call.id for call in calls if isinstance(call, ast.Name)} & {"open", "print", "input", "exec", "eval"}
+
+
+@pytest.mark.parametrize("path", sources(*PURE), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_values_of_the_pure_layers_are_frozen(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else []:
+            if "dataclass" in ast.unparse(decorator):
+                assert "frozen=True" in ast.unparse(decorator), f"line {node.lineno}"
 
 
 @pytest.mark.parametrize("path", sources("scorio", "adaptive_eval"), ids=lambda path: str(path.relative_to(ROOT)))

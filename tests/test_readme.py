@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -41,10 +43,14 @@ def test_the_configuration_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert result.exit_code == 0, result.output
 
 
-def test_every_command_exists() -> None:
-    known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
-    told = set(re.findall(r"`adaptive-eval ([a-z]+)", README)) | {"schema"}
-    assert told <= known
+def test_every_command_is_told_with_the_options_it_needs() -> None:
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    told = {name: line for line, name in re.findall(r"(`adaptive-eval ([a-z]+)[^`]*`)", README)} | {"schema": ""}
+    assert told.keys() == group.commands.keys()
+    for name, line in told.items():
+        needed = {one.opts[0] for one in group.commands[name].params if one.required and one.opts[0].startswith("--")}
+        assert needed <= set(line.strip("`").split()), name
 
 
 def test_every_exit_code_is_told() -> None:

@@ -32,17 +32,22 @@ def report(
     with reported():
         view = read_run(run)
         text = _rendered(view, kind)
+        drawn = [] if plots is None else _drawn(view, plots)
         if output == Path("-"):
             typer.echo(text, nl=False)
         else:
             path = output or run / f"report.{kind}"
             write_whole(path, text.encode("utf-8", "replace"), "Mend that, or give another --output")
             typer.echo(str(path))
-        if plots is not None:
-            from adaptive_eval.report.plots import draw_all
+        for path in drawn:
+            typer.echo(str(path), err=output == Path("-"))
 
-            for drawn in draw_all(view, plots):
-                typer.echo(str(drawn), err=output == Path("-"))
+
+def _drawn(view: RunView, folder: Path) -> list[Path]:
+    # imported here: it needs an extra
+    from adaptive_eval.report.plots import draw_all
+
+    return draw_all(view, folder)
 
 
 def _rendered(view: RunView, kind: Literal["html", "md", "json", "csv"]) -> str:

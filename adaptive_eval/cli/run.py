@@ -21,38 +21,42 @@ from adaptive_eval.run.execute import execute
 from adaptive_eval.run.prepare import prepare
 from adaptive_eval.run.watching import Watcher, Watchers
 
+RunDir = Annotated[
+    Path | None, typer.Option("--run-dir", help="Where the run lies; default: store.folder and the run's name.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check everything, ask each server for one word, and say what would run.")
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the run that is there; nothing is deleted.")]
+Shown = Annotated[
+    Kind | None, typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False)
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="[HOST:]PORT",
+        help="Serve metrics for Prometheus, on 127.0.0.1 unless another address is given.",
+        show_default=False,
+    ),
+]
+
 
 def run(
     config: Config,
-    run_dir: Annotated[
-        Path | None, typer.Option("--run-dir", help="Where the run lies; default: store.folder and the run's name.")
-    ] = None,
+    run_dir: RunDir = None,
     overrides: Overrides = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, ask each server for one word, and say what would run.")
-    ] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over beside the run that is there; nothing is deleted.")
-    ] = False,
-    display: Annotated[
-        Kind | None, typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False)
-    ] = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics-port",
-            metavar="[HOST:]PORT",
-            help="Serve metrics for Prometheus, on 127.0.0.1 unless another address is given.",
-            show_default=False,
-        ),
-    ] = None,
+    dry_run: DryRun = False,
+    fresh: Fresh = False,
+    display: Shown = None,
+    metrics: Metrics = None,
 ) -> None:
     """Rank the models of CONFIG. The same command again resumes the run.
 
-    Exit codes: 0 every comparison is decided; 3 the budget or the horizon came first, or
-    the grader fails on an answer; 4 stopped by the user (Ctrl-C
-    once waits for what is in flight, twice stops at once); 2 wrong configuration; 5 the models' servers could not be
-    used; 6 a model is worse than the baseline (objective.gate); 1 the run directory could not be used.
+    Exit codes: 0 every comparison is decided; 1 the run directory could not be used, or the disk is full; 2 wrong
+    configuration; 3 the budget or the horizon came first, or the grader fails on an answer; 4 stopped by the user
+    (Ctrl-C once waits for what is in flight, twice stops at once); 5 the models' servers could not be used; 6 a model
+    is worse than the baseline (objective.gate).
     """
     with reported():
         settings = load_config(config, overrides or ())

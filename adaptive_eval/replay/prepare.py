@@ -73,6 +73,9 @@ def _found(request: Request) -> World | Recording:
         if request.array is not None:
             raise ConfigError(f"--array names an array of a file, but {what} is a run; leave it out")
         return read_run(path)
+    if path.suffix in (".yaml", ".yml"):
+        mend = f"name an .npz file, a run or a world, and give this with --config {what}"
+        raise ConfigError(f"{what} is a configuration, which has no outcomes; {mend}")
     return read_recording(path, request.array)
 
 

@@ -139,6 +139,8 @@ def _opened(path: Path) -> Iterator[_File]:
     with handle:
         try:
             arrays = np.load(handle, allow_pickle=False)
+        except ValueError as error:  # whose words would advise to load it unsafely
+            raise ConfigError(f"{path} is no .npz file, or is damaged; write it with np.savez") from error
         except _DAMAGES as error:
             raise ConfigError(f"{path} is no .npz file, or is damaged ({error}); write it with np.savez") from error
         if not isinstance(arrays, np.lib.npyio.NpzFile):

@@ -47,12 +47,12 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "pn
     """Every figure into `folder`; nothing where no look was taken yet."""
     if view.results is None:
         return []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
     paths = []
     with _styled():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
         for name, draw in FIGURES.items():
             figure = draw(view)
             figure.draw_without_rendering()

@@ -182,6 +182,13 @@ def test_a_directory_of_a_real_run_is_left_alone() -> None:
     assert not Path("real/results.json").exists()
 
 
+def test_a_configuration_is_no_recording() -> None:
+    Path("mine.yaml").write_text("name: mine\n")
+    done = replayed("mine.yaml")
+    assert done.exit_code == ExitCode.CONFIGURATION
+    assert "mine.yaml is a configuration" in done.stderr and "--config mine.yaml" in done.stderr
+
+
 REFUSED = {
     "no such thing": (["conis"], "conis is neither a file, nor a run, nor a world; did you mean coins?"),
     "an array of a world": (["coins", "--array", "R"], "--array names an array of a file, but coins is a world"),

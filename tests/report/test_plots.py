@@ -1,11 +1,14 @@
 """Series and figures of a run."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from live_runs import MODELS, Site
+from typer.testing import CliRunner
 
+from adaptive_eval.cli import app
 from adaptive_eval.errors import StoreError
 from adaptive_eval.reading import RunView, read_run
 from adaptive_eval.report.plots import FIGURES, draw_all
@@ -64,6 +67,15 @@ def test_hostile_names_are_drawn_as_they_are(view: RunView, tmp_path: Path) -> N
 def test_nothing_is_drawn_before_the_first_look(view: RunView, tmp_path: Path) -> None:
     assert draw_all(replace(view, results=None, looks=()), tmp_path / "none") == []
     assert not (tmp_path / "none").exists()
+
+
+def test_nothing_is_written_where_the_extra_is_missing(
+    view: RunView, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    ended = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(tmp_path / "figures")])
+    assert ended.exit_code == 2 and "adaptive-eval[plots]" in ended.stderr and ended.stdout == ""
+    assert not (site.directory() / "report.html").exists() and not (tmp_path / "figures").exists()
 
 
 def test_a_place_that_cannot_hold_them_is_an_error(view: RunView, tmp_path: Path) -> None:
