@@ -14,6 +14,7 @@ from adaptive_eval.reading import RunView, read_run
 from adaptive_eval.reading.counts import read_counts
 from adaptive_eval.report.changed import changed
 from adaptive_eval.report.changes import Changes, changes
+from adaptive_eval.store import Change
 
 FORMAT = "adaptive-eval.comparison/1"
 
@@ -43,7 +44,11 @@ def compare(
 def _rendered(found: Changes, view: RunView, kind: Literal["md", "json"]) -> str:
     if kind == "md":
         return changed(found, view.weights)
-    return orjson.dumps({"format": FORMAT, "changes": found}, option=orjson.OPT_APPEND_NEWLINE, default=str).decode()
+    return orjson.dumps({"format": FORMAT, "changes": found}, option=orjson.OPT_APPEND_NEWLINE, default=_plain).decode()
+
+
+def _plain(change: Change) -> dict[str, object]:
+    return change._asdict()
 
 
 def _require_comparable(a: RunView, b: RunView) -> None:

@@ -41,6 +41,8 @@ def report(
             typer.echo(str(path))
         for path in drawn:
             typer.echo(str(path), err=output == Path("-"))
+        if plots is not None and not drawn:
+            typer.echo("no figures: no look was taken yet", err=True)
 
 
 def _drawn(view: RunView, folder: Path) -> list[Path]:

@@ -91,7 +91,9 @@ def test_the_settling_is_that_of_the_figures(tabs: Tabs, kind: str) -> None:
 @pytest.mark.parametrize("looks", [0, 3])
 def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
     view = replace(simulated(world(MODELS, 4), looks=looks), error="model-a: 401 <b>refused</b>")
-    told = tabs.report(report_page(view)).inner_text(".lead")
+    page = tabs.report(report_page(view))
+    told = page.inner_text(".lead")
+    assert "stopped" in page.inner_text("h1")
     assert "Stopped by an error: model-a: 401 <b>refused</b>" in told and "the same command" not in told
 
 

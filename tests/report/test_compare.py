@@ -136,7 +136,9 @@ def test_the_command_tells_both_by_their_folders(site: Site) -> None:
     assert told.exit_code == 0 and "3 questions" not in told.stdout and "on the 8 questions" in told.stdout
     path = site.folder / "c.json"
     CliRunner().invoke(app, ["compare", str(one), str(other), "--format", "json", "--output", str(path)])
-    assert json.loads(path.read_text())["format"] == "adaptive-eval.comparison/1"
+    written = json.loads(path.read_text())
+    assert written["format"] == "adaptive-eval.comparison/1"
+    assert written["changes"]["settings"] == [{"path": "seed", "was": 0, "now": 3}]
 
 
 def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, tmp_path: Path) -> None:

@@ -107,6 +107,9 @@ def test_a_run_before_its_first_look_says_so(site: Site) -> None:
     assert wait_for_trials(site.directory(), 1, process)
     kill(process)
     assert "No look was taken yet" in markdown(read_run(site.directory()))
+    figures = site.folder / "figures"
+    told = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(figures)])
+    assert told.exit_code == 0 and "no figures: no look was taken yet" in told.stderr and not figures.exists()
 
 
 def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None:

@@ -157,7 +157,7 @@ function footer(view) {
   return h(
     "footer",
     { class: "quiet" },
-    `adaptive-eval ${run ? plain(run.version) : ""}. Scores are averages over trials, so that models with unequal `,
+    `adaptive-eval${run ? ` ${plain(run.version)}` : ""}. Scores are averages over trials, so that models with unequal `,
     "numbers of trials compare fairly; Bayes@N stands beside them. ",
     "Estimates after “Don’t Pass@k” (arXiv:2510.04265).",
   );

@@ -33,6 +33,7 @@ export const overview = {
 /** The run's state in one word, with what is known of why. */
 export function statusOf(view, live) {
   if (view.results) return view.results.run.status;
+  if (view.error !== null && !live) return "stopped";
   return live ? "running" : "not judged yet";
 }
 
