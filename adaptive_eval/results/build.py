@@ -43,6 +43,9 @@ from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.store import Event
 from scorio.moments import FloatArray
 
+MOST_NEEDED = 1e12
+"""Trials a question: a comparison that seems to need more is of equal scores, which differ by a rounding error."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -208,7 +211,7 @@ def _pair(snapshot: Snapshot, one: ComparisonResult) -> PairRow:
         boundary=compared(verdict.boundary),
         information=_known(verdict.information),
         power=_known(verdict.power),
-        trials_needed=_known(verdict.trials_needed),
+        trials_needed=_known(verdict.trials_needed) if verdict.trials_needed < MOST_NEEDED else None,
         sampled_z=compared(one.sampled_z),
         certifiable_delta=compared(one.certifiable_delta),
     )

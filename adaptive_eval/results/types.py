@@ -90,7 +90,7 @@ class PairRow:
     power: float | None
     """The chance to be settled by the horizon."""
     trials_needed: float | None
-    """Trials a question at which today's difference would be called."""
+    """Trials a question at which today's difference would be called; None where there is none, or none to speak of."""
     sampled_z: float | None
     """The same difference on questions like these."""
     certifiable_delta: float | None

@@ -12,6 +12,7 @@ from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
 from pydantic import TypeAdapter
 from scipy.stats import beta
 
+from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.objectives import Best, PrecisionOf, Threshold
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost, Verdict
@@ -185,3 +186,17 @@ async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:
     assert results is not None
     assert {row.name: row.score is None for row in results.models} == {"ada": False, "bob": False, "cyd": True}
     assert TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes()) == results
+
+
+def test_equal_scores_need_no_number_of_trials() -> None:
+    trials = Trials(min=10, max=80)
+    controller = Controller(Plan(Bench(models=2, questions=3, weights=np.array([0.0, 1.0])), trials=trials))
+    right = [(1, 2, 3), (3, 2, 1)]  # 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1, as floating point has it
+    asks = controller.ask(60)
+    controller.tell(Outcome(ask[0], ask[1], ask[2], int(ask[2] < right[ask[0]][ask[1]])) for ask in asks)
+    subject = Subject("equal", ("a", "b"), ("x", "y", "z"), sampled=(True,) * 2, created=1.0e9)
+    results = results_of(subject, controller, [Tally(), Tally()])
+    assert results is not None
+    (pair,) = results.pairs
+    assert pair.z is not None and 0.0 < abs(pair.z) < 1e-12, "equal but for the last digit"
+    assert pair.trials_needed is None
