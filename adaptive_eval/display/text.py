@@ -32,7 +32,10 @@ def count(value: float) -> str:
     if abs(value) < 100_000:
         return f"{value:,.0f}"
     power = min(int(math.log10(abs(value)) // 3), len(_SCALE) - 1)
-    return f"{value / 1000**power:.3g}{_SCALE[power]}"
+    shown = float(f"{value / 1000**power:.3g}")
+    if abs(shown) >= 1000 and power < len(_SCALE) - 1:
+        shown, power = shown / 1000, power + 1
+    return f"{shown:g}{_SCALE[power]}"
 
 
 def duration(seconds: float) -> str:

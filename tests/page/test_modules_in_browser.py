@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adaptive_eval.config.document import read_document
+from adaptive_eval.display.text import count
 from adaptive_eval.page.bundle import script
 
 pytestmark = pytest.mark.browser
@@ -54,6 +55,23 @@ def call(tabs: Tabs, module: str, expression: str) -> object:
 )
 def test_numbers_and_names_read_well(tabs: Tabs, expression: str, text: str) -> None:
     assert call(tabs, "text.js", f"it.{expression}") == text
+
+
+HALVES = st.builds(lambda k, n: k / 2**n, st.integers(-(10**7), 10**7), st.integers(0, 12))
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HALVES | st.floats(-1e9, 1e9), st.integers(0, 4))
+def test_a_number_is_rounded_as_every_other_report_rounds_it(tabs: Tabs, value: float, digits: int) -> None:
+    said = call(tabs, "text.js", f"it.number({value!r}, {digits})")
+    assert isinstance(said, str) and said.replace("−", "-") in (f"{value:.{digits}f}", f"{abs(value):.{digits}f}")
+    assert (said[0] == "−") == (float(f"{value:.{digits}f}") < 0)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HALVES | st.integers(-(10**13), 10**13) | st.sampled_from([112_500, 999_499, 999_500, 999_999, 1_125_000]))
+def test_a_count_is_that_of_every_other_report(tabs: Tabs, value: float) -> None:
+    assert call(tabs, "text.js", f"it.count({value!r})") == count(value)
 
 
 @pytest.mark.parametrize(

@@ -277,4 +277,5 @@ def test_events_are_told_in_words(event: Event, told: str) -> None:
 
 def test_numbers_are_short() -> None:
     assert [count(0), count(4321), count(1_234_567), count(2.5e9)] == ["0", "4,321", "1.23M", "2.5G"]
+    assert [count(999_999), count(999_499), count(112_500), count(9.9996e15)] == ["1M", "999k", "112k", "10000T"]
     assert [duration(5), duration(75), duration(9000)] == ["5s", "1m15s", "2h30m"]

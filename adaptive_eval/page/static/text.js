@@ -14,15 +14,27 @@ const ODD = new RegExp(`[\\p{Cc}\\p{Cs}\\p{Co}${UNSEEN}\\u{e0000}-\\u{e0fff}]`, 
 /** 4321 -> 4,321; 1234567 -> 1.23M. */
 export function count(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return DASH;
-  if (Math.abs(value) < 100_000) return GROUPED.format(value);
-  const power = Math.min(Math.floor(Math.log10(Math.abs(value)) / 3), STEPS.length - 1);
-  return `${Number((value / 1000 ** power).toPrecision(3))}${STEPS[power]}`;
+  if (Math.abs(value) < 100_000) return GROUPED.format(Number(fixed(value, 0)));
+  let power = Math.min(Math.floor(Math.log10(Math.abs(value)) / 3), STEPS.length - 1);
+  const part = value / 1000 ** power;
+  let shown = Number(fixed(part, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(part))))));
+  if (Math.abs(shown) >= 1000 && power < STEPS.length - 1) [shown, power] = [shown / 1000, power + 1];
+  return `${shown}${STEPS[power]}`;
+}
+
+const BEYOND = 30;
+
+/** So many decimals. Halves go to the even digit as in Python, so that the page says what the other reports say. */
+function fixed(value, digits) {
+  const exact = value.toFixed(digits + BEYOND);
+  const [shown, rest] = [exact.slice(0, -BEYOND).replace(/\.$/, ""), exact.slice(-BEYOND)];
+  return /^50*$/.test(rest) && /[02468]$/.test(shown) ? shown : value.toFixed(digits);
 }
 
 /** A number with so many decimals, with a true minus. */
 export function number(value, digits = 2) {
   if (value === null || value === undefined) return DASH;
-  const text = value.toFixed(digits);
+  const text = fixed(value, digits);
   return Number(text) < 0 ? `−${text.slice(1)}` : text.replace("-", "");
 }
 
@@ -40,7 +52,8 @@ export function chance(value) {
 export function usd(value) {
   if (value === null || value === undefined) return DASH;
   const most = Math.abs(value) < 0.01 ? 4 : 2;
-  return `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: most })}`;
+  const shown = Number(fixed(value, most));
+  return `$${shown.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: most })}`;
 }
 
 /** 75 -> 1m 15s; 9000 -> 2h 30m. */
