@@ -2,7 +2,8 @@
 
 Each time the server is up it has a `ModelEndpoint` of its own, which is closed when the server has ended. What was in
 flight then is asked again, with the same seeds, as soon as the server is back; a server that is started again may take
-longer than the patience that servers of others get.
+longer than the patience that servers of others get. Where that patience has ended with a server that still runs, it
+hangs, and is started again, too.
 """
 
 import asyncio
@@ -20,8 +21,12 @@ class LaunchedEndpoint:
     def __init__(self, open_: Callable[[], Endpoint]) -> None:
         self._open = open_
         self._current: Endpoint | None = None
+        self.silence: asyncio.Future[str]
+        """Done when the server that is up has not answered for longer than it may, and why that is thought."""
         self._changed = asyncio.Event()
         """Set while there is a server, and when it is known that there will be none."""
+        self._ended = asyncio.Event()
+        """Set while there is none."""
         self._gone: str | None = None
         self._leases: set[asyncio.Timeout] = set()
         self._before = EndpointStats()
@@ -29,6 +34,8 @@ class LaunchedEndpoint:
     def begin(self) -> None:
         """The server is up."""
         self._current, self._gone = self._open(), None
+        self.silence = asyncio.get_running_loop().create_future()
+        self._ended.clear()
         self._changed.set()
 
     async def end(self) -> None:
@@ -37,6 +44,7 @@ class LaunchedEndpoint:
         if ended is None:
             return
         self._changed.clear()
+        self._ended.set()
         self._before = replace(_together(self._before, ended.stats), replicas=())
         now = asyncio.get_running_loop().time()
         leases, self._leases = self._leases, set()
@@ -56,17 +64,15 @@ class LaunchedEndpoint:
         while True:
             endpoint = await self._served()
             try:
-                async with asyncio.timeout(None) as lease:
-                    self._leases.add(lease)
-                    return await endpoint.sample(prompt, seeds)
-            except TimeoutError:
-                if not lease.expired():
-                    raise
-            except Unavailable:
+                answers = await self._while_up(endpoint, prompt, seeds)
+            except Unavailable as error:
                 if endpoint is self._current:
-                    raise
-            finally:
-                self._leases.discard(lease)
+                    if not self.silence.done():
+                        self.silence.set_result(str(error))
+                    await self._ended.wait()
+                continue
+            if answers is not None:
+                return answers
 
     async def check(self) -> Health:
         """Ask the server for its models and for one tiny answer."""
@@ -80,6 +86,20 @@ class LaunchedEndpoint:
     def stats(self) -> EndpointStats:
         """The traffic so far; no replica while the server is away."""
         return self._before if self._current is None else _together(self._before, self._current.stats)
+
+    async def _while_up(self, endpoint: Endpoint, prompt: Prompt, seeds: range) -> list[Answer] | None:
+        """The answers; None where the server has ended before."""
+        lease = asyncio.timeout(None)
+        try:
+            async with lease:
+                self._leases.add(lease)
+                return await endpoint.sample(prompt, seeds)
+        except TimeoutError:
+            if not lease.expired():
+                raise
+            return None
+        finally:
+            self._leases.discard(lease)
 
     async def _served(self) -> Endpoint:
         """The endpoint of the server that is up."""

@@ -120,11 +120,17 @@ class Server:
 
     async def _keep_up(self, process: ServerProcess, tell: Tell) -> None:
         while True:
-            reason = self._told(await asyncio.shield(process.ended))
+            reason = self._told(await self._end_of(process))
             await self.endpoint.end()
             await process.stop()  # what it has left behind may hold the memory that the next one needs
             self._process = None
             process = await self._again(reason, tell)
+
+    async def _end_of(self, process: ServerProcess) -> str:
+        """How the server has ended, or why it has to."""
+        silence = self.endpoint.silence
+        await asyncio.wait([process.ended, silence], return_when=asyncio.FIRST_COMPLETED)
+        return process.ended.result() if process.ended.done() else f"does not answer any more: {silence.result()}"
 
     async def _again(self, reason: str, tell: Tell) -> ServerProcess:
         """Start a server that has died again; raises `LaunchFailed` when that has been tried often enough."""

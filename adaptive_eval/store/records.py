@@ -98,7 +98,7 @@ class EventKind(StrEnum):
     LAUNCHED = "launched"
     """It is ready, after `seconds`; `on` is the place it shares with others, one of which was stopped in this time."""
     SERVER_DIED = "server_died"
-    """A server that was up has ended by itself, and is started again."""
+    """A server that was up has ended by itself, or hangs, and is started again."""
     REGRADED = "regraded"
     IMPORTED = "imported"
     """The run begins with trials that were taken from logs; the body says how many, and from where."""

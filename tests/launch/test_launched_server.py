@@ -15,6 +15,7 @@ from processes import SERVER, running
 
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
 from adaptive_eval.errors import LaunchFailed, Unavailable
+from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch import readiness
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.host import Host, unload_all
@@ -177,8 +178,7 @@ async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: i
     await bed.server.stop()
 
 
-async def test_an_endpoint_gives_up_only_on_a_server_that_is_up(tmp_path: Path) -> None:
-    """What the endpoint of a dead server says last is no word on the next."""
+async def test_what_the_endpoint_of_a_dead_server_says_last_is_no_word_on_the_next(tmp_path: Path) -> None:
     inners: list[Inner] = []
 
     def open_() -> Inner:
@@ -196,11 +196,32 @@ async def test_an_endpoint_gives_up_only_on_a_server_that_is_up(tmp_path: Path) 
     await ended
     endpoint.begin()
     await until(lambda: inners[1].asked)
-    assert not asked.done()
-    inners[1].error = Unavailable("no replica is left")
+    assert not asked.done() and not endpoint.silence.done()
     inners[1].answers.set()
-    with pytest.raises(Unavailable):
-        await asked
+    assert len(await asked) == 1
+
+
+async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_seeds(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.3)
+    bed = Bed(tmp_path, port)
+    await bed.start()
+    first = bed.pid
+    os.kill(first, signal.SIGSTOP)
+    asked = [asyncio.create_task(bed.server.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
+    await until(lambda: len(bed.inners[0].asked) == 2)
+    bed.inners[0].error = Unavailable("no replica is left (no answer within 10 s)")
+    bed.inners[0].answers.set()
+    await until(lambda: len(bed.inners) == 2 and len(bed.inners[1].asked) == 2)
+    assert bed.pid != first and len(running(f"{SERVER} {port}")) == 2, "a server and its keeper"
+    assert set(bed.inners[1].asked) == {range(10, 12), range(20, 22)}
+    bed.inners[1].answers.set()
+    assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
+    died, _ = bed.events
+    why = "its server does not answer any more: no replica is left (no answer within 10 s) (log: "
+    assert died.kind is EventKind.SERVER_DIED and str(died.body["reason"]).startswith(why)
+    await bed.server.stop()
 
 
 async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
