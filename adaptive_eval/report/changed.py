@@ -98,6 +98,11 @@ def _notes(found: Changes) -> Iterator[str]:
             f"- the same seeds in both runs for {_named(found.same_seeds)}: a server that honours them gives the same "
             "answers, and then the difference is smaller than the interval says"
         )
+    if found.with_prior:
+        lines.append(
+            f"- outcomes of an earlier run (R0) count in the scores of {_named(found.with_prior)}: if that was the "
+            "other of the two, both share them, and differ less than the new trials alone would"
+        )
     if lines:
         yield "## To be considered"
         yield "\n".join(lines)

@@ -85,6 +85,8 @@ class Changes:
     """Questions of one id whose prompt or answer is not the same."""
     same_seeds: tuple[str, ...]
     """Models whose trials had the same seeds in both runs: equal answers are then no news."""
+    with_prior: tuple[str, ...]
+    """Runs in whose scores outcomes of an earlier run count: where that is the other one, both share them."""
     settings: tuple[Change, ...]
     models: tuple[ModelChange, ...]
     questions_changed: tuple[QuestionChange, ...]
@@ -111,6 +113,7 @@ def changes(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
         models_only_b=tuple(name for name in b.models if name not in names),
         reworded=_reworded(a, b, common),
         same_seeds=tuple(_same_seeds(a, b, names)),
+        with_prior=tuple(view.name for view, counts in ((a, counts_a), (b, counts_b)) if counts.before.any()),
         settings=tuple(_settings(a, b)),
         models=tuple(sorted(_models(a, cells_a, b, cells_b), key=_surest_first)),
         questions_changed=tuple(_questions(cells_a, cells_b, np.array(a.weights))),

@@ -122,6 +122,14 @@ def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(site:
     assert named <= 20  # 5% of 200 is 10; 3 sigma above
 
 
+def test_outcomes_that_two_runs_may_share_are_told(site: Site) -> None:
+    one = run_as(site, "a")
+    other = run_as(site, "b", seed=3, prior_evidence={"run": str(one), "depth": 2})
+    told = changed(changes(read_run(one), read_counts(one), read_run(other), read_counts(other)), (0.0, 1.0))
+    assert "outcomes of an earlier run (R0) count in the scores of b: " in told
+    assert "(R0)" not in changed(changes(*[read_run(one), read_counts(one)] * 2), (0.0, 1.0))
+
+
 def test_only_common_questions_count(site: Site) -> None:
     directory = run_as(site, "a")
     view, counts = read_run(directory), read_counts(directory)
