@@ -15,6 +15,11 @@ AdaptiveEvalError
 """
 
 
+def headline(reason: str) -> str:
+    """A reason without the lines that may follow it, such as those of a log."""
+    return reason.partition("\n")[0]
+
+
 class AdaptiveEvalError(Exception):
     """The root of the tree above."""
 

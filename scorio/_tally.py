@@ -5,7 +5,7 @@ Counts are laid out category by category in memory, so that what follows runs al
 
 import numpy as np
 
-from scorio._validate import IntArray
+from scorio.moments import IntArray
 
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 BLOCK = 1 << 17  # labels tallied at a time, so that what is unpacked from them stays in the cache

@@ -9,11 +9,8 @@ import operator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from scorio.moments import FloatArray
-
-IntArray = NDArray[np.integer]
+from scorio.moments import FloatArray, IntArray
 
 
 def labels(values: Any, name: str, ndim: int) -> IntArray:

@@ -11,8 +11,7 @@ import numpy as np
 
 from scorio import _validate
 from scorio._tally import tally
-from scorio._validate import IntArray
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 
 BINARY = np.array([0.0, 1.0])
 BINARY.flags.writeable = False

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
-CountArray = NDArray[np.integer] | FloatArray
+IntArray = NDArray[np.integer]
+CountArray = IntArray | FloatArray
 
 
 class Moments(NamedTuple):

@@ -18,11 +18,13 @@ LAYERS: list[set[str]] = [
     {"scorio"},
     {
         "adaptive_eval.errors",
+        "adaptive_eval.extras",
         "adaptive_eval.files",
         "adaptive_eval.locks",
         "adaptive_eval.sections",
         "adaptive_eval.plugins",
         "adaptive_eval.seeds",
+        "adaptive_eval.spreadsheet",
         "adaptive_eval.core",
     },
     {

@@ -11,9 +11,10 @@ import typer
 from adaptive_eval.cli.arguments import Overrides
 from adaptive_eval.cli.errors import reported
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.core import Look, Verdict
+from adaptive_eval.core import Look
 from adaptive_eval.display.study import study_table
 from adaptive_eval.display.summary import findings
+from adaptive_eval.display.text import verdict_counts
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.replay.idleness import slot_use
 from adaptive_eval.replay.judged import Judged, judge
@@ -27,7 +28,6 @@ from adaptive_eval.run.exit_codes import ExitCode
 from adaptive_eval.store.schema import DATABASE_FILE
 
 RUNS_FILE = "runs.csv"
-SHOWN = (Verdict.RESOLVED, Verdict.TIED, Verdict.OPEN, Verdict.OUT_OF_REACH)
 
 What = Annotated[
     str, typer.Argument(help="An .npz file, a run directory, or a world of the simulator.", metavar="FILE|RUN|WORLD")
@@ -151,8 +151,7 @@ def _shown(progress: Progress) -> Callable[[Look], None]:
     """Show the progress of one replay at its looks."""
 
     def looked(look: Look) -> None:
-        verdicts = ", ".join(f"{look.count(verdict)} {str(verdict).replace('_', ' ')}" for verdict in SHOWN)
-        progress.to(sum(look.trials), f"look {look.index + 1}: {verdicts}")
+        progress.to(sum(look.trials), f"look {look.index + 1}: {verdict_counts(look)}")
 
     return looked
 

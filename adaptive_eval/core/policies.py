@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.checks import require
 from adaptive_eval.core.evidence import IndexArray
-from scorio.moments import FloatArray
-
-IntArray = NDArray[np.integer]
+from scorio.moments import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

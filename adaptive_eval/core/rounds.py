@@ -7,16 +7,15 @@ held by their place in the batch, so that neither the order of arrival nor the b
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Outcome
+from scorio.moments import IntArray
 
 MISSING = MOST_CATEGORIES
 """The mark of a trial that has not come; categories lie below it."""
 PER_UNIT = 10**12
 """USD and GPU seconds are summed in whole trillionths: a sum that no order of arrival can change."""
-IntArray = NDArray[np.integer]
 
 
 class Batch:

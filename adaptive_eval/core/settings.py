@@ -1,4 +1,4 @@
-"""What a controller is told once: sizes, pace and caps. Everything else are plug-ins."""
+"""What a controller is told once: sizes, pace and caps. Everything else is a plug-in."""
 
 from dataclasses import dataclass
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from adaptive_eval.display.text import duration, safe
+from adaptive_eval.errors import headline
 from adaptive_eval.store import Event, EventKind
 
 NAMED = 3
@@ -14,7 +15,7 @@ def sentence(event: Event) -> str | None:
     body = event.body
     match event.kind:
         case EventKind.SET_ASIDE:
-            return safe(f"{body['model']} is set aside: {_headline(body)}", longest=400)
+            return safe(f"{body['model']} is set aside: {_reason(body)}", longest=400)
         case EventKind.NOTICED:
             return safe(f"{body['model']}: {body['text']}", longest=400)
         case EventKind.REPLICA_LOST:
@@ -40,7 +41,7 @@ def sentence(event: Event) -> str | None:
             return safe(f"{body['model']}: its server is ready after {duration(float(str(body['seconds'])))}{version}")
         case EventKind.SERVER_DIED:
             again = f"it is started again ({body['restart']} of {body['of']})"
-            return safe(f"{body['model']}: {_headline(body)}; {again}", longest=400)
+            return safe(f"{body['model']}: {_reason(body)}; {again}", longest=400)
         case EventKind.RESUMED:
             return f"resumed with {body['trials']} stored trials"
         case EventKind.CONFIGURED:
@@ -57,11 +58,10 @@ def sentence(event: Event) -> str | None:
         case EventKind.REGRADED:
             return f"graded {body['trials']} stored answers again"
         case EventKind.STOPPED if "error" in body:
-            return safe(f"stopped by an error: {_headline(body)}", longest=400)
+            return safe(f"stopped by an error: {_reason(body)}", longest=400)
         case _:
             return None
 
 
-def _headline(body: Mapping[str, object]) -> str:
-    """The reason without the lines of a log that may follow it."""
-    return str(body["reason"]).partition("\n")[0]
+def _reason(body: Mapping[str, object]) -> str:
+    return headline(str(body["reason"]))

@@ -6,12 +6,10 @@ from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
 from adaptive_eval.display.scale import Scale
+from adaptive_eval.display.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME
 from adaptive_eval.display.text import cells, count, duration, safe
 from adaptive_eval.forecast.types import Cell, Costs, Forecast, Outlook, Range, Undecided
 
-SHOWN_PAIRS = 5
-SHOWN_MODELS = 30
-WIDEST_NAME = 32
 LONGEST = 400
 SETTLED = str(Reason.SETTLED)
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.core.types import Look
 from adaptive_eval.display.events import sentence
 from adaptive_eval.display.rates import Rates
 from adaptive_eval.display.summary import summary
-from adaptive_eval.display.text import count, duration, safe
+from adaptive_eval.display.text import count, duration, safe, verdict_counts
 from adaptive_eval.run.ending import Ended
 from adaptive_eval.run.status import Status
 from adaptive_eval.store import Event
@@ -38,10 +38,9 @@ class PlainDisplay:
         eta = self._rates.eta(status.trials_to_go)
         left = "" if eta is None else f", about {duration(eta)} left"
         for look in looks:
-            verdicts = ", ".join(f"{look.count(verdict)} {str(verdict).replace('_', ' ')}" for verdict in _SHOWN)
             leader = safe(self._models[look.order[0]], 40)
             self._print(
-                f"look {look.index + 1}: {count(sum(look.trials))} trials, {verdicts}; first {leader}; "
+                f"look {look.index + 1}: {count(sum(look.trials))} trials, {verdict_counts(look)}; first {leader}; "
                 f"{duration(status.elapsed)}{left}"
             )
 
@@ -84,6 +83,3 @@ def pending(status: Status) -> str:
     down = now.replicas - now.healthy_replicas
     parts += [f"{down} of {now.replicas} replicas down"] if down else []
     return f"look {status.looks + 1} is not complete yet: {', '.join(parts)}"
-
-
-_SHOWN = (Verdict.RESOLVED, Verdict.TIED, Verdict.OPEN, Verdict.OUT_OF_REACH)

@@ -9,7 +9,10 @@ import unicodedata
 
 from rich.cells import cell_len, set_cell_size
 
+from adaptive_eval.core.types import Look, Verdict
+
 LONGEST = 200
+COUNTED = (Verdict.RESOLVED, Verdict.TIED, Verdict.OPEN, Verdict.OUT_OF_REACH)
 _SCALE = ("", "k", "M", "G", "T")
 
 
@@ -51,3 +54,8 @@ def duration(seconds: float) -> str:
 def number(value: float | None, digits: int = 2) -> str:
     """A number, or a dash where there is none."""
     return "-" if value is None or math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}f}"
+
+
+def verdict_counts(look: Look) -> str:
+    """How many comparisons of a look have which verdict."""
+    return ", ".join(f"{look.count(verdict)} {str(verdict).replace('_', ' ')}" for verdict in COUNTED)

@@ -3,11 +3,10 @@
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-from adaptive_eval.errors import ConfigError
 from adaptive_eval.export.rows import TEXTS, Row, columns, rows
 from adaptive_eval.export.source import Source, Told
+from adaptive_eval.extras import load_pyarrow
 
 MOST_ROWS = 10_000
 MOST_CHARACTERS = 16 * 2**20
@@ -16,7 +15,7 @@ MOST_CHARACTERS = 16 * 2**20
 
 def write_parquet(source: Source, path: Path, texts: bool, told: Told) -> None:
     """One row a trial, in row groups."""
-    pyarrow, parquet = _pyarrow()
+    pyarrow, parquet = load_pyarrow()
     types = {"text": pyarrow.string(), "integer": pyarrow.int64(), "number": pyarrow.float64()}
     types["mapping"] = types["text"]
     schema = pyarrow.schema([(name, types[kind]) for name, kind in columns(texts).items()])
@@ -43,12 +42,3 @@ def _groups(many: Iterable[Row]) -> Iterator[list[Row]]:
             group, characters = [], 0
     if group:
         yield group
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError("Parquet files need an extra; pip install 'adaptive-eval[parquet]'") from error
-    return pyarrow, pyarrow.parquet

@@ -5,16 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from adaptive_eval.export.source import Source, Told
-from adaptive_eval.replay.recording import write_recording
-
-MISSING = -1
+from adaptive_eval.replay.recording import NO_TRIAL, write_recording
 
 
 def write_npz(source: Source, path: Path, told: Told) -> None:
     """All outcomes; an answer that has no grade is missing too."""
     categories = len(source.rubric.weights)
     shape = (*source.extent.shape, int(source.extent.max()))
-    outcomes = np.full(shape, MISSING, dtype=np.int8 if categories <= np.iinfo(np.int8).max else np.int16)
+    outcomes = np.full(shape, NO_TRIAL, dtype=np.int8 if categories <= np.iinfo(np.int8).max else np.int16)
     model_of = {name: place for place, name in enumerate(source.models)}
     question_of = {question.id: place for place, question in enumerate(source.questions)}
     for number, outcome in enumerate(source.reader.outcomes(), 1):

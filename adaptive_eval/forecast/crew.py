@@ -9,14 +9,10 @@ from multiprocessing import get_context
 from types import TracebackType
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from adaptive_eval.forecast.scene import Scene
 from adaptive_eval.forecast.simulated import Simulated, simulate
 from adaptive_eval.forecast.variants import Variant
-
-FloatArray = NDArray[np.float64]
+from scorio.moments import FloatArray
 
 WORTH_PROCESSES = 500_000
 """Trials to be simulated from which further processes repay the second that they take to start."""

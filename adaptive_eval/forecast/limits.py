@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
@@ -12,8 +11,7 @@ from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.rules import Correctable, Precision, Rule
 from adaptive_eval.forecast.simulated import Simulated
 from adaptive_eval.forecast.types import Limits
-
-FloatArray = NDArray[np.float64]
+from scorio.moments import FloatArray
 
 POWER = 0.80
 """The chance with which a gap is called, or a tie certified."""

@@ -22,9 +22,7 @@ from adaptive_eval.run.directory import fresh, newest
 from adaptive_eval.run.history import look_back
 from adaptive_eval.run.prepare import Prepared
 from adaptive_eval.store import require_same_meaning
-
-FloatArray = NDArray[np.float64]
-
+from scorio.moments import FloatArray
 
 GUESSED_SWAP = 120.0
 """Seconds from the last answer of one model to a server that is ready with the next."""

@@ -12,8 +12,8 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.forecast.usage import Measured
 from adaptive_eval.run.prepare import Prepared
 from adaptive_eval.store import RunHeader, RunReader, TrialUse, differences
+from scorio.moments import FloatArray
 
-FloatArray = NDArray[np.float64]
 SHOWN = 3
 """Names or differences that one sentence has."""
 

@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from adaptive_eval.forecast.sticks import IntArray, Stick, chances_of, sticks_of
-
-FloatArray = NDArray[np.float64]
+from adaptive_eval.forecast.sticks import Stick, chances_of, sticks_of
+from scorio.moments import FloatArray, IntArray
 
 SCALES = {"ability": 0.5, "difficulty": 2.0, "taste": 1.0}
 """Of A, B and E: models of a benchmark lie tenths of a logit apart, its questions several."""

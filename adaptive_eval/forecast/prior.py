@@ -16,11 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.forecast.sticks import chances_of
-
-FloatArray = NDArray[np.float64]
+from scorio.moments import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from math import nan
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Plan, Reason
 from adaptive_eval.core.rules import Precision
@@ -14,9 +13,7 @@ from adaptive_eval.forecast.usage import Usage
 from adaptive_eval.replay import Tape, drive_in_time
 from adaptive_eval.replay.hosts import Host
 from adaptive_eval.replay.layers import Layers
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.integer]
+from scorio.moments import FloatArray, IntArray
 
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.core import Budget
 from adaptive_eval.forecast.crew import Crew, Job
@@ -19,8 +18,7 @@ from adaptive_eval.forecast.variants import (
     is_capped,
     scaled,
 )
-
-FloatArray = NDArray[np.float64]
+from scorio.moments import FloatArray
 
 TABLE_SHARE = 3
 """The table has this many times fewer worlds: each of its cells costs as much as a forecast."""

@@ -5,12 +5,10 @@ is exact: the middle of the scores, plus or minus whole gaps, in the order that 
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.forecast.sticks import chances_of, logits_of
-
-FloatArray = NDArray[np.float64]
+from scorio.moments import FloatArray
 
 MARGIN = 0.02
 """Of the range of scores, kept free at either end: there every question would be alike."""

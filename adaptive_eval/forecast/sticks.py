@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.integer]
+from scorio.moments import FloatArray, IntArray
 
 
 class Stick(NamedTuple):

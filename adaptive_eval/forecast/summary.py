@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval import __version__
 from adaptive_eval.forecast.limits import limits_of
@@ -24,8 +23,7 @@ from adaptive_eval.forecast.types import (
 )
 from adaptive_eval.forecast.variants import CAPS
 from adaptive_eval.run.prepare import Prepared
-
-FloatArray = NDArray[np.float64]
+from scorio.moments import FloatArray
 
 MOST_UNDECIDED = 10
 HOUR = 3600.0

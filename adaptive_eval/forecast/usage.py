@@ -14,8 +14,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.planning import prompt_bytes, usage_cost
-
-FloatArray = NDArray[np.float64]
+from scorio.moments import FloatArray
 
 GUESSED_SHARE = 0.25
 """Of `max_tokens`: the length of an answer where nothing is known."""

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import orjson
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.extras import load_extra
 from adaptive_eval.importing.record import LogFile
 
 MOST_BYTES = 64 * 2**20
@@ -160,11 +160,4 @@ def _decompressor() -> Any:
 
 
 def _zstandard() -> Any:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise ConfigError(
-            "logs that are packed by Zstandard (Inspect's .eval, .json.zst) need an extra; "
-            "pip install 'adaptive-eval[import]'"
-        ) from error
-    return zstandard
+    return load_extra("zstandard", "import", "logs that are packed by Zstandard (Inspect's .eval, .json.zst)")

@@ -19,13 +19,12 @@ from typing import Any, TypeVar, get_args
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.graders.types import SignalValue
-from adaptive_eval.importing.plain import as_text
+from adaptive_eval.importing.plain import LARGEST, as_text
 from adaptive_eval.importing.record import NO_ANSWER, NOT_LOGGED, Asked, LogFile, Record, Settings, made_answer, tidy
 from adaptive_eval.importing.rows import Row, Rows
 from adaptive_eval.importing.scores import as_value
 
 SIGNALS = frozenset(get_args(Signal))
-MOST = 2**53
 Number = TypeVar("Number", int, float)
 
 
@@ -165,7 +164,7 @@ class _Row:
             found = float(value) if isinstance(value, str | int | float) else float("nan")
         except ValueError:
             found = float("nan")
-        if not abs(found) <= MOST or (kind is int and not found.is_integer()):
+        if not abs(found) <= LARGEST or (kind is int and not found.is_integer()):
             what = "a whole number" if kind is int else "a number"
             raise self._refuse(f"{key} must be {what}, but got {as_text(value):.80}")
         return kind(found)

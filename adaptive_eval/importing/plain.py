@@ -5,8 +5,9 @@ from typing import Any
 
 from adaptive_eval.questions.load import as_text
 
-MOST = 2**53
-__all__ = ["as_text", "mapping", "number", "sequence", "whole_number"]
+LARGEST = 2**53
+"""Up to here every whole number is a float, too."""
+__all__ = ["LARGEST", "as_text", "mapping", "number", "sequence", "whole_number"]
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -21,11 +22,11 @@ def sequence(value: object) -> Sequence[Any]:
 
 def number(value: object) -> float | None:
     """A number that is one, else None."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST
+    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
     return float(value) if known and isinstance(value, int | float) else None
 
 
 def whole_number(value: object) -> int | None:
     """An integer that a table can hold, else None."""
-    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
     return int(value) if whole and isinstance(value, int) else None

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.extras import load_pyarrow
 from adaptive_eval.importing.bounded import MOST_BYTES, opened, parsed
 from adaptive_eval.importing.record import LogFile
 
@@ -90,7 +90,7 @@ def _csv_rows(file: LogFile, handle: IO[bytes]) -> Rows:
 
 def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
     """The rows of a Parquet file; of nested columns (`a.b`) only those that are named, where it has them."""
-    pyarrow, parquet = _pyarrow()
+    pyarrow, parquet = load_pyarrow()
     try:
         with parquet.ParquetFile(file.path) as table:
             number, count = 0, max(table.metadata.num_rows, 1)
@@ -107,17 +107,8 @@ def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
 
 def parquet_columns(file: LogFile) -> frozenset[str]:
     """The names of its columns."""
-    pyarrow, parquet = _pyarrow()
+    pyarrow, parquet = load_pyarrow()
     try:
         return frozenset(parquet.read_schema(file.path).names)
     except (OSError, pyarrow.ArrowException) as error:
         raise file.refuse(f"is a damaged Parquet file, or cut off: {error}") from error
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError("Parquet files need an extra; pip install 'adaptive-eval[parquet]'") from error
-    return pyarrow, pyarrow.parquet

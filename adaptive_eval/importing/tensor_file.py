@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 from adaptive_eval.export.drafts import new_file
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.importing.gather import Gathering
-from adaptive_eval.replay.recording import write_recording
+from adaptive_eval.replay.recording import NO_TRIAL, write_recording
 from adaptive_eval.store import TrialRecord
-
-MISSING = -1
 
 
 class Outcomes:
@@ -25,13 +23,13 @@ class Outcomes:
     def take(self, records: Iterable[TrialRecord]) -> None:
         """Keep the category of each; an answer without a grade is missing."""
         for record in records:
-            category = MISSING if record.category is None else record.category
+            category = NO_TRIAL if record.category is None else record.category
             self.by_cell[record.model, record.question][record.trial] = category
 
     def array(self, models: Sequence[str], keys: Sequence[str]) -> NDArray[np.int8]:
         """R, each cell's trials from 0 on in their order."""
         most = max(len(trials) for trials in self.by_cell.values())
-        array = np.full((len(models), len(keys), most), MISSING, dtype=np.int8)
+        array = np.full((len(models), len(keys), most), NO_TRIAL, dtype=np.int8)
         for row, model in enumerate(models):
             for column, key in enumerate(keys):
                 trials = self.by_cell.get((model, key), {})

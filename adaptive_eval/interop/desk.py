@@ -8,7 +8,7 @@ import numpy as np
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.load import decisions_of
 from adaptive_eval.core import Bench, Controller, Outcome, SetAside
-from adaptive_eval.core.policies import IntArray, Policy, View
+from adaptive_eval.core.policies import Policy, View
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.interop.epochs import Epoch, Epochs
@@ -16,6 +16,7 @@ from adaptive_eval.planning import plan_on
 from adaptive_eval.results import Results, Subject, build_results, take_snapshot
 from adaptive_eval.results.stopping import why_stopped
 from adaptive_eval.scheduler.tallies import Tally
+from scorio.moments import IntArray
 
 MANY = 1 << 16
 Settings = Mapping[str, object]

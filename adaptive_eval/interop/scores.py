@@ -4,9 +4,8 @@ import math
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.importing.scores import LETTERS
 
-LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""Inspect's: correct, partly correct, incorrect, no answer."""
 SIGNALS = frozenset({"score", "is_correct", "has_answer"})
 """What a rubric may ask of a score: its number, whether that is 1, and whether there was an answer."""
 

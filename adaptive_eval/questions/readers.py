@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.extras import load_extra, load_pyarrow
 from adaptive_eval.questions.types import FORMATS, Format, QuestionsConfig
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
@@ -118,13 +119,9 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _parquet(path: Path) -> Iterator[Row]:
+    pyarrow, parquet = load_pyarrow()
     try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError("Parquet files need an extra; pip install 'adaptive-eval[parquet]'") from error
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path) as file:
             number = 0
             for batch in file.iter_batches():
                 for fields in batch.to_pylist():
@@ -135,12 +132,9 @@ def _parquet(path: Path) -> Iterator[Row]:
 
 
 def _dataset(config: QuestionsConfig) -> Iterator[Row]:
+    datasets = load_extra("datasets", "hf", "Hugging Face data sets")
     try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise ConfigError("Hugging Face data sets need an extra; pip install 'adaptive-eval[hf]'") from error
-    try:
-        table = load_dataset(config.dataset, name=config.subset, split=config.split, revision=config.revision)
+        table = datasets.load_dataset(config.dataset, name=config.subset, split=config.split, revision=config.revision)
     except Exception as error:  # the library raises errors of many libraries; each of them means: no questions
         raise ConfigError(f"questions.dataset: {config.dataset!r} could not be loaded: {error}") from error
     for number, fields in enumerate(table, start=1):

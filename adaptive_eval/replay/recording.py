@@ -22,8 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.errors import ConfigError
+from scorio.moments import IntArray
 
-IntArray = NDArray[np.integer]
+NO_TRIAL = -1
+"""Stands in `R` for a trial that there is not."""
 MOST_CATEGORIES = 128
 """More than any rubric has: larger values are something else than categories."""
 

@@ -9,9 +9,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.replay.recording import Recording
 from adaptive_eval.replay.tape import Tape
 from adaptive_eval.simulate.worlds import World
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.integer]
+from scorio.moments import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

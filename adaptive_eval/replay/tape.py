@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.replay.layers import Layers
+from scorio.moments import FloatArray, IntArray
 
 Categories = NDArray[np.uint8]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.integer]
 
 
 class Tape:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome
@@ -18,8 +17,8 @@ from adaptive_eval.replay.hosts import Host, Swap, Trial
 from adaptive_eval.replay.layers import Layers
 from adaptive_eval.replay.tape import Tape
 from adaptive_eval.simulate.worlds import Latency
+from scorio.moments import FloatArray
 
-FloatArray = NDArray[np.float64]
 MOST = 1 << 30
 
 CostOf = Callable[[int, int], Cost]

@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from adaptive_eval.core.estimates import Prior, estimate
+from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.reading import RunView
 from adaptive_eval.reading.counts import RunCounts
+from adaptive_eval.report.repeat import PLACES
 from adaptive_eval.store import Change, EventKind, differences
 from scorio.moments import question_moments
 from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
 
 LEVEL = 0.05
-PLACES = ("folder", "store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
         score_a, var_a = _score(cells_a[model], a)
         score_b, var_b = _score(cells_b[model], b)
         found = compare(score_b, var_b, score_a, var_a)
-        difference, half = float(found.difference), 1.959964 * float(found.sigma)
+        difference, half = float(found.difference), TWO_SIDED_95 * float(found.sigma)
         z = float(found.z)
         yield ModelChange(
             name=name,

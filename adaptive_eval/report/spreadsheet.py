@@ -6,11 +6,10 @@ from dataclasses import fields
 
 from adaptive_eval.reading import RunView
 from adaptive_eval.results.types import ModelRow
+from adaptive_eval.spreadsheet import harmless
 
 SPREAD = ("signals", "sampling")
 """Mappings, which become columns of their own."""
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for a formula at the beginning of a text."""
 
 
 def ranking_csv(view: RunView) -> str:
@@ -21,15 +20,10 @@ def ranking_csv(view: RunView) -> str:
     settings = list(dict.fromkeys(setting for row in models for setting in row.sampling))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*columns, *signals, *settings])
+    writer.writerow(map(harmless, [*columns, *signals, *settings]))
     for row in models:
         values = [getattr(row, name) for name in columns]
         values += [row.signals.get(signal, 0) for signal in signals]
         values += [row.sampling.get(setting) for setting in settings]
         writer.writerow(map(harmless, values))
     return text.getvalue()
-
-
-def harmless(value: object) -> object:
-    """A value for a spreadsheet: a text that it would take for a formula gets an apostrophe before it."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -162,8 +162,8 @@ def _run_info(snapshot: Snapshot) -> RunInfo:
     return RunInfo(
         name=snapshot.subject.name,
         version=__version__,
-        created=_iso(snapshot.subject.created),
-        updated=_iso(snapshot.now),
+        created=iso_time(snapshot.subject.created),
+        updated=iso_time(snapshot.now),
         active_seconds=snapshot.elapsed,
         status="finished" if reason is not None else "stopped" if snapshot.stopped else "running",
         reason=None if reason is None else str(reason),
@@ -279,5 +279,6 @@ def _name(subject: Subject, model: int | None) -> str | None:
     return None if model is None else subject.models[model]
 
 
-def _iso(seconds: float) -> str:
+def iso_time(seconds: float) -> str:
+    """Seconds since 1970 as a date and time, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from adaptive_eval.errors import AdaptiveEvalError, StoreError
+from adaptive_eval.errors import AdaptiveEvalError, StoreError, headline
 from adaptive_eval.run.exit_codes import ExitCode, exit_code_of
 from adaptive_eval.store import Batch, Event, EventKind, Store
 
@@ -17,8 +17,8 @@ class Mishap(NamedTuple):
 
     @property
     def headline(self) -> str:
-        """The reason without the lines that may follow it."""
-        return self.reason.partition("\n")[0]
+        """The reason in one line."""
+        return headline(self.reason)
 
 
 def note_mishap(store: Store, error: Exception) -> None:

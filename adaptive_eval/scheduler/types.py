@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from adaptive_eval.core.types import Ask, Cost, Look, Outcome, Reason, SetAside
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
+from adaptive_eval.errors import headline
 from adaptive_eval.store import Event
 
 
@@ -82,8 +83,8 @@ class Lost(NamedTuple):
 
     @property
     def headline(self) -> str:
-        """The reason without the lines of a log that may follow it."""
-        return self.reason.partition("\n")[0]
+        """The reason in one line."""
+        return headline(self.reason)
 
 
 class Halt(StrEnum):

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betaincinv, expit, logit
 
-FloatArray = NDArray[np.float64]
+from scorio.moments import FloatArray
 
 COIN_CONCENTRATION = 5.0
 """Spread of the coins over the questions. The paper prints the means alone, and that coins 9 and 10 take 199 trials to

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scorio._validate import IntArray
 from scorio.categorical.signals import RANGES, Signals
 from scorio.categorical.thresholds import PERCENTILES, Thresholds
 from scorio.categorical.variables import INVALID, VARIABLES, Comparison
+from scorio.moments import IntArray
 
 Mask = NDArray[np.bool_]
 

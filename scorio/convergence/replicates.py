@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from scorio import _validate
-from scorio._validate import IntArray
 from scorio.convergence.scoring import Scoring, scoring
 from scorio.convergence.study import Study
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 
 MEMORY = 1 << 25
 """Bytes that the arrays of a chunk may take, about: small enough to stay near the caches."""

@@ -15,10 +15,9 @@ from typing import Protocol
 import numpy as np
 from scipy.sparse import csr_array
 
-from scorio._validate import IntArray
 from scorio.convergence.study import Study
 from scorio.counts import Counts
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import ROUNDING, rounding_error
 
 WHOLE = 2.0**53

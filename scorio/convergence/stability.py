@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scorio._validate import IntArray
 from scorio.convergence.replicates import Chunk, Progress, as_recorded, bootstrap
 from scorio.convergence.study import Study
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import rank_scores
 
 NEVER = 0

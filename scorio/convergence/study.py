@@ -6,11 +6,10 @@ from typing import Any, Self
 import numpy as np
 
 from scorio import _validate
-from scorio._validate import IntArray
 from scorio.convergence.metric import BAYES, Metric
 from scorio.counts import Counts
 from scorio.eval import avg
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import rank_scores
 
 

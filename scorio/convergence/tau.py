@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorio._validate import IntArray
 from scorio.convergence.replicates import Progress, bootstrap
 from scorio.convergence.study import Study
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 from scorio.rank.agreement import pair_signs, tau_b
 
 

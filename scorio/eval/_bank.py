@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorio._validate import IntArray
 from scorio.eval._distinct import Distinct
 from scorio.eval._log_factorial import log_factorials
 from scorio.eval._scores import Score
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 
 CELLS = 1 << 20  # of the (questions, draws) table that are held at a time
 

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorio._validate import IntArray
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 
 FEW = 64  # questions whose kernel costs less than finding the distinct ones
 

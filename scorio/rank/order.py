@@ -8,8 +8,7 @@ Only equal scores tie. But the same number, reached by two sums, may differ in i
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scorio._validate import IntArray
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 
 ROUNDING = 1e-12
 METHODS = ("competition", "competition_max", "dense", "fractional")

@@ -13,10 +13,9 @@ from scipy.special import ndtri
 
 import scorio.eval
 from scorio import _validate
-from scorio._validate import IntArray
 from scorio.counts import Counts
 from scorio.eval._inputs import as_counts
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import check_method, rank_scores
 
 DEFAULT = "competition"

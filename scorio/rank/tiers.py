@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorio import _validate
-from scorio._validate import IntArray
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 from scorio.rank.pairwise import check_scores
 from scorio.sinf.compare import compare
 

@@ -11,7 +11,7 @@ from small_run import HOSTILE, MODELS, make_run, make_trial, ragged
 
 from adaptive_eval.export import Request, export
 from adaptive_eval.export.rows import COLUMNS
-from adaptive_eval.export.spreadsheet import FORMULA
+from adaptive_eval.spreadsheet import FORMULA
 
 
 def csv_rows(path: Path) -> list[dict[str, str]]:

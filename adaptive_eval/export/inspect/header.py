@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import blake2b
 
 import numpy as np
@@ -12,6 +11,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.export.inspect.sample import Json, Scale, usage
 from adaptive_eval.export.source import Source
 from adaptive_eval.results import Results
+from adaptive_eval.results.build import iso_time
 from adaptive_eval.results.stopping import why_stopped
 from adaptive_eval.results.types import ModelRow
 from adaptive_eval.store import TrialRecord
@@ -96,8 +96,8 @@ def header_of(subject: Subject, start: Json, samples: Samples) -> Json:
         "status": "success" if finished else "cancelled",
         "results": _results(subject, samples),
         "stats": {
-            "started_at": _iso(reader.created),
-            "completed_at": _iso(max([reader.created, *(event.at for event in reader.events())])),
+            "started_at": iso_time(reader.created),
+            "completed_at": iso_time(max([reader.created, *(event.at for event in reader.events())])),
             "model_usage": {subject.name: samples.usage},
         },
     }
@@ -116,7 +116,7 @@ def _spec(subject: Subject) -> Json:
     return {
         "eval_id": _identity(config.name, created, subject.name),
         "run_id": _identity(config.name, created),
-        "created": _iso(created),
+        "created": iso_time(created),
         "task": config.name,
         "task_id": _identity(config.name, created, "task", subject.name),
         "task_version": 0,
@@ -191,7 +191,3 @@ def _early_stops(subject: Subject, reason: str) -> Iterator[Json]:
 def _identity(*parts: object) -> str:
     """The same for the same run, so that an export made anew replaces the one before it wherever logs are collected."""
     return blake2b("\0".join(map(str, parts)).encode(), digest_size=11).hexdigest()
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
