@@ -18,7 +18,8 @@ from adaptive_eval.launch.readiness import version_of, wait_until_ready
 from adaptive_eval.store import Event, EventKind
 
 RESTARTS = 3
-"""A server that has died so often since the run was started, and dies again, is given up."""
+"""A server that has died so often since the run was started, and dies again, is given up; so is one that was up and
+does not come up again."""
 
 Tell = Callable[[Event], None]
 
@@ -55,6 +56,7 @@ class Server:
         self._log = Log(spec.log, spec.secrets)
         self._process: ServerProcess | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._was_up = False
         self._deaths = 0
         self._holds: Sequence[int] = ()
 
@@ -64,7 +66,12 @@ class Server:
         The descriptors `holds` stay open until it has ended.
         """
         self._holds = holds
-        process = await self._bring_up()
+        try:
+            process = await self._bring_up()
+        except LaunchFailed as error:
+            if not self._was_up:  # what has never worked is a mistake, and would fail again
+                raise
+            process = await self._again(str(error), tell)
         self._watch = asyncio.create_task(self._keep_up(process, tell))
         self._watch.add_done_callback(self._on_watch_end)
 
@@ -107,7 +114,7 @@ class Server:
             if isinstance(error, LaunchFailed | OSError):
                 raise LaunchFailed(self._told(str(error))) from None
             raise
-        self._process = process
+        self._process, self._was_up = process, True
         self.endpoint.begin()
         return process
 
@@ -124,7 +131,9 @@ class Server:
             await self.endpoint.end()
             await process.stop()  # what it has left behind may hold the memory that the next one needs
             self._process = None
+            began = time.monotonic()
             process = await self._again(reason, tell)
+            tell(Event(EventKind.LAUNCHED, {**self.account(), "seconds": time.monotonic() - began}))
 
     async def _end_of(self, process: ServerProcess) -> str:
         """How the server has ended, or why it has to."""
@@ -133,19 +142,15 @@ class Server:
         return process.ended.result() if process.ended.done() else f"does not answer any more: {silence.result()}"
 
     async def _again(self, reason: str, tell: Tell) -> ServerProcess:
-        """Start a server that has died again; raises `LaunchFailed` when that has been tried often enough."""
+        """Start a server that has been up again; raises `LaunchFailed` when that has been tried often enough."""
         while self._deaths < RESTARTS:
             self._deaths += 1
             body = {"model": self.spec.model, "reason": reason, "restart": self._deaths, "of": RESTARTS}
             tell(Event(EventKind.SERVER_DIED, body))
-            began = time.monotonic()
             try:
-                process = await self._bring_up()
+                return await self._bring_up()
             except LaunchFailed as error:
                 reason = str(error)
-                continue
-            tell(Event(EventKind.LAUNCHED, {**self.account(), "seconds": time.monotonic() - began}))
-            return process
         first, *lines = reason.split("\n")
         raise LaunchFailed("\n".join([f"{first}, after it was started again {RESTARTS} times", *lines]))
 

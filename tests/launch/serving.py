@@ -5,7 +5,7 @@
 `late=S`: it is ready after so many seconds; `exit=N`: it prints some lines and exits instead; `child`: it has a child
 that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `dies=S`: it is
 killed so many seconds after it was found ready; `says=TEXT`: it prints the text first; `busy`: it answers 503 for ever;
-`endless`: no answer has an end.
+`endless`: no answer has an end; `fails=FILE`: where there is this file, it is removed, and the server exits.
 """
 
 import os
@@ -16,6 +16,7 @@ import threading
 import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 WHAT = dict(part.partition("=")[::2] for part in sys.argv[2:])
 BEGAN = time.monotonic()
@@ -52,6 +53,9 @@ def main() -> None:
     if "child" in WHAT:
         ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('child', flush=True); "
         subprocess.Popen([sys.executable, "-S", "-c", ignore + "time.sleep(600)", __file__, sys.argv[1]])
+    if "fails" in WHAT and (trouble := Path(WHAT["fails"])).exists():
+        trouble.unlink()
+        sys.exit("no memory is left")
     if "exit" in WHAT:
         print("\n".join(f"loading layer {number}" for number in range(40)))
         print("\x1b[31mCUDA out of memory\x1b[0m key sk-abcdefgh12345678abcd", flush=True)

@@ -243,6 +243,25 @@ async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     assert not running(str(port))
 
 
+async def test_one_that_was_up_and_does_not_come_up_in_its_next_turn_is_started_again(
+    tmp_path: Path, port: int
+) -> None:
+    trouble = tmp_path / "trouble"
+    bed = Bed(tmp_path, port, f"fails={trouble}")
+    trouble.touch()
+    with pytest.raises(LaunchFailed, match="its server exited with status 1 before it was ready"):
+        await bed.start()
+    await bed.start()
+    await bed.server.stop()
+    assert bed.events == []
+    trouble.touch()
+    await bed.start()
+    (failed,) = bed.events
+    assert (failed.kind, failed.body["restart"]) == (EventKind.SERVER_DIED, 1)
+    assert str(failed.body["reason"]).endswith("no memory is left")
+    await bed.server.stop()
+
+
 async def test_another_program_on_its_port_is_not_taken_for_it(tmp_path: Path, port: int) -> None:
     told = rf"another program listens on its port {port} by now; start the run again"
     with socket.create_server(("127.0.0.1", port)), pytest.raises(LaunchFailed, match=told):
