@@ -65,7 +65,7 @@ def monitor(
             raise ConfigError("--port and --host say where --web serves its page; add --web")
         _require_one_run(run)
         feed = open_feed(run, 0.0 if once else PATIENCE_SECONDS, lambda: _tell_of_waiting(run))
-        code = _glance(feed, display) if once else _attach(feed, display)
+        code = _glance(feed, display) if once or not feed.running else _attach(feed, display)
     raise typer.Exit(code)
 
 

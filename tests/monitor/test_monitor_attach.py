@@ -199,6 +199,8 @@ def test_monitor_follows_a_real_run_to_its_end(site: Site) -> None:
     shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
     assert process.wait(30) == shown.exit_code, shown.output
     assert "run: running" in shown.stdout and "tier  model" in shown.stdout
+    again = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
+    assert "tier  model" in again.stdout and "running" not in again.stdout, "a run that is over"
     own = process.stdout.read().split("tier  model")[1]  # type: ignore[union-attr]
     theirs = shown.stdout.split("tier  model")[1]
     assert theirs.splitlines()[:4] == own.splitlines()[:4], "both say what was found"
