@@ -16,6 +16,9 @@ from adaptive_eval.scheduler.looks import look_of
 from adaptive_eval.store import Event, EventKind, RunReader, StoredLook
 from adaptive_eval.store.schema import DATABASE_FILE
 
+REGRADED = "its answers were graded again; the command that runs it judges them anew"
+"""Looks were taken on the grades of before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Brief:
@@ -25,7 +28,7 @@ class Brief:
     """Of its directory."""
     status: str
     reason: str | None
-    """Why it finished, or the error that stopped it."""
+    """Why it finished, or in a sentence why it did not."""
     models: int
     questions: int
     trials: int
@@ -114,6 +117,8 @@ def _how(events: Sequence[Event], running: bool) -> tuple[str, str | None]:
         return "running", None
     if events and events[-1].kind is EventKind.FINISHED:
         return "finished", str(events[-1].body["reason"])
+    if events and events[-1].kind is EventKind.REGRADED:
+        return "stopped", REGRADED
     mishap = mishap_of(events)
     return "stopped", None if mishap is None else mishap.headline
 

@@ -44,7 +44,10 @@ STYLE: Any = {
 
 
 def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "png")) -> list[Path]:
-    """Every figure into `folder`; nothing where no look was taken yet."""
+    """Every figure into `folder`; nothing where no look was taken yet.
+
+    After all answers were graded again there are results, and no looks until the run goes on.
+    """
     if view.results is None:
         return []
     paths = []
@@ -53,7 +56,7 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "pn
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
-        for name, draw in FIGURES.items():
+        for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
             figure = draw(view)
             figure.draw_without_rendering()
             figure.set_layout_engine("none")  # laid out once, not again for each format
@@ -143,9 +146,11 @@ def convergence_curve(view: RunView) -> "Figure":
 
 FIGURES: dict[str, Callable[[RunView], "Figure"]] = {
     "intervals": intervals,
+    "trials": heat_map,
+}
+OVER_LOOKS: dict[str, Callable[[RunView], "Figure"]] = {
     "z": z_trajectories,
     "ranks": rank_trajectories,
-    "trials": heat_map,
     "convergence": convergence_curve,
 }
 

@@ -5,7 +5,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from adaptive_eval.monitor.plain import to_json
 from adaptive_eval.monitor.serve import serve, stays_here
 from adaptive_eval.monitor.site import HEADERS, Site
 from adaptive_eval.reading import read_run
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import Event, EventKind, Store
 
 Play = Callable[..., Played]
 HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
@@ -222,7 +222,11 @@ async def test_the_list_needs_no_results_of_this_version_and_says_what_went_wron
         (before, _) = (await client.get("/api/runs")).json()
         (done.directory / "results.json").write_text('{"format": "adaptive-eval.results/0"}')
         (after, other) = (await client.get("/api/runs")).json()
+        with closing(Store.attach(done.directory)) as store:
+            store.regrade([], Event(EventKind.REGRADED, {"trials": 1}))
+        (regraded, _) = (await client.get("/api/runs")).json()
     assert before == after and after["best"] == "ada" and after["resolved"] > 0
+    assert regraded["status"] == "stopped" and "graded again" in regraded["reason"]
     assert (other["status"], other["reason"], other["best"], other["cap"]) == ("stopped", "ada: 401", None, None)
 
 

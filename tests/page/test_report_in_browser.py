@@ -88,6 +88,13 @@ def test_the_settling_is_that_of_the_figures(tabs: Tabs, kind: str) -> None:
     assert page.locator("#settling .tick", has_text=re.compile("^−0.50$")).count() == (kind != "alone")
 
 
+def test_a_run_that_was_graded_again_has_results_and_no_looks(tabs: Tabs) -> None:
+    view = replace(asked("stopped"), looks=())
+    page = tabs.report(report_page(view))
+    assert "The looks are taken anew when the run goes on." in page.inner_text("#stopping")
+    assert MODELS[0] in page.inner_text("#ranking")
+
+
 @pytest.mark.parametrize("looks", [0, 3])
 def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
     view = replace(simulated(world(MODELS, 4), looks=looks), error="model-a: 401 <b>refused</b>")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import StoreError
 from adaptive_eval.reading import RunView, read_run
-from adaptive_eval.report.plots import FIGURES, draw_all
+from adaptive_eval.report.plots import FIGURES, OVER_LOOKS, draw_all
 from adaptive_eval.report.series import convergence, pair_paths, ranks
 
 
@@ -43,7 +43,9 @@ def test_ranks_and_convergence_end_where_the_run_ended(view: RunView) -> None:
 
 def test_every_figure_is_drawn_in_both_formats_and_the_same_each_time(view: RunView, tmp_path: Path) -> None:
     paths = draw_all(view, tmp_path / "once")
-    assert {path.name for path in paths} == {f"{name}.{kind}" for name in FIGURES for kind in ("svg", "png")}
+    assert {path.name for path in paths} == {
+        f"{name}.{kind}" for name in FIGURES | OVER_LOOKS for kind in ("svg", "png")
+    }
     again = draw_all(view, tmp_path / "twice", ("svg",))
     for path in again:
         assert path.read_bytes() == (tmp_path / "once" / path.name).read_bytes()
@@ -83,3 +85,13 @@ def test_a_place_that_cannot_hold_them_is_an_error(view: RunView, tmp_path: Path
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(StoreError, match="--plots"):
             draw_all(view, place)
+
+
+def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(site: Site, tmp_path: Path) -> None:
+    site.run(site.write(trials={"min": 4, "max": 4}))
+    config = site.write(grader="exact", trials={"min": 4, "max": 4})
+    assert CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)]).exit_code == 0
+    told = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(tmp_path / "figures")])
+    assert told.exit_code == 0, told.output
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == set(FIGURES)
+    assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0

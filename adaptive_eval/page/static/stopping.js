@@ -19,7 +19,7 @@ export const stopping = {
     // after a resume with other settings the results may be ahead of the looks, which are taken anew
     const pairs = (view.results?.pairs ?? []).filter((pair) => facts.series.has(keyOf(pair)));
     if (!pairs.length)
-      return nothing(view.results ? "There is nothing to compare." : "There is nothing to show before the first look.");
+      return nothing(emptiness(view));
     const keys = pairs.map(keyOf);
     const chosen = facts.series.has(ui.pair) ? ui.pair : keys[mostTelling(pairs, keys, facts.series)];
     const shown = ui.allPairs ? pairs.length : Math.min(SHOWN, pairs.length);
@@ -51,6 +51,11 @@ export const stopping = {
     });
   },
 };
+
+function emptiness(view) {
+  if (!view.results) return "There is nothing to show before the first look.";
+  return view.results.pairs.length ? "The looks are taken anew when the run goes on." : "There is nothing to compare.";
+}
 
 function choose(state, key) {
   state.ui.pair = key;
