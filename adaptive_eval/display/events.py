@@ -31,10 +31,10 @@ def sentence(event: Event) -> str | None:
             silence = f"no answer for {body['seconds']} s, its requests are repeated"
             return safe(f"{body['model']}: {silence} (errors so far: {kinds})", longest=400)
         case EventKind.WAITING:
-            return safe(f"{body['model']}: its server waits for {body['on']}, which {body['by']} has", longest=400)
+            return safe(f"waiting for {body['on']}, which {body['by']} has", longest=400)
         case EventKind.LAUNCHING:
             where = f" on {body['on']}" if "on" in body else ""
-            waited = f" after {duration(float(str(body['waited'])))} of waiting for it" if "waited" in body else ""
+            waited = f" after {duration(float(str(body['waited'])))} of waiting" if "waited" in body else ""
             return safe(f"{body['model']}: its server is started{where}{waited} (log: {body['log']})", longest=400)
         case EventKind.LAUNCHED:
             version = "" if body["version"] is None else f", version {body['version']}"

@@ -9,6 +9,9 @@ from adaptive_eval.launch.places import Places
 from adaptive_eval.launch.server import Server, Tell
 from adaptive_eval.store import Event, EventKind
 
+WAITED_SECONDS = 0.1
+"""A place that is free is had in less."""
+
 
 class _Held(NamedTuple):
     """A place that this run has."""
@@ -16,7 +19,7 @@ class _Held(NamedTuple):
     by: Sequence[int] = ()
     """The descriptor that holds it."""
     waited: float | None = None
-    """Seconds that it was waited for, where another run had it."""
+    """Seconds until it was had, where another run had it, or one that is taken before it."""
 
 
 class Host:
@@ -42,7 +45,7 @@ class Host:
     async def load(self, model: int, tell: Tell) -> None:
         """Serve this model, in place of the one before; raises `LaunchFailed`."""
         server = self.servers[model]
-        held = await self._take(server, tell)
+        held = await self._take(tell)
         began = time.monotonic()
         await self.unload()
         on = {} if self._place is None else {"on": self._place}
@@ -63,19 +66,16 @@ class Host:
         for server in self.servers.values():
             server.kill()
 
-    async def _take(self, server: Server, tell: Tell) -> _Held:
+    async def _take(self, tell: Tell) -> _Held:
         """Have the place."""
         if self._place is None:
             return _Held()
-        began, waited = time.monotonic(), False
-
-        def waits(place: str, holder: str) -> None:
-            nonlocal waited
-            waited = True
-            tell(Event(EventKind.WAITING, {"model": server.spec.model, "on": place, "by": holder}))
-
-        descriptor = await self._places.take(self._place, waits)
-        return _Held((descriptor,), time.monotonic() - began if waited else None)
+        began = time.monotonic()
+        descriptor = await self._places.take(
+            self._place, lambda place, holder: tell(Event(EventKind.WAITING, {"on": place, "by": holder}))
+        )
+        waited = time.monotonic() - began
+        return _Held((descriptor,), waited if waited >= WAITED_SECONDS else None)
 
 
 async def unload_all(hosts: Sequence[Host], *, at_once: bool) -> None:

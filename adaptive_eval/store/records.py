@@ -91,7 +91,7 @@ class EventKind(StrEnum):
     NOTICED = "noticed"
     """Something about a model's servers that a reader of the results should know."""
     WAITING = "waiting"
-    """The server of a model cannot be started yet: another run has the place `on` which it is to be served."""
+    """Servers cannot be started yet: `by` tells which other run has the place `on`."""
     LAUNCHING = "launching"
     """The server of a model is started; the body says how, and where its output goes; `waited` are the seconds that
     other runs had its place."""
