@@ -28,15 +28,25 @@ def share(
     p_first: FloatArray, p_second: FloatArray, evidence: Evidence, objective: Objective, rule: Correctable
 ) -> Shared:
     """One look's familywise calls, from the least p-values so far (one-sided, for each of a pair)."""
-    alpha = 1.0 - rule.confidence
     family = objective.family(evidence.models)
     if isinstance(family, int):
-        rule = rule.at_level(alpha / max(family, 1))
-        called = np.abs(evidence.z) >= rule.boundary(evidence)
-        return Shared(rule, np.where(called, np.sign(evidence.z), 0).astype(np.int8))
+        level = among(family, rule)
+        called = np.abs(evidence.z) >= level.boundary(evidence)
+        return Shared(level, np.where(called, np.sign(evidence.z), 0).astype(np.int8))
     members = evidence.positions(family)
     p = np.concatenate([p_first[members], p_second[members]])
-    significant = holm(p, alpha)
+    significant = holm(p, 1.0 - rule.confidence)
     signs = np.zeros(len(evidence.z), np.int8)
     signs[members] = significant[: len(members)].astype(np.int8) - significant[len(members) :].astype(np.int8)
-    return Shared(rule.at_level(alpha / max(len(p) - int(significant.sum()), 1)), signs)
+    return Shared(among(len(p) - int(significant.sum()), rule), signs)
+
+
+def first_call(objective: Objective, models: int, rule: Correctable) -> Rule:
+    """The rule at the error level of the first call."""
+    family = objective.family(models)
+    return among(family if isinstance(family, int) else 2 * len(family), rule)
+
+
+def among(hypotheses: int, rule: Correctable) -> Rule:
+    """The rule at an equal share of its error probability for so many one-sided hypotheses."""
+    return rule.at_level((1.0 - rule.confidence) / max(hypotheses, 1))

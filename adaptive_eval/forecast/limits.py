@@ -8,10 +8,12 @@ from scipy.special import ndtri
 
 from adaptive_eval.core import Budget, Plan, Verdict
 from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.familywise import first_call
 from adaptive_eval.core.rules import Correctable, Precision, Rule
 from adaptive_eval.forecast.simulated import Simulated
 from adaptive_eval.forecast.types import Limits
 from scorio.moments import FloatArray
+from scorio.sinf.information import trial_variance
 
 POWER = 0.80
 """The chance with which a gap is called, or a tie certified."""
@@ -46,9 +48,9 @@ def smallest_delta(plan: Plan, chances: FloatArray) -> float:
     A tie is certified when |d| + b s <= delta, and d of two equals is about N(0, s^2), so that delta = (b + 1.28) s; s
     is that of the median pair of the world (L, M, K), and b the boundary, after as many trials as everyone could have.
     """
-    bench, weights = plan.bench, plan.bench.weights
+    bench = plan.bench
     trials = min(plan.trials.max, affordable_trials(plan.budget, plan) / bench.questions)
-    one_trial = (chances @ weights**2 - (chances @ weights) ** 2).mean(axis=1) / bench.questions
+    one_trial = trial_variance(chances, bench.weights).mean(axis=1) / bench.questions
     if plan.objective.reference is None:
         first, second = np.triu_indices(len(one_trial), 1)
         one_trial = one_trial[first] + one_trial[second]
@@ -68,9 +70,7 @@ def _rule(plan: Plan) -> Rule:
     """The rule at the level of a first call."""
     rule = plan.deciding_rule
     if plan.judging.familywise and isinstance(rule, Correctable):
-        family = plan.objective.family(plan.bench.models)
-        hypotheses = family if isinstance(family, int) else 2 * len(family)
-        return rule.at_level((1.0 - rule.confidence) / max(hypotheses, 1))
+        return first_call(plan.objective, plan.bench.models, rule)
     return rule
 
 

@@ -1,10 +1,12 @@
 """What is known of an answer before any grader has read it: signals that every rubric may use."""
 
-from adaptive_eval.endpoints.types import Answer
+from typing import get_args
+
+from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.graders.types import SignalValue
 from scorio.categorical.signals import TOKEN_CAP
 
-FLAGS = ("truncated", "empty", "refusal", "content_filter", "context_length", "timed_out")
+FLAGS: tuple[str, ...] = get_args(Signal)
 MEASURES = ("completion_tokens", "prompt_tokens", "token_ratio", "repeated_pattern", "completion_bpt", "prompt_bpt")
 ANSWER_SIGNALS = frozenset({*FLAGS, *MEASURES})
 

@@ -14,17 +14,17 @@ gpu_seconds, latency, ttft, attempts, replica, completion_bpt, prompt_bpt, round
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from adaptive_eval.core.types import Cost
-from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.graders.facts import FLAGS
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.importing.plain import LARGEST, as_text
 from adaptive_eval.importing.record import NO_ANSWER, NOT_LOGGED, Asked, LogFile, Record, Settings, made_answer, tidy
 from adaptive_eval.importing.rows import Row, Rows
 from adaptive_eval.importing.scores import as_value
 
-SIGNALS = frozenset(get_args(Signal))
 Number = TypeVar("Number", int, float)
 
 
@@ -130,8 +130,8 @@ class _Row:
 
     def _flags(self, flags: str) -> frozenset[Any]:
         given = frozenset(flags.split())
-        if unknown := given - SIGNALS:
-            known = ", ".join(sorted(SIGNALS))
+        if unknown := given.difference(FLAGS):
+            known = ", ".join(sorted(FLAGS))
             raise self._refuse(f"flags must be of {known}, by spaces, but got {', '.join(sorted(unknown))}")
         return given
 
