@@ -29,7 +29,8 @@ def note_mishap(store: Store, error: Exception) -> None:
     """
     kind = type(error).__name__
     text = str(error) if isinstance(error, AdaptiveEvalError) else f"an error that was not foreseen ({kind})"
-    reason = text.replace(str(store.directory), store.directory.name)
+    here = store.directory  # "." has no name, and says nothing
+    reason = text.replace(str(here), here.name) if here.name else text
     body = {"error": kind, "reason": reason, "exit_code": int(exit_code_of(error))}
     with suppress(StoreError):
         store.commit(Batch(events=[Event(EventKind.STOPPED, body)]))
