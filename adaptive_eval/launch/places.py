@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.locks import FileLock, holder_of
+from adaptive_eval.locks import FileLock, holder_of, is_locked
 
 POLL_SECONDS = 0.5
 
@@ -66,6 +66,12 @@ class Places:
                 tell(word, holder)
                 told = holder
             await asyncio.sleep(POLL_SECONDS)
+
+
+def who_has(word: str) -> str | None:
+    """The run that has a place now; None where it is free. Raises `LaunchFailed`."""
+    path = _file(word)
+    return _named(path) if is_locked(path) else None
 
 
 def _file(word: str) -> Path:

@@ -7,10 +7,12 @@ import tempfile
 from pathlib import Path
 
 from adaptive_eval.config.environment import read_environment
-from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.host import Host
+from adaptive_eval.launch.places import who_has
+from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.run.endpoints import Serving, opened_endpoints
 from adaptive_eval.run.programs import launch_words, missing_programs
 
@@ -35,7 +37,7 @@ async def look_around(config: RunConfig) -> dict[str, Health]:
         model.name: ReplicaHealth(
             url="a server of its own" if model.launch.exclusive is None else f"on {model.launch.exclusive}",
             healthy=model.name not in missing,
-            detail=missing.get(model.name) or f"would be started: {shlex.join(launch_words(model, model.launch))}",
+            detail=missing.get(model.name) or _would_be_started(model, model.launch),
         )
         for model in config.models
         if model.launch is not None
@@ -44,6 +46,12 @@ async def look_around(config: RunConfig) -> dict[str, Health]:
     found = await check_endpoints(config.model_copy(update={"models": others}))
     found |= {name: Health((health,)) for name, health in launched.items()}
     return {model.name: found[model.name] for model in config.models}
+
+
+def _would_be_started(model: ModelConfig, launch: LaunchConfig) -> str:
+    holder = None if launch.exclusive is None else who_has(launch.exclusive)
+    when = "" if holder is None else f" when {holder} has ended"
+    return f"would be started{when}: {shlex.join(launch_words(model, launch))}"
 
 
 def _clear(logs: Path, well: bool) -> None:

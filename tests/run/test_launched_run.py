@@ -203,6 +203,10 @@ def test_a_run_waits_for_a_place_that_another_one_has(site: Site) -> None:
     second.send_signal(signal.SIGINT)
     out, err = second.communicate(timeout=20)
     assert second.returncode == ExitCode.STOPPED, err
+    rehearsed = CliRunner().invoke(app, ["run", str(config), "--dry-run"])
+    assert rehearsed.exit_code == ExitCode.REACHED
+    when = rf"ok    ada  on gpu0  would be started when the run first \(process {first.pid}, since \S+\) has ended: "
+    assert re.search(when, rehearsed.stdout)
     second = site.start(config)
     printed(second, "waiting for gpu0, which")
     first.send_signal(signal.SIGKILL)
