@@ -101,7 +101,7 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
         models=models,
         questions=tuple(QuestionView(one.id, one.prompt, one.answer, one.choices, one.cluster) for one in questions),
         trials=tuple(tuple(graded.get((model, one.id), 0) for one in questions) for model in models),
-        looks=tuple(look_views(source.looks(), source.look_times())),
+        looks=tuple(look_views(source.looks(), source.look_times(), compared=config.objective.kind != "precision")),
         z=z_matrix(results),
         trials_to_go=None if results is None else results.trials_to_go,
         spending=tuple(source.spending(STEPS)),
@@ -112,8 +112,8 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
     )
 
 
-def look_views(looks: Sequence[StoredLook], times: Mapping[int, float]) -> Iterator[LookView]:
-    """Looks with numbers for what is unknown replaced by None."""
+def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
+    """Looks with None for what is unknown: numbers that are not there, and z and boundary where nothing is compared."""
     for number, body in looks:
         whole = cast(dict[str, Any], body)
         yield LookView(
@@ -125,7 +125,7 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float]) -> Itera
             tiers=tuple(whole["tiers"]),
             scores=tuple(map(_known, whole["scores"])),
             sigmas=tuple(map(_known, whole["sigmas"])),
-            pairs=tuple(map(_pair, whole["comparisons"])),
+            pairs=tuple(_pair(verdict, compared) for verdict in whole["comparisons"]),
         )
 
 
@@ -144,13 +144,14 @@ def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
     return tuple(tuple(map(_known, row)) for row in z.tolist())
 
 
-def _pair(verdict: Mapping[str, Any]) -> PairView:
+def _pair(verdict: Mapping[str, Any], compared: bool) -> PairView:
+    # precision's reference is a point far away, which stands for nothing a reader could use
     return PairView(
         better=verdict["better"],
         worse=verdict["worse"],
         verdict=verdict["verdict"],
-        z=_known(verdict["z"]),
-        boundary=_known(verdict["boundary"]),
+        z=_known(verdict["z"]) if compared else None,
+        boundary=_known(verdict["boundary"]) if compared else None,
         information=_known(verdict["information"]),
     )
 

@@ -15,7 +15,7 @@ from adaptive_eval.display.text import safe
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.files import write_whole
 from adaptive_eval.reading import RunView
-from adaptive_eval.report.series import PairPath, convergence, pair_paths, ranks
+from adaptive_eval.report.series import PairPath, convergence, pair_paths, ranks, wanted_width, width_paths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,17 +88,22 @@ def intervals(view: RunView) -> "Figure":
 
 
 def z_trajectories(view: RunView) -> "Figure":
-    """z of the compared pairs against their boundary over the trials."""
-    paths = sorted(pair_paths(view), key=_distance)[:MOST_PATHS]
+    """z of the compared pairs against their boundary over the trials; for precision half of the intervals' widths."""
+    wanted = wanted_width(view)
+    found = pair_paths(view) if wanted is None else width_paths(view, wanted)
+    paths = sorted(found, key=_distance)[:MOST_PATHS]
     columns = min(3, len(paths))
     lines = -(-len(paths) // columns) if columns else 1
     figure, all_axes = _grid(lines, max(columns, 1))
     for axes, path in zip(all_axes, paths, strict=False):
-        _draw_path(axes, path)
+        _draw_path(axes, path, signed=wanted is None)
     for axes in all_axes[len(paths) :]:
         axes.set_visible(False)
     figure.supxlabel("trials of all models", fontsize=9)
-    figure.supylabel("z, and the boundary that calls the pair (dashed)", fontsize=9)
+    what = (
+        "z, and the boundary that calls the pair" if wanted is None else "half of the 95% interval, and what is wanted"
+    )
+    figure.supylabel(f"{what} (dashed)", fontsize=9)
     return figure
 
 
@@ -155,14 +160,16 @@ OVER_LOOKS: dict[str, Callable[[RunView], "Figure"]] = {
 }
 
 
-def _draw_path(axes: "Axes", path: PairPath) -> None:
+def _draw_path(axes: "Axes", path: PairPath, *, signed: bool) -> None:
+    """One comparison; `signed`: either side may win."""
     boundary = [_or_nan(one) for one in path.boundary]
     axes.plot(path.trials, boundary, color="#444444", linestyle="--", linewidth=1.0)
-    axes.plot(path.trials, [-one for one in boundary], color="#444444", linestyle="--", linewidth=1.0)
+    if signed:
+        axes.plot(path.trials, [-one for one in boundary], color="#444444", linestyle="--", linewidth=1.0)
     axes.plot(path.trials, [_or_nan(one) for one in path.z], color=VERDICTS[path.verdict], linewidth=1.6)
     axes.axhline(0.0, color="#999999", linewidth=0.6)
-    against = "the value" if path.worse is None else _name(path.worse)
-    axes.set_title(f"{_name(path.better)} over {against}: {path.verdict.replace('_', ' ')}", fontsize=7.5)
+    against = f" over {_name(path.worse)}" if path.worse is not None else " against the value" if signed else ""
+    axes.set_title(f"{_name(path.better)}{against}: {path.verdict.replace('_', ' ')}", fontsize=7.5)
     axes.tick_params(labelsize=7)
 
 

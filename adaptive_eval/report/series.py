@@ -1,8 +1,9 @@
 """What the plots over looks show, as plain series: worked out here, drawn elsewhere."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
+from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.reading.types import LookView, RunView
 from scorio.rank import compare_rankings
 
@@ -45,6 +46,25 @@ def pair_paths(view: RunView) -> list[PairPath]:
                     boundary.append(pair.boundary)
         path = PairPath(last.better, last.worse, tuple(trials), tuple(z), tuple(boundary), last.verdict)
         paths.append(path)
+    return paths
+
+
+def wanted_width(view: RunView) -> float | None:
+    """The half-width that the objective precision wants; None for the others, which compare."""
+    objective = cast(Mapping[str, Any], view.configuration["objective"])
+    return cast(float | None, objective["half_width"])
+
+
+def width_paths(view: RunView, wanted: float) -> list[PairPath]:
+    """For the objective precision: half of each score's 95% interval in the place of z, against what is `wanted`."""
+    paths = []
+    for last in view.looks[-1].pairs if view.looks else ():
+        seen = [
+            (look, look.sigmas[look.models.index(last.better)]) for look in view.looks if last.better in look.models
+        ]
+        trials = tuple(sum(look.trials) for look, _ in seen)
+        half = tuple(None if sigma is None else TWO_SIDED_95 * sigma for _, sigma in seen)
+        paths.append(PairPath(last.better, None, trials, half, (wanted,) * len(seen), last.verdict))
     return paths
 
 

@@ -105,7 +105,13 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         models=drawn_from.models,
         questions=tuple(QuestionView(key, f"What is {key}?", "42", (), None) for key in drawn_from.questions),
         trials=tuple(tuple(row) for row in trials.tolist()),
-        looks=tuple(look_views(plain, {look.number: START + look.number for look in plain})),
+        looks=tuple(
+            look_views(
+                plain,
+                {look.number: START + look.number for look in plain},
+                compared=config.objective.kind != "precision",
+            )
+        ),
         z=z_matrix(results),
         trials_to_go=None if results is None else results.trials_to_go,
         spending=tuple(spending[1:]),

@@ -12,7 +12,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import StoreError
 from adaptive_eval.reading import RunView, read_run
 from adaptive_eval.report.plots import FIGURES, OVER_LOOKS, draw_all
-from adaptive_eval.report.series import convergence, pair_paths, ranks
+from adaptive_eval.report.series import convergence, pair_paths, ranks, wanted_width, width_paths
 
 
 @pytest.fixture
@@ -31,6 +31,23 @@ def test_a_path_keeps_its_sign_when_the_order_turns(view: RunView) -> None:
             look = next(look for look in view.looks if sum(look.trials) == trials)
             ahead = look.order.index(path.better) < look.order.index(str(path.worse))
             assert z is not None and (z >= 0.0) == ahead
+
+
+def test_precision_has_widths_in_the_place_of_z(site: Site, tmp_path: Path) -> None:
+    site.run(site.write(objective={"kind": "precision", "half_width": "12%"}))
+    view = read_run(site.directory())
+    assert view.results is not None and wanted_width(view) == 0.12
+    assert all(pair.z is None and pair.boundary is None for look in view.looks for pair in look.pairs)
+    rows = {row.name: row for row in view.results.models}
+    paths = width_paths(view, 0.12)
+    assert {path.better for path in paths} == set(MODELS)
+    for path in paths:
+        last, row = path.z[-1], rows[path.better]
+        assert last is not None and row.hi is not None and row.score is not None
+        assert last == pytest.approx(row.hi - row.score) and len(path.trials) == len(view.looks)
+        assert set(path.boundary) == {0.12} and (path.verdict == "resolved") == (last <= 0.12)
+    drawn = (draw_all(view, tmp_path, ("svg",))[0].parent / "z.svg").read_text()
+    assert "half of the 95% interval" in drawn
 
 
 def test_ranks_and_convergence_end_where_the_run_ended(view: RunView) -> None:
