@@ -13,9 +13,9 @@ from adaptive_eval.config.problems import KeyPath, written
 from adaptive_eval.config.run import RunConfig
 
 
-def sections_at(path: tuple[str | int, ...], model: type[BaseModel] = RunConfig) -> list[type[BaseModel]]:
+def sections_at(path: tuple[str | int, ...]) -> list[type[BaseModel]]:
     """The section at a path; several where it may be of several kinds, such as a grader."""
-    found: list[Any] = [model]
+    found: list[Any] = [RunConfig]
     for part in path:
         found = [deeper for annotation in found for deeper in _into(annotation, part)]
     return [section for section in found if isinstance(section, type) and issubclass(section, BaseModel)]

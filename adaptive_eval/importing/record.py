@@ -144,7 +144,6 @@ def made_answer(
     *,
     finish_reason: str = "stop",
     reasoning: str | None = None,
-    seed: int = NOT_LOGGED,
     latency: float = 0.0,
     prompt_tokens: int = 0,
     completion_tokens: int = 0,
@@ -154,7 +153,7 @@ def made_answer(
     return Answer(
         text=text,
         finish_reason=tidy(finish_reason),
-        seed=seed,
+        seed=NOT_LOGGED,
         replica=REPLICA,
         latency=latency,
         reasoning=reasoning,

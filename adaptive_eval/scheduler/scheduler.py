@@ -8,7 +8,7 @@ started from callbacks, as slots and trials appear; there is one task per reques
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from adaptive_eval.core.types import Look, Outcome, SetAside
 from adaptive_eval.errors import EndpointError, Rejected, StoreError
@@ -51,7 +51,6 @@ class Scheduler:
         grading: Grading,
         store: Store,
         observer: Observer,
-        clock: Callable[[], float] = time.monotonic,
         hosts: Sequence[Host] = (),
     ) -> None:
         self.tallies = [Tally() for _ in lanes]
@@ -70,7 +69,6 @@ class Scheduler:
         self._grading = grading
         self._store = store
         self._observer = observer
-        self._clock = clock
         self._model_of = {lane.name: model for model, lane in enumerate(lanes)}
         self._question_of = {question.id: number for number, question in enumerate(questions)}
         self._waiting = [WaitingLine() for _ in lanes]
@@ -91,7 +89,7 @@ class Scheduler:
 
     def elapsed(self) -> float:
         """Seconds the run has been active, over all its starts."""
-        since = 0.0 if self._started is None else self._clock() - self._started
+        since = 0.0 if self._started is None else time.monotonic() - self._started
         return self._elapsed_before + since
 
     def note(self, event: Event) -> None:
@@ -105,7 +103,7 @@ class Scheduler:
         Raises `Rejected` when a model refuses its first request, and `StoreError` when nothing can be written.
         """
         self._done = asyncio.get_running_loop().create_future()
-        self._started = self._clock()
+        self._started = time.monotonic()
         helpers = [asyncio.create_task(self._committer.run()), asyncio.create_task(self._tick())]
         for helper in helpers:
             helper.add_done_callback(self._on_helper_end)
@@ -193,7 +191,7 @@ class Scheduler:
             self._end_if_over()
 
     def _tell_troubles(self) -> None:
-        now = self._clock()
+        now = time.monotonic()
         for lane, answers, troubles in zip(self._lanes, self._answers, self._troubles, strict=True):
             for event in troubles.noticed(lane.endpoint.stats, answers, now):
                 self.note(event)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.policies import IntArray, View
-from scorio.moments import FloatArray
+from adaptive_eval.core.policies import View
+from scorio.moments import FloatArray, IntArray
 
 
 class Stern:

@@ -14,8 +14,9 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.planning import trial_cost
 from adaptive_eval.replay import Tape
 from adaptive_eval.run.prepare import Prepared, prepare
-from adaptive_eval.simulate.worlds import FloatArray, binary
+from adaptive_eval.simulate.worlds import binary
 from adaptive_eval.store import Batch, Store, TrialRecord
+from scorio.moments import FloatArray
 
 MODELS = ("ada", "bob", "cyd")
 HORIZON = 12

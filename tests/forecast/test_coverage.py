@@ -18,11 +18,11 @@ from adaptive_eval.simulate.worlds import (
     BINARY,
     COIN_CONCENTRATION,
     COIN_MEANS,
-    FloatArray,
     beta_profile,
     binary,
     with_mean,
 )
+from scorio.moments import FloatArray
 
 MODELS, QUESTIONS, HORIZON = 4, 16, 24
 WORLDS, DRAWS = 100, 19
