@@ -261,14 +261,17 @@ def test_runs_stand_side_by_side(tabs: Tabs, serve: Callable[..., Server]) -> No
     known = {"status": "finished", "reason": "out_of_reach", "models": 4, "questions": 30, "trials": 600, "cap": 1200}
     one = {"name": "first run", **known, **counts, "best": HOSTILE, **dates}
     new = {**one, "name": "b", "status": "running", "reason": None, "cap": None, "best": None, "resolved": 0}
+    failed = {**new, "name": "c", "status": "stopped", "reason": f"api_key_env {HOSTILE}"}
     server = serve(None)
-    server.runs = [one, new]
+    server.runs = [one, new, failed]
     page = tabs.open()
     page.goto(server.url)
     page.wait_for_selector("tbody tr >> nth=1")
     row = page.locator("tbody tr").first
-    for text in ("first run", "finished", "out of reach", "50%", "3 resolved", "2026-11-20 11:00:00 UTC", "<img src=x"):
+    for text in ("first run", "finished", "out of reach", "50%", "3 resolved", "2026-11-20 11:00:00", "<img src=x"):
         assert text in row.inner_text()
+    assert "Begun, UTC" in page.inner_text("thead")
+    assert "api_key_env <img src=x" in page.locator("tbody tr").nth(2).inner_text()
     assert row.locator("a").get_attribute("href") == "run/first%20run/"
     assert page.locator("img, main script").count() == 0
     page.set_viewport_size({"width": 360, "height": 700})
