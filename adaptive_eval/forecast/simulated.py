@@ -29,9 +29,9 @@ class Served(NamedTuple):
     recorded: IntArray | None = None
     """(L, M, N): categories of the trials that the run has already, -1 for none; they take no more time."""
     in_turn: Sequence[Sequence[int]] = ()
-    """Groups of models that are served one at a time, and
-    the seconds that it takes to bring another one of a group."""
+    """Groups of models that are served one at a time."""
     swap_seconds: float = 0.0
+    """What it takes to bring another one of a group."""
 
 
 class Ended(NamedTuple):

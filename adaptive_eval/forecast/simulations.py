@@ -33,9 +33,9 @@ class Simulations:
 
     runs: Mapping[Variant, Sequence[Simulated]]
     need: Variant
-    """Without any cap, and
-    with the configured ones."""
+    """Without any cap."""
     capped: Variant | None
+    """With the configured ones."""
     reference: Budget
     """What the table's factors are of: the configured caps, or without any the median need of trials."""
     table: Mapping[tuple[float, float], Variant]

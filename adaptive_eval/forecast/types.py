@@ -26,9 +26,9 @@ class Costs:
     trials: Range
     tokens: Range | None
     usd: Range | None
-    """None too where no model has a price, and
-    where no model has GPUs of its own."""
+    """None too where no model has a price."""
     gpu_hours: Range | None
+    """None too where no model has GPUs of its own."""
     seconds: Range | None
     """Of simulated servers with the configured concurrency."""
 
@@ -41,9 +41,9 @@ class Outlook:
     reached: float
     """The share of runs in which the objective is reached: every comparison is resolved or tied."""
     decided: Range
-    """Comparisons that are resolved or tied, and
-    how many the objective has."""
+    """Comparisons that are resolved or tied."""
     comparisons: int
+    """How many the objective has."""
     ended: Mapping[str, float]
     """Shares of the runs by the reason of their end."""
 
@@ -74,9 +74,9 @@ class Undecided:
     chance: float
     """The share of all runs in which it is compared, and undecided at the end."""
     gap: float | None
-    """The median of the true difference in these runs, and
-    of the trials a question at which the difference seen at the end would be called."""
+    """The median of the true difference in these runs."""
     trials_needed: float | None
+    """The median of the trials a question at which the difference seen at the end would be called."""
 
 
 @dataclass(frozen=True, slots=True)

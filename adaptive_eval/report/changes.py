@@ -36,9 +36,9 @@ class ModelChange:
     score_a: float
     score_b: float
     difference: float
-    """Of B to A, and
-    its 95% interval."""
+    """Of B to A."""
     lo: float
+    """The lower end of its 95% interval."""
     hi: float
     z: float
     p: float
@@ -77,10 +77,10 @@ class Changes:
     questions: int
     """That both runs have; the means are over these."""
     only_a: tuple[str, ...]
-    """Questions, and
-    models of one run alone."""
+    """Questions of one run alone."""
     only_b: tuple[str, ...]
     models_only_a: tuple[str, ...]
+    """Models of one run alone."""
     models_only_b: tuple[str, ...]
     reworded: tuple[str, ...]
     """Questions of one id whose prompt or answer is not the same."""

@@ -19,9 +19,9 @@ class RunInfo:
     version: str
     """Of adaptive-eval."""
     created: str
-    """When the run was begun, and
-    when this file was written: ISO 8601, UTC."""
+    """When the run was begun: ISO 8601, UTC."""
     updated: str
+    """When this file was written."""
     active_seconds: float
     """Over all starts of the run."""
     status: str

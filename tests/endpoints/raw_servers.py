@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from itertools import count
 
 import orjson
 
@@ -58,10 +57,58 @@ class Exchange:
 class RawServer:
     """Where it listens and what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: Script, health: int, pages: Mapping[str, Script]) -> None:
         self.base_url = ""
         self.seen: list[Exchange] = []
         self.connections = 0
+        self._script = script
+        self._health = health
+        self._pages = pages
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def end(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # the closed connections are let go of in the next turns of the loop
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while await self._respond(await self._read(reader, writer)):
+                pass
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        first, *lines = head.strip().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        raw = await reader.readexactly(int(headers.get("content-length", 0)))
+        return Exchange(len(self.seen), first.split()[1], headers, raw, writer)
+
+    async def _respond(self, exchange: Exchange) -> bool:
+        """Answer, and say whether the connection stays: no idle one does, so that scripts count their own."""
+        if exchange.path in self._pages:
+            await self._pages[exchange.path](exchange)
+        elif exchange.path == "/v1/models":
+            await exchange.reply(200, {"data": [{"id": "m"}]})
+        elif exchange.path in ("/health", "/metrics"):
+            await exchange.reply(self._health if exchange.path == "/health" else 404, b"", "Connection: close")
+            return False
+        else:
+            self.seen.append(exchange)
+            await self._script(exchange)
+        return True
 
 
 @asynccontextmanager
@@ -72,54 +119,11 @@ async def raw_server(
 
     `pages` are written by scripts of their own, by their path; they count for nothing.
     """
-    server = RawServer()
-    serial = count()
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server.connections += 1
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                first, *lines = head.strip().split("\r\n")
-                headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-                raw = await reader.readexactly(int(headers.get("content-length", 0)))
-                path = first.split()[1]
-                exchange = Exchange(-1, path, headers, raw, writer)
-                if path == "/health" and path not in pages:
-                    # no idle connection stays behind, so that scripts count connections of their own
-                    await exchange.reply(health, b"", "Connection: close")
-                    return
-                if path in pages:
-                    await pages[path](exchange)
-                elif path == "/metrics":
-                    await exchange.reply(404, b"", "Connection: close")
-                    return
-                elif path == "/v1/models":
-                    await exchange.reply(200, {"data": [{"id": "m"}]})
-                else:
-                    exchange.index = next(serial)
-                    server.seen.append(exchange)
-                    await script(exchange)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.transport.abort()
-
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(serve(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    listener = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
+    server = RawServer(script, health, pages)
+    listener = await asyncio.start_server(server.connected, "127.0.0.1", 0, ssl=tls)
     server.base_url = f"http{'s' if tls else ''}://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
     try:
         yield server
     finally:
         listener.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        # the closed connections are let go of in the next turns of the loop
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await server.end()

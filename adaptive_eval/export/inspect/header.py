@@ -67,9 +67,9 @@ class Samples:
         self.written = 0
         self.usage = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), 0)
         self.totals = np.zeros(questions)
-        """The sum of the scores of each question, and
-        how many there are."""
+        """The sum of the scores of each question."""
         self.scored = np.zeros(questions, dtype=np.int64)
+        """How many scores there are."""
 
     def count(self, question: int, record: TrialRecord, weights: Sequence[float]) -> None:
         """Count one more."""
