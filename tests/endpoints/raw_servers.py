@@ -70,6 +70,7 @@ class RawServer:
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())  # also if it is cancelled before its first step
 
     async def end(self) -> None:
         for task in list(self._tasks):
@@ -86,8 +87,6 @@ class RawServer:
                 pass
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-        finally:
-            writer.transport.abort()
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -125,5 +124,9 @@ async def raw_server(
     try:
         yield server
     finally:
+        # who has been accepted is let in first: asyncio leaves a connection open that comes into a closed listener
+        asyncio.get_running_loop().remove_reader(listener.sockets[0].fileno())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
         listener.close()
         await server.end()
