@@ -1,9 +1,10 @@
 """What all tests share: a simulated server with fast answers, another with slow ones, a place to run against them, and
 a browser.
 
-Property tests are not timed, since the machines they run on are not alike.
+Property tests are not timed, since the machines they run on are not alike, and the same in every run where `CI` is set.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Three for two cores: tests of whole runs wait for their servers a third of the time."""
+    cores = os.cpu_count() or 1
+    return cores + cores // 2
 
 
 @pytest.fixture(scope="session")

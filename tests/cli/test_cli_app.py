@@ -26,7 +26,7 @@ ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/v1")
 @pytest.fixture
 def server() -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
-        [*COMMAND, "coins", "--port", "0", "--fault", "server_error=0.2"], stdout=subprocess.PIPE, text=True
+        [*COMMAND, "coins", "--port", "0", "--fault", "server_error=0.1"], stdout=subprocess.PIPE, text=True
     )
     yield process
     process.kill()
