@@ -30,7 +30,7 @@ def clairvoyant(scenario: Scenario) -> tuple[float, int]:
         {"type": "ineq", "fun": lambda u, i=i: (gap[i] / Z) ** 2 - spread[i] * u[i] - spread[i + 1] * u[i + 1]}
         for i in decidable
     ]
-    found = minimize(
+    found = minimize(  # type: ignore[call-overload]
         lambda u: float((1.0 / u)[inside].sum()),
         np.full(models, 1.0 / scenario.cap),
         jac=lambda u: np.where(inside, -1.0 / u**2, 0.0),

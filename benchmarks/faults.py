@@ -25,13 +25,14 @@ from tables import Check, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.display.quiet import QuietDisplay
+from adaptive_eval.run.ending import Ended
 from adaptive_eval.run.execute import execute
 from adaptive_eval.run.prepare import prepare
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults, Window
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, many_close
-from adaptive_eval.store import RunReader
+from adaptive_eval.store import RunReader, StoredLook
 
 LATENCY = Latency(median=0.05)
 TIME_LIMIT = 1.0
@@ -53,7 +54,7 @@ class Outcome:
     trials: dict[tuple[str, str, int], tuple[int | None, str]]
     """Category and text of each."""
     stored: int
-    looks: list[object]
+    looks: list[StoredLook]
     results: dict[str, object]
     seconds: float
     retries: int
@@ -123,8 +124,9 @@ def carry_out(scenario: Scenario, size: Size) -> Outcome:
         began = time.monotonic()
         for _ in range(scenario.kills):
             killed(config, directory)
-        ended = asyncio.run(execute(prepare(load_config(config)), directory, QuietDisplay()))
-        seconds, retries = time.monotonic() - began, ended.status.traffic.retries
+        ends: list[Ended] = []
+        asyncio.run(execute(prepare(load_config(config)), directory, QuietDisplay(), ends.append))
+        seconds, retries = time.monotonic() - began, ends[0].status.traffic.retries
         return read(directory, seconds, retries, sum((server.counts for server in servers), Counter()))
 
 

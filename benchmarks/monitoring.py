@@ -123,11 +123,11 @@ class Compared(NamedTuple):
     def ratio(self, name: str) -> float:
         """The median of what a figure is with the monitor, over what it is without."""
         pairs = zip(self.on, self.off, strict=True)
-        return statistics.median(getattr(on, name) / getattr(off, name) for on, off in pairs)
+        return float(statistics.median(getattr(on, name) / getattr(off, name) for on, off in pairs))
 
     def median(self, name: str) -> float:
         """The median with the monitor."""
-        return statistics.median(getattr(one, name) for one in self.on)
+        return float(statistics.median(getattr(one, name) for one in self.on))
 
 
 def compare(run: int, directory: Path, monitor: int, listener: int, pairs: int, seconds: float) -> Compared:
@@ -164,7 +164,7 @@ def first_line(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise SystemExit(f"{process.args} has said nothing")
+        raise SystemExit(f"{process.args!r} has said nothing")
     return line
 
 

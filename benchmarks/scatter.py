@@ -38,7 +38,7 @@ class _Axes:
         return self.left + WIDTH * (math.log(value) - self.low) / (self.high - self.low)
 
     def y(self, value: float) -> float:
-        return TOP + HEIGHT * (self.top - value) / (self.top - self.bottom)
+        return float(TOP + HEIGHT * (self.top - value) / (self.top - self.bottom))
 
     def ticks(self) -> Iterator[tuple[float, float, str, str]]:
         """Position, and what stands there: (x, y, text, anchor)."""

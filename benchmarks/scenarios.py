@@ -79,8 +79,9 @@ def replay(scenario: Scenario, plan: Plan, seed: int) -> Run:
     """One seeded replay. A wrong call names the worse model, or parts an exact tie."""
     controller = drive(Controller(plan), scenario.tape(seed), costs=scenario.costs)
     truth = scenario.world.truth
-    standing, look = controller.standing, controller.looks[-1]
+    standing, look, result = controller.standing, controller.looks[-1], controller.result()
     assert standing is not None
+    assert result is not None
     evidence, call = standing.evidence, standing.memory.call
     sign = np.sign(np.round(truth[evidence.first] - truth[evidence.second], 12))
     pairs = [pair for pair in look.comparisons if pair.worse is not None]
@@ -99,7 +100,7 @@ def replay(scenario: Scenario, plan: Plan, seed: int) -> Run:
         tau=kendall(scores, truth),
         regret=float(truth.max() - truth[look.order[0]]),
         looks=len(controller.looks),
-        usd=controller.result().spent.usd,
+        usd=result.spent.usd,
         reason=str(controller.finished),
     )
 

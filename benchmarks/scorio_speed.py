@@ -113,10 +113,10 @@ def other_python() -> Path:
         [f"scorio=={VERSION}", *libraries, f"python{sys.version_info.major}.{sys.version_info.minor}"]
     )
     python = home / "bin" / "python"
-    works = [python, "-c", "import scorio.eval"]
+    works = [str(python), "-c", "import scorio.eval"]
     if not python.exists() or subprocess.run(works, capture_output=True).returncode:
         venv.create(home, with_pip=True, clear=True)
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, f"scorio=={VERSION}", *libraries], check=True)
     return python
 

@@ -37,6 +37,7 @@ class OneReply(asyncio.Protocol):
     serial = itertools.count()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
         self.transport = transport
         self.buffer = b""
         self.loop = asyncio.get_running_loop()
@@ -143,7 +144,7 @@ async def openai_client(url: str, stack: AsyncExitStack) -> Ask:
     client = await stack.enter_async_context(openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0))
 
     async def ask(seed: int) -> object:
-        return await client.chat.completions.create(**body(seed))
+        return await client.chat.completions.create(**body(seed))  # type: ignore[call-overload]
 
     return ask
 

@@ -130,9 +130,9 @@ def many_close(models: int = 30, questions: int = QUESTIONS) -> World:
     return World("many_close", binary(np.array(profiles)))
 
 
-def rubric(models: int = 8, questions: int = QUESTIONS) -> World:
+def rubric(models: int = 8, questions: int = QUESTIONS, seed: int = 7) -> World:
     """Four categories with partial credit: invalid, wrong, right but badly formatted, right."""
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     w = np.array([0.0, 0.0, 0.5, 1.0])
     difficulty = rng.normal(0.0, 1.5, questions)
     ability = np.linspace(1.0, -1.0, models)
