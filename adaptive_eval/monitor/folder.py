@@ -1,6 +1,7 @@
 """The runs that a monitor serves, by name: one, or those that lie in a folder; and how each of them stands."""
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -90,7 +91,8 @@ def read_brief(path: Path, mark: Mark) -> Brief:
         events, questions = reader.events(), len(reader.ids("questions", "key"))
         config, stored = reader.configurations()[-1], reader.latest_look()
         models = cast(list[object], config["models"])
-        look = None if stored is None else look_of(stored)
+        comparisons = () if stored is None else look_of(stored).comparisons
+        verdicts = Counter(one.verdict for one in comparisons)
         status, reason = _how(events, mark.running)
         return Brief(
             name=path.name,
@@ -99,12 +101,12 @@ def read_brief(path: Path, mark: Mark) -> Brief:
             models=len(models),
             questions=questions,
             trials=reader.trial_count(),
-            cap=None if look is None else _cap(config, len(models) * questions),
-            resolved=0 if look is None else look.count(Verdict.RESOLVED),
-            tied=0 if look is None else look.count(Verdict.TIED),
-            open=0 if look is None else look.count(Verdict.OPEN),
-            out_of_reach=0 if look is None else look.count(Verdict.OUT_OF_REACH),
-            blocked=0 if look is None else look.count(Verdict.BLOCKED),
+            cap=None if stored is None else _cap(config, len(models) * questions),
+            resolved=verdicts[Verdict.RESOLVED],
+            tied=verdicts[Verdict.TIED],
+            open=verdicts[Verdict.OPEN],
+            out_of_reach=verdicts[Verdict.OUT_OF_REACH],
+            blocked=verdicts[Verdict.BLOCKED],
             best=None if stored is None else _best(stored),
             created=reader.created,
             updated=mark.written,

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adaptive_eval.display.text import safe
-from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.errors import StoreError
+from adaptive_eval.extras import load_extra
 from adaptive_eval.files import write_whole
 from adaptive_eval.reading import RunView
 from adaptive_eval.report.series import PairPath, convergence, pair_paths, ranks, wanted_width, width_paths
@@ -210,10 +211,7 @@ def _grid(lines: int, columns: int, height: float | None = None) -> tuple["Figur
 
 @contextmanager
 def _styled() -> Iterator[None]:
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise ConfigError("plots need matplotlib: pip install 'adaptive-eval[plots]'") from error
+    mpl = load_extra("matplotlib", "plots", "plots")
     with mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a name in a script that the font has not
         yield

@@ -45,6 +45,7 @@ _USES = (
     "SELECT models.name, questions.key, trial, category, prompt_tokens, completion_tokens, latency "
     "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question ORDER BY trials.id"
 )
+_LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
 _SPENDING = (
     "SELECT max(at), max(id), count(*), sum(tokens), sum(usd), sum(gpu_seconds) FROM trials "
     "GROUP BY (id - 1) * ? / (SELECT max(id) FROM trials) ORDER BY 2"
@@ -160,20 +161,11 @@ class RunReader:
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks that were taken under the newest configuration, from number `first` on."""
-        rows = self._rows(
-            "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
-            "AND number >= ? ORDER BY number",
-            first,
-        )
-        return [StoredLook(number, cast(Json, unpack_json(body))) for number, body in rows]
+        return list(self._looks("AND number >= ? ORDER BY number", first))
 
     def latest_look(self) -> StoredLook | None:
         """The last of these looks; None before the first."""
-        rows = self._rows(
-            "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
-            "ORDER BY number DESC LIMIT 1"
-        )
-        return next((StoredLook(number, cast(Json, unpack_json(body))) for number, body in rows), None)
+        return next(self._looks("ORDER BY number DESC LIMIT 1"), None)
 
     def graded(self, after: int = 0) -> dict[tuple[str, str], int]:
         """How many trials of each model and question have a grade, counted from after the trial with this number."""
@@ -214,6 +206,11 @@ class RunReader:
     def _value(self, key: str) -> str | float:
         ((value,),) = self._rows("SELECT value FROM run WHERE key = ?", key)
         return cast(str | float, value)
+
+    def _looks(self, which: str, *parameters: object) -> Iterator[StoredLook]:
+        """Looks of the newest configuration."""
+        for number, body in self._rows(_LOOKS + which, *parameters):
+            yield StoredLook(number, cast(Json, unpack_json(body)))
 
     def _rows(self, query: str, *parameters: object) -> Iterator[Row]:
         with database.explained(self.directory):

@@ -76,9 +76,7 @@ class RawServer:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # the closed connections are let go of in the next turns of the loop
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await _next_turns()  # in which the closed connections are let go of
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -110,6 +108,12 @@ class RawServer:
         return True
 
 
+async def _next_turns() -> None:
+    """What the loop has begun, a connection made or closed, takes it two turns more."""
+    for _ in range(2):
+        await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def raw_server(
     script: Script, health: int = 200, tls: ssl.SSLContext | None = None, pages: Mapping[str, Script] = NO_PAGES
@@ -126,7 +130,6 @@ async def raw_server(
     finally:
         # who has been accepted is let in first: asyncio leaves a connection open that comes into a closed listener
         asyncio.get_running_loop().remove_reader(listener.sockets[0].fileno())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await _next_turns()
         listener.close()
         await server.end()
