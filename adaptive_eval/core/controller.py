@@ -80,7 +80,11 @@ class Controller:
         return self.looks[taken:]
 
     def restore(self, outcomes: Iterable[Outcome]) -> list[Look]:
-        """Take in the outcomes of an earlier run: those that are not needed now are kept until a round needs them."""
+        """Take in the outcomes of an earlier run: those that are not needed now are kept until a round needs them.
+
+        Before anything is asked: what is asked for is not looked for among them.
+        """
+        require(self.in_flight == 0, "the outcomes of an earlier run come before anything is asked", self.in_flight)
         taken = len(self.looks)
         for outcome in outcomes:
             self._check(outcome)

@@ -55,6 +55,10 @@ def sentence(event: Event) -> str | None:
             return safe(f"begins with {body['trials']} trials imported from {', '.join(files[:NAMED])}{more}")
         case EventKind.PRIOR:
             return safe(f"outcomes of the run {body['run']} count as R0")
+        case EventKind.REGRADING:
+            return f"grading {body['trials']} stored answers that have no grade yet; Ctrl-C leaves them for later"
+        case EventKind.REGRADED if "of" in body:
+            return f"graded {body['so_far']} of {body['of']} stored answers again"
         case EventKind.REGRADED:
             return f"graded {body['trials']} stored answers again"
         case EventKind.STOPPED if "error" in body:

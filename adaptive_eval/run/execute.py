@@ -96,7 +96,9 @@ class _Session:
         try:
             async with self._watched():
                 interrupts.hear(self._on_interrupt)
-                self._scheduler.note(Event(kind, {"trials": trials, **process}))
+                begun = Event(kind, {"trials": trials, **process})
+                self._store.commit(Batch(events=[begun]))  # whoever looks on sees it while stored answers are taken up
+                self.happened(begun)
                 for event in (opened.changed, prior):
                     if event is not None:
                         self._watcher.happened(event)

@@ -34,12 +34,13 @@ class Committer:
         self._looks: list[StoredLook] = []
         self._events: list[Event] = []
         self._added = asyncio.Event()
-        self._writing = False
+        self._writing: tuple[Batch, asyncio.Future[None]] | None = None
+        """What the thread has taken, and is not reported yet."""
 
     @property
     def idle(self) -> bool:
         """Whether everything given has been committed and reported."""
-        return not (self._writing or self._added.is_set())
+        return self._writing is None and not self._added.is_set()
 
     def add_trial(self, trial: TrialRecord) -> None:
         """Commit this trial soon."""
@@ -65,19 +66,23 @@ class Committer:
             await self.flush()
 
     async def flush(self) -> None:
-        """Commit and report what is there now."""
-        if not self._added.is_set():
-            return
+        """Commit and report what is there now; first report what a cancelled flush has left to the thread."""
+        if self._writing is None:
+            if not self._added.is_set():
+                return
+            self._writing = self._take()
+        batch, written = self._writing
+        await asyncio.wait([written])  # cancelled here, the batch is still written, and the next flush reports it
+        self._writing = None
+        written.result()
+        self._committed(batch)
+
+    def _take(self) -> tuple[Batch, asyncio.Future[None]]:
+        """Have the thread write what is there now."""
         batch = Batch(self._trials, self._looks, self._events, self._elapsed())
         self._trials, self._looks, self._events = [], [], []
         self._added.clear()
-        self._writing = True
-        try:
-            # shielded: a cancelled job that the thread has not taken up yet would take its records with it
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch))
-        finally:
-            self._writing = False
-        self._committed(batch)
+        return batch, asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch)
 
     def close(self) -> None:
         """Wait for the writer's thread to end."""

@@ -4,6 +4,9 @@
 
 A trial is told to the core only when it is committed: whatever the core has decided on can be read back. Requests are
 started from callbacks, as slots and trials appear; there is one task per request in flight and none for what waits.
+
+A start has two parts. First everything that is stored is taken up, and nothing else goes on: no commit, no tick, no
+server comes up. Only then does anything exist that could ask, so that nothing is ever asked that is there already.
 """
 
 import asyncio
@@ -14,8 +17,9 @@ from adaptive_eval.core.types import Look, Outcome, SetAside
 from adaptive_eval.errors import EndpointError, Rejected, StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.committer import Committer
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, grade_stored, record_of
+from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of
 from adaptive_eval.scheduler.looks import plain_look
+from adaptive_eval.scheduler.regrading import Regrading
 from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import Asking, Host, Turns
@@ -71,6 +75,8 @@ class Scheduler:
         self._observer = observer
         self._model_of = {lane.name: model for model, lane in enumerate(lanes)}
         self._question_of = {question.id: number for number, question in enumerate(questions)}
+        by_id = {question.id: question for question in questions}
+        self._regrading = Regrading(grading, store, by_id, set(self._model_of))
         self._waiting = [WaitingLine() for _ in lanes]
         self._dry = [False] * len(lanes)
         """Models that the core has no further trials for until the next look."""
@@ -104,11 +110,54 @@ class Scheduler:
         """
         self._done = asyncio.get_running_loop().create_future()
         self._started = time.monotonic()
+        try:
+            await self._take_up()
+            await self._carry_on()
+        finally:
+            self.over = True
+            self._committer.close()
+
+    def stop(self) -> None:
+        """Stop asking and let what is in flight come back; called again, stop at once."""
+        if self.over:
+            return
+        self.halt = Halt.DRAINED if self.halt is None else Halt.AT_ONCE
+        self._regrading.stop()
+        for line in self._waiting:
+            line.clear()
+        self._end_if_over()
+
+    def abort(self, error: BaseException) -> None:
+        """Stop at once, because nothing good can come of going on; `run` raises the error."""
+        self._regrading.stop()
+        if not self._done.done():
+            self._done.set_exception(error)
+
+    # -- the beginning and the end -------------------------------------------------------------------------------
+
+    async def _take_up(self) -> None:
+        """Take up what earlier starts of the run have stored: nothing is committed or asked meanwhile.
+
+        A model with an answer that cannot be graded now either is set aside, as it was before.
+        """
+        for regrade in await self._regrading.run(self._observer.happened):
+            self._lose(self._model_of[regrade.model], _ungraded(regrade.question, regrade.grader_error))
+        outcomes: list[Outcome] = []
+        for stored in self._store.reader.outcomes():
+            if stored.model in self._model_of:
+                outcome = self._count(stored)
+                outcomes += [] if stored.category is None else [outcome]
+        self.taken_up = sum(tally.trials for tally in self.tallies), sum(tally.tokens for tally in self.tallies)
+        looks = self._controller.restore(outcomes)
+        self._store.forget_looks(len(looks))
+        self._store_looks(looks)
+
+    async def _carry_on(self) -> None:
+        """Ask, commit and look until the end; what was noted on the way here is committed first."""
         helpers = [asyncio.create_task(self._committer.run()), asyncio.create_task(self._tick())]
         for helper in helpers:
             helper.add_done_callback(self._on_helper_end)
         try:
-            await self._take_up()
             self._controller.tick(self.elapsed())
             self._pump()
             await self._done
@@ -117,50 +166,7 @@ class Scheduler:
             self.over = True
             await _cancelled([*helpers, *self._tasks])
             await self._turns.close()
-            try:
-                await self._commit_the_rest()
-            finally:
-                self._committer.close()
-
-    def stop(self) -> None:
-        """Stop asking and let what is in flight come back; called again, stop at once."""
-        if self.over:
-            return
-        self.halt = Halt.DRAINED if self.halt is None else Halt.AT_ONCE
-        for line in self._waiting:
-            line.clear()
-        self._end_if_over()
-
-    def abort(self, error: BaseException) -> None:
-        """Stop at once, because nothing good can come of going on; `run` raises the error."""
-        if not self._done.done():
-            self._done.set_exception(error)
-
-    # -- the beginning and the end -------------------------------------------------------------------------------
-
-    async def _take_up(self) -> None:
-        """Take up what earlier starts of the run have stored."""
-        await self._grade_what_has_no_grade()
-        outcomes: list[Outcome] = []
-        for stored in self._store.reader.outcomes():
-            if stored.model in self._model_of and stored.category is not None:
-                outcomes.append(self._count(stored))
-        self.taken_up = sum(tally.trials for tally in self.tallies), sum(tally.tokens for tally in self.tallies)
-        looks = self._controller.restore(outcomes)
-        self._store.forget_looks(len(looks))
-        self._store_looks(looks)
-
-    async def _grade_what_has_no_grade(self) -> None:
-        """Try once more what the grader failed on; a model for which it fails again cannot be judged."""
-        reader = self._store.reader
-        by_id = {question.id: question for question in self._questions}
-        ungraded = (record for record in reader.trials("ungraded") if record.model in self._model_of)
-        regrades = await grade_stored(self._grading, ungraded, by_id)
-        if regrades:
-            self._store.regrade(regrades, Event(EventKind.REGRADED, {"trials": len(regrades)}))
-        for regrade in regrades:
-            if regrade.grader_error is not None:
-                self._lose(self._model_of[regrade.model], _ungraded(regrade.question, regrade.grader_error))
+            await self._commit_the_rest()
 
     async def _commit_the_rest(self) -> None:
         """Commit what was graded before the end, and the looks that this completes; not after a failed commit."""
@@ -330,7 +336,8 @@ class Scheduler:
                 self._store_looks(looks)
                 self._observer.looked(looks)
                 self._dry = [False] * len(self._lanes)
-        self._pump()
+        if not self.over:
+            self._pump()
 
     def _count(self, stored: StoredOutcome) -> Outcome:
         model = self._model_of[stored.model]

@@ -1,0 +1,178 @@
+"""A start takes up everything that is stored before anything is asked, however long it takes and whatever comes."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes import QUESTIONS, Bed, FakeGrading, plan
+
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.types import Reason
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.errors import StoreError
+from adaptive_eval.graders.types import Grade
+from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler import regrading, scheduler
+from adaptive_eval.scheduler.committer import Committer
+from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.scheduler.types import Halt
+from adaptive_eval.store import Batch, Event, EventKind
+
+MANY_TURNS = 100
+
+
+class SlowGrading(FakeGrading):
+    """Takes many turns of the loop for its first answers, in which `seen` is told of each."""
+
+    def __init__(self, seen: Callable[[], object], slow: int = 1) -> None:
+        super().__init__()
+        self._seen, self._slow = seen, slow
+
+    async def grade(self, answer: Answer, question: Question) -> Grade:
+        grade = await super().grade(answer, question)
+        if self.calls <= self._slow:
+            for _ in range(MANY_TURNS):
+                await asyncio.sleep(0.001)
+                self._seen()
+        return grade
+
+
+async def with_ungraded(bed: Bed, when: Callable[[Answer], bool] = lambda answer: answer.seed % 5 == 0) -> Bed:
+    """The bed after a start whose grader failed on some answers."""
+    bed.grading.fails = lambda answer, question: when(answer)
+    await bed.start()
+    assert None in bed.outcomes().values()
+    return bed
+
+
+def asked(bed: Bed) -> int:
+    """Requests so far, over all starts."""
+    return sum(len(endpoint.samples) for endpoint in bed.endpoints.values())
+
+
+async def test_nothing_is_asked_while_stored_answers_are_graded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "TICK_SECONDS", 0.001)
+    reference = Bed(tmp_path / "reference")
+    await reference.start()
+    bed = await with_ungraded(Bed(tmp_path / "run"))
+    before, seen = asked(bed), []
+    bed.grading = SlowGrading(lambda: seen.append((asked(bed) - before, bed.controller.in_flight)))
+    await bed.start(lambda run: run.note(Event(EventKind.RESUMED)))
+    assert set(seen) == {(0, 0)}
+    assert asked(bed) == len(bed.outcomes()), "nothing was bought twice"
+    assert (bed.outcomes(), bed.looks()) == (reference.outcomes(), reference.looks())
+
+
+async def test_a_cap_that_passes_while_stored_answers_are_graded_does_not_cost_the_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "TICK_SECONDS", 0.001)
+    bad = Bed.request("bob", "q2", 7)[1]
+    bed = await with_ungraded(Bed(tmp_path), lambda answer: answer.seed == bad)
+    bed.plan = plan(budget=Budget(wall_seconds=0.001))
+    bed.grading = SlowGrading(lambda: None)
+    await bed.start()
+    assert bed.controller.finished is Reason.WALL_TIME
+    assert bed.looks(), "those of the rounds before the answer"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_grading_stored_answers_can_be_stopped_and_keeps_what_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    monkeypatch.setattr(regrading, "AT_A_TIME", 1)
+    bed = await with_ungraded(Bed(tmp_path))
+    ungraded, before = list(bed.outcomes().values()).count(None), asked(bed)
+    assert ungraded > 2
+    runs: list[Scheduler] = []
+
+    def stop_at_the_second() -> None:
+        if bed.grading.calls == 2:
+            for _ in range(times):
+                runs[0].stop()
+
+    bed.grading = SlowGrading(stop_at_the_second, slow=2)
+    ended = await bed.start(runs.append)
+    assert ended.halt is (Halt.DRAINED if times == 1 else Halt.AT_ONCE)
+    assert list(bed.outcomes().values()).count(None) == ungraded - 1
+    assert asked(bed) == before
+    kinds = [event.kind for event in bed.observer.events if event.kind in (EventKind.REGRADING, EventKind.REGRADED)]
+    assert kinds == [EventKind.REGRADING, EventKind.REGRADED]
+
+
+async def test_a_model_whose_answer_still_has_no_grade_is_asked_nothing(tmp_path: Path) -> None:
+    bad = Bed.request("bob", "q2", 7)[1]
+    bed = await with_ungraded(Bed(tmp_path), lambda answer: answer.seed == bad)
+    before = len(bed.endpoints["bob"].samples)
+    await bed.start()
+    assert list(bed.controller.set_aside) == [1]
+    assert len(bed.endpoints["bob"].samples) == before
+
+
+async def test_an_ungraded_answer_counts_as_paid_after_a_resume(tmp_path: Path) -> None:
+    bed = await with_ungraded(Bed(tmp_path))
+    resumed = await bed.start()
+    assert sum(tally.trials for tally in resumed.tallies) == len(bed.outcomes())
+    assert sum(tally.ungraded for tally in resumed.tallies) == list(bed.outcomes().values()).count(None)
+
+
+async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothing(tmp_path: Path) -> None:
+    bed = await with_ungraded(Bed(tmp_path))
+    before = asked(bed)
+
+    def broken(answer: Answer, question: Question) -> bool:
+        raise ZeroDivisionError
+
+    bed.grading.fails = broken
+    with pytest.raises(ZeroDivisionError):
+        await bed.start(lambda run: run.note(Event(EventKind.RESUMED)))
+    assert asked(bed) == before
+
+
+def test_the_core_takes_no_earlier_outcomes_once_it_was_asked() -> None:
+    controller = Controller(plan())
+    controller.ask(len(QUESTIONS))
+    with pytest.raises(ValueError, match="before anything is asked"):
+        controller.restore([])
+
+
+class SlowStore:
+    """Commits when it is let."""
+
+    def __init__(self) -> None:
+        self.let = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        self.began = asyncio.Event()
+        self.error: StoreError | None = None
+
+    def commit(self, batch: Batch) -> None:
+        self.loop.call_soon_threadsafe(self.began.set)
+        asyncio.run_coroutine_threadsafe(self.let.wait(), self.loop).result()
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [None, StoreError("no space left")])
+async def test_what_is_being_written_when_the_writer_is_cancelled_is_reported_once(error: StoreError | None) -> None:
+    store, told = SlowStore(), list[Batch]()
+    store.error = error
+    committer = Committer(store, committed=told.append, elapsed=lambda: 0.0, more_expected=lambda: False)  # type: ignore[arg-type]
+    writer = asyncio.create_task(committer.run())
+    committer.add_event(Event(EventKind.RESUMED))
+    await store.began.wait()
+    writer.cancel()
+    await asyncio.gather(writer, return_exceptions=True)
+    assert not committer.idle and not told
+    store.let.set()
+    if error is None:
+        await committer.flush()
+    else:
+        with pytest.raises(StoreError):
+            await committer.flush()
+    assert committer.idle
+    assert [event.kind for batch in told for event in batch.events] == ([] if error else [EventKind.RESUMED])
+    committer.close()
