@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from adaptive_eval.core.types import Look, Outcome, SetAside
+from adaptive_eval.core.types import Look, Outcome, Reason, SetAside
 from adaptive_eval.errors import EndpointError, Rejected, StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.committer import Committer
@@ -178,9 +178,12 @@ class Scheduler:
         if self._done.done():
             return
         quiet = not self._tasks and self._committer.idle
+        finished = self._controller.finished
+        # else what is in flight of a model that was set aside comes back, for it is paid
+        at_once = self.halt is Halt.AT_ONCE or finished is Reason.WALL_TIME
         if self._refused and (quiet or self._heard_all):
             self._give_up()
-        elif self._controller.finished is not None or self.halt is Halt.AT_ONCE or (self.halt is not None and quiet):
+        elif at_once or (quiet and (finished is not None or self.halt is not None)):
             self._done.set_result(None)
         elif quiet and not self._turns.moving and not any(line.trials for line in self._waiting):
             self.abort(RuntimeError("the decision core is neither finished nor asks for trials"))

@@ -1,0 +1,135 @@
+"""Whether a history adds up: the database as it lies there against what the server was asked for.
+
+Written from the format and the promises alone, with no code of the product: SQL, sums, and the seeds' formula.
+"""
+
+import json
+import sqlite3
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lives import QUESTIONS, SKILLS, Fate, Request, World, server_answer
+
+Trial = tuple[str, str, int]
+
+
+class Row(NamedTuple):
+    """A stored trial."""
+
+    seed: int
+    category: int | None
+    text: str
+
+
+@dataclass
+class Books:
+    """What was true after each start."""
+
+    directory: Path
+    seed: int
+    consecutive: bool
+    rows: dict[Trial, Row] = field(default_factory=dict)
+    checked: int = 0
+    """Requests of the log that were looked at."""
+
+    def base(self, model: str, question: str) -> int:
+        """The seed of trial 0."""
+        if self.consecutive:
+            return self.seed
+        digest = blake2b(digest_size=8)
+        for part in (str(self.seed), model, question):
+            digest.update(len(part.encode()).to_bytes(8, "big") + part.encode())
+        return int.from_bytes(digest.digest(), "big") % 2**31
+
+    def trial_of(self, asked: Request) -> Trial:
+        """Which trial a request was for."""
+        number = (asked.seed - self.base(asked.model, asked.question)) % 2**31
+        assert number < 1000, f"a seed of no trial: {asked}"
+        return asked.model, asked.question, number
+
+    def check(self, world: World, fate: Fate, models: Sequence[str] = tuple(SKILLS)) -> None:
+        """After one start: everything stored was asked for once, and nothing is missing or changed."""
+        before, self.rows = self.rows, stored_rows(self.directory)
+        asked = [self.trial_of(one) for one in world.log[self.checked :]]
+        refused = {self.trial_of(one) for one in world.refused if one.start == world.starts}
+        self._same_or_graded(before)
+        assert max(Counter(asked).values(), default=1) == 1, "asked twice in one start"
+        assert not set(asked) & before.keys(), "asked although it was there"
+        new = self.rows.keys() - before.keys()
+        assert new <= set(asked) - refused, "stored, but never served"
+        lost = set(asked) - new - refused
+        assert not lost or fate in (Fate.KILL, Fate.STOP_AT_ONCE), f"served and lost: {lost}"
+        assert {model for model, _, _ in asked} <= set(models), "a model that is not there was asked"
+        for start, model, length in world.aside:
+            late = [one for one in world.log[length:] if (one.start, one.model) == (start, model)]
+            assert not late, f"asked of a model that was set aside: {late}"
+        self._right_rows(new)
+        self.checked = len(world.log)
+
+    def _same_or_graded(self, before: Mapping[Trial, Row]) -> None:
+        for trial, row in before.items():
+            now = self.rows.get(trial)
+            assert now is not None, f"a stored trial is gone: {trial}"
+            assert now == row or (row.category is None and now[::2] == row[::2]), f"{trial} was {row}, is {now}"
+
+    def _right_rows(self, new: set[Trial]) -> None:
+        for model, question, number in new:
+            row = self.rows[model, question, number]
+            seed = (self.base(model, question) + number) % 2**31
+            assert row.seed == seed
+            assert row.text == server_answer(model, question, seed)
+        for trial, row in self.rows.items():
+            assert row.category in (None, int(row.text == "right")), trial
+
+    def check_the_end(self) -> None:
+        """The last look follows from the trials: scores are means of means, and the order is theirs."""
+        look = stored_looks(self.directory)[-1]
+        assert None not in {row.category for row in self.rows.values()}, "something has no grade in the end"
+        names, order = look["models"], look["order"]
+        scores = dict(zip(names, look["scores"], strict=True))
+        assert sorted(order, key=lambda name: -scores[name]) == order
+        for name, trials in zip(names, look["trials"], strict=True):
+            mine = {trial: row for trial, row in self.rows.items() if trial[0] == name}
+            if len(mine) == trials:  # the look has all of them
+                assert abs(scores[name] - _score(mine)) < 1e-9
+
+
+def _score(rows: Mapping[Trial, Row]) -> float:
+    means = []
+    for question in QUESTIONS:
+        right = [row.category or 0 for trial, row in rows.items() if trial[1] == question]
+        means.append(sum(right) / len(right))
+    return sum(means) / len(means)
+
+
+def stored_rows(directory: Path) -> dict[Trial, Row]:
+    """Every stored trial."""
+    query = (
+        "SELECT models.name, questions.key, trial, seed, category, text FROM trials "
+        "JOIN models ON models.id = model JOIN questions ON questions.id = question"
+    )
+    rows: dict[Trial, Row] = {}
+    for name, key, trial, *rest in _select(directory, query):
+        assert (name, key, trial) not in rows, "one trial twice"
+        rows[name, key, trial] = Row(*rest)
+    return rows
+
+
+def stored_looks(directory: Path) -> list[dict[str, Any]]:
+    """The looks of the newest configuration, in their order."""
+    query = "SELECT body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) ORDER BY number"
+    return [json.loads(zlib.decompress(body)) for (body,) in _select(directory, query)]
+
+
+def _select(directory: Path, query: str) -> list[Any]:
+    path = directory / "run.sqlite"
+    if not path.exists():
+        return []
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()

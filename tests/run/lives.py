@@ -1,0 +1,252 @@
+"""Whole lives of a run, in one process: starts that are killed, stopped or left alone, on a server that remembers.
+
+The run is the product's own, from the configuration to the results, with its own store, scheduler and graders. Only the
+network is left out, and a kill is an exception that nothing catches, after which the dead process writes and asks
+nothing more.
+"""
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from enum import Enum
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
+
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.types import Look
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Prompt
+from adaptive_eval.errors import GraderError, Unavailable
+from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.types import Grade
+from adaptive_eval.questions.types import Question
+from adaptive_eval.run.ending import Ended
+from adaptive_eval.run.endpoints import Serving
+from adaptive_eval.run.execute import execute
+from adaptive_eval.run.prepare import prepare
+from adaptive_eval.run.regrade import regrade
+from adaptive_eval.run.status import Status
+from adaptive_eval.store import Event, Store
+
+SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
+QUESTIONS = tuple(f"q{number}" for number in range(4))
+
+
+class Killed(BaseException):
+    """The process is dead."""
+
+
+class Fate(Enum):
+    """What befalls a start."""
+
+    NOTHING = "nothing"
+    KILL = "kill"
+    STOP = "stop"
+    STOP_AT_ONCE = "stop at once"
+
+
+class Request(NamedTuple):
+    """One answer that the server was asked for."""
+
+    start: int
+    model: str
+    question: str
+    seed: int
+
+
+def server_answer(model: str, question: str, seed: int) -> str:
+    """What the server says, always: by model, question and seed alone."""
+    return "right" if _share(model, question, seed) < SKILLS[model] else "wrong"
+
+
+def _share(*parts: object) -> float:
+    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") / 2**64
+
+
+@dataclass
+class Start:
+    """One start of the run, or one `regrade`; its moments are counted, and at one of them comes what befalls it."""
+
+    fate: Fate = Fate.NOTHING
+    at: int = 0
+    failing: Mapping[str, int] = field(default_factory=dict)
+    """Models whose server is gone after so many requests."""
+    dead: bool = False
+    hears: bool = False
+    """Signals are handled now."""
+    moments: int = 0
+    told: bool = False
+
+    def moment(self) -> None:
+        """Before and after every write, at every request, answer and grade."""
+        if self.dead:
+            raise Killed
+        self.moments += 1
+        if self.moments < self.at or self.told:
+            return
+        if self.fate is Fate.KILL:
+            self.dead = True
+            raise Killed
+        if self.hears and self.fate in (Fate.STOP, Fate.STOP_AT_ONCE):
+            self.told = True
+            for _ in range(1 if self.fate is Fate.STOP else 2):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    # -- it watches the run to know when signals are handled ---------------------------------------------------------
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        self.hears = True
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        pass
+
+    def happened(self, event: Event) -> None:
+        pass
+
+    def stopping(self, in_flight: int) -> None:
+        pass
+
+    def closed(self) -> None:
+        self.hears = False
+
+
+@dataclass
+class World:
+    """The server with its memory, and the grader that may be broken: what outlives every start."""
+
+    log: list[Request] = field(default_factory=list)
+    """Every answer that was asked for, in order."""
+    refused: list[Request] = field(default_factory=list)
+    """Those among them that the server did not give."""
+    aside: list[tuple[int, str, int]] = field(default_factory=list)
+    """(start, model, length of the log) whenever it is written down that a model is set aside."""
+    broken: set[str] = field(default_factory=set)
+    """Questions on which the grader fails."""
+    starts: int = 0
+    start: Start = field(default_factory=Start)
+
+    def run(self, config: RunConfig, directory: Path, start: Start) -> Ended | None:
+        """One start of the run; None where it was killed."""
+        ended: list[Ended] = []
+        with self._in_place_of_the_world(start):
+            try:
+                asyncio.run(execute(prepare(config), directory, start, ended.append))
+            except Killed:
+                return None
+        return ended[0]
+
+    def regrade(self, directory: Path, start: Start) -> None:
+        """`adaptive-eval regrade`."""
+        with self._in_place_of_the_world(start):
+            try:
+                asyncio.run(regrade(directory))
+            except Killed:
+                return
+
+    @contextmanager
+    def _in_place_of_the_world(self, start: Start) -> Iterator[None]:
+        self.starts, self.start = self.starts + 1, start
+        with ExitStack() as stack:
+            for place, value in {
+                "run.execute.opened_endpoints": self._opened,
+                "run.execute.GradingPool": self._pool,
+                "run.regrade.GradingPool": self._pool,
+                "run.execute._short_collections": nullcontext,  # they take longer than the run
+                "scheduler.committer.GATHER_SECONDS": 0.0,
+            }.items():
+                stack.enter_context(patch(f"adaptive_eval.{place}", value))
+            stack.enter_context(patch.object(Store, "_transaction", self._transaction(Store._transaction)))
+            stack.enter_context(patch.object(Store, "commit", self._commit(Store.commit)))
+            yield
+
+    def _transaction(self, really: Callable[..., object]) -> object:
+        @contextmanager
+        def transaction(store: Store) -> Iterator[object]:
+            self.start.moment()
+            with really(store) as connection:  # type: ignore[attr-defined]
+                yield connection
+            self.start.moment()
+
+        return transaction
+
+    def _commit(self, really: Callable[..., None]) -> object:
+        def commit(store: Store, batch: object) -> None:
+            for event in batch.events:  # type: ignore[attr-defined]
+                if event.kind == "set_aside":
+                    self.aside.append((self.starts, str(event.body["model"]), len(self.log)))
+            really(store, batch)
+
+        return commit
+
+    @asynccontextmanager
+    async def _opened(self, config: RunConfig, logs: Path) -> AsyncIterator[Serving]:
+        yield Serving([_Endpoint(self, model.name) for model in config.models])
+
+    def _pool(self, *arguments: object, **named: object) -> "_Pool":
+        return _Pool(self, *arguments, **named)
+
+
+class _Endpoint:
+    """One model at the server; answers come back in an order of their own."""
+
+    def __init__(self, world: World, model: str) -> None:
+        self._world, self._model = world, model
+        self._requests = 0
+
+    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+        world = self._world
+        world.start.moment()
+        assert prompt.messages is not None
+        found = re.search(r"ask (q\d+)", prompt.messages[-1].content)
+        assert found is not None
+        asked = [Request(world.starts, self._model, found[1], seed) for seed in seeds]
+        world.log += asked
+        self._requests += 1
+        for _ in range(int(8 * _share("turns", *asked[0]))):
+            await asyncio.sleep(0)
+        if self._requests > world.start.failing.get(self._model, self._requests):
+            world.refused += asked
+            raise Unavailable("no replica left")
+        world.start.moment()
+        return [
+            Answer(
+                server_answer(one.model, one.question, one.seed),
+                "stop",
+                one.seed,
+                "here",
+                0.1,
+                prompt_tokens=3,
+                completion_tokens=2,
+            )
+            for one in asked
+        ]
+
+    async def check(self) -> Health:
+        return Health(())
+
+    async def close(self) -> None:
+        return None
+
+    @property
+    def stats(self) -> EndpointStats:
+        return EndpointStats()
+
+
+class _Pool(GradingPool):
+    """The product's own, which fails on some questions."""
+
+    def __init__(self, world: World, *arguments: object, **named: object) -> None:
+        super().__init__(*arguments, **named)  # type: ignore[arg-type]
+        self._world = world
+
+    async def grade(self, answer: Answer, question: Question) -> Grade:
+        self._world.start.moment()
+        await asyncio.sleep(0)
+        if question.id in self._world.broken:
+            raise GraderError("it is broken")
+        return await super().grade(answer, question)

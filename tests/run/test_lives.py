@@ -1,0 +1,178 @@
+"""Whatever befalls a run, it buys nothing twice, loses nothing, and ends with the ranking of an undisturbed one."""
+
+import json
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from ledger_check import Books, stored_looks, stored_rows
+from lives import QUESTIONS, SKILLS, Fate, Start, World
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.run import RunConfig
+
+FATES = st.sampled_from([Fate.NOTHING, Fate.KILL, Fate.KILL, Fate.STOP, Fate.STOP_AT_ONCE])
+MOMENTS = st.one_of(st.integers(1, 12), st.integers(1, 250))
+FAILING = st.one_of(st.just({}), st.dictionaries(st.sampled_from(sorted(SKILLS)), st.integers(1, 20), max_size=1))
+"""Now and then a model whose server goes away after some answers."""
+
+LONGEST = 10
+"""Horizons are few: the boundary of each is solved for once, which takes longer than a whole run here."""
+MEMORY = Path("/dev/shm")
+"""Processes die here, not machines: the disk need not be a real one."""
+
+
+class Lives(RuleBasedStateMachine):
+    """The lives of one run."""
+
+    @initialize(
+        run_seed=st.integers(0, 2**31 - 1),
+        consecutive=st.booleans(),
+        slots=st.sampled_from([1, 3, 16]),
+        samples=st.sampled_from([1, 1, 2, 5]),
+        least=st.integers(1, 2),
+        horizon=st.sampled_from([1, 2, 4]),
+        lookahead=st.sampled_from([None, 0, 2]),
+        growth=st.sampled_from([0.0, 0.5]),
+        budget=st.one_of(st.none(), st.integers(36, 120)),
+        broken=st.sets(st.sampled_from(QUESTIONS), max_size=2),
+    )
+    def begin(
+        self,
+        run_seed: int,
+        consecutive: bool,
+        slots: int,
+        samples: int,
+        least: int,
+        horizon: int,
+        lookahead: int | None,
+        growth: float,
+        budget: int | None,
+        broken: set[str],
+    ) -> None:
+        self.stack = ExitStack()
+        place = MEMORY if MEMORY.is_dir() else None
+        self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(dir=place)))
+        rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
+        (self.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        self.settings: dict[str, Any] = {
+            "seed": run_seed,
+            "seeds": "consecutive" if consecutive else "hashed",
+            "questions": "questions.jsonl",
+            "sampling": {"temperature": 0.6, "max_tokens": 100},
+            "grader": "exact",
+            "trials": {"min": least, "max": least * horizon},
+            "allocation": {"growth": growth} | ({} if lookahead is None else {"lookahead": lookahead}),
+            "concurrency": {"concurrency": slots, "samples_per_request": samples},
+        }
+        self.settings |= {} if budget is None else {"budget": {"trials": budget}}
+        self.models = list(SKILLS)
+        self.extended = False
+        self.sound = True
+        self.world = World(broken=broken)
+        self.directory = self.folder / "run"
+        self.books = Books(self.directory, run_seed, consecutive)
+
+    def config(self) -> RunConfig:
+        models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in self.models]
+        path = self.folder / "run.yaml"
+        path.write_text(json.dumps(self.settings | {"models": models}))
+        return load_config(path)
+
+    @rule(fate=FATES, at=MOMENTS, failing=FAILING)
+    def start(self, fate: Fate, at: int, failing: dict[str, int]) -> None:
+        self.sound = False
+        self.world.run(self.config(), self.directory, Start(fate, at, failing))
+        self.books.check(self.world, fate, self.models)
+        self.sound = True
+
+    @precondition(lambda self: self.world.broken)
+    @rule()
+    def mend_the_grader(self) -> None:
+        self.world.broken = set()
+
+    @rule(question=st.sampled_from(QUESTIONS))
+    def break_the_grader(self, question: str) -> None:
+        self.world.broken = {question}
+
+    @precondition(lambda self: (self.directory / "run.sqlite").exists())
+    @rule(killed=st.booleans(), at=st.integers(1, 6))
+    def regrade(self, killed: bool, at: int) -> None:
+        before = len(self.world.log)
+        self.world.regrade(self.directory, Start(Fate.KILL if killed else Fate.NOTHING, at))
+        assert len(self.world.log) == before, "a regrade asks for nothing"
+        self.books.check(self.world, Fate.KILL)
+
+    @precondition(lambda self: self.settings["trials"]["max"] < LONGEST)
+    @rule()
+    def double_the_horizon(self) -> None:
+        self.settings["trials"]["max"] *= 2
+        self.extended = True
+
+    @precondition(lambda self: "budget" in self.settings)
+    @rule(by=st.integers(1, 60))
+    def raise_the_budget(self, by: int) -> None:
+        self.settings["budget"] = {"trials": self.settings["budget"]["trials"] + by}
+
+    @rule(model=st.sampled_from(sorted(SKILLS)))
+    def leave_or_come_back(self, model: str) -> None:
+        if model not in self.models:
+            self.models.append(model)
+        elif len(self.models) > 2:
+            self.models.remove(model)
+
+    def teardown(self) -> None:
+        if hasattr(self, "stack"):
+            with self.stack:
+                if self.sound:  # else an error is on its way already
+                    self.mended()
+
+    def mended(self) -> None:
+        """In the end everything works, and an undisturbed run of the same settings is the judge."""
+        self.world.broken, self.models = set(), list(SKILLS)
+        ended = self.world.run(self.config(), self.directory, Start())
+        self.books.check(self.world, Fate.NOTHING)
+        plain = World()
+        reference = plain.run(self.config(), self.folder / "reference", Start())
+        assert ended is not None and reference is not None
+        if reference.results is None:  # the budget does not pay for a look
+            return
+        self.books.check_the_end()
+        if self.extended:  # what an extension may still decide depends on when it came
+            return
+        assert ended.reason == reference.reason
+        assert stored_looks(self.directory) == stored_looks(self.folder / "reference")
+        there = stored_rows(self.folder / "reference")
+        assert there.items() <= self.books.rows.items()
+
+
+MANY = 2000
+CHUNKS = 8
+
+
+def lives(histories: int, steps: int, number: int = 0) -> None:
+    """So many histories, other ones for every number."""
+    chosen = settings(
+        max_examples=histories,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink] if histories < MANY // CHUNKS else [Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(seed(number)(type("Lives", (Lives,), {})), settings=chosen)
+
+
+def test_some_lives_of_a_run() -> None:
+    lives(histories=25, steps=6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(1, CHUNKS + 1))
+def test_two_thousand_lives_of_a_run(number: int) -> None:
+    lives(histories=MANY // CHUNKS, steps=6, number=number)
