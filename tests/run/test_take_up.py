@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes import QUESTIONS, Bed, FakeGrading, plan
+from fakes import QUESTIONS, Bed, FakeEndpoint, FakeGrading, plan
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason
-from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
@@ -176,3 +176,35 @@ async def test_what_is_being_written_when_the_writer_is_cancelled_is_reported_on
     assert committer.idle
     assert [event.kind for batch in told for event in batch.events] == ([] if error else [EventKind.RESUMED])
     committer.close()
+
+
+async def test_what_is_in_flight_of_a_model_that_was_set_aside_is_stored_before_the_end(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    late = asyncio.Event()
+    slow = Bed.request("bob", "q2", 1)[1]
+
+    class Late(FakeEndpoint):
+        async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+            answers = await super().sample(prompt, seeds)
+            if slow in seeds:
+                await late.wait()
+            return answers
+
+    bed.endpoints["bob"] = Late("bob", 0.5)
+    bad = Bed.request("bob", "q1", 0)[1]
+    bed.grading.fails = lambda answer, question: answer.seed == bad
+
+    async def answer_late() -> None:
+        left = MANY_TURNS
+        for _ in range(100 * MANY_TURNS):
+            left -= bed.controller.finished is not None
+            if left == 0:
+                break
+            await asyncio.sleep(0.001)
+        late.set()
+
+    waiting: list[asyncio.Task[None]] = []
+    await bed.start(lambda run: waiting.append(asyncio.create_task(answer_late())))
+    await waiting[0]
+    assert list(bed.controller.set_aside) == [1]
+    assert len(bed.outcomes()) == asked(bed)
