@@ -49,8 +49,8 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
     elif ended.exit_code is ExitCode.SPENT:
         yield f"for more  raise trials.max or the budget, then: {command}"
         if ended.results is not None and _spends_error(ended.results):
-            yield "          a larger trials.max spends what is left of each comparison's error, and no more: the promise"
-            yield "          holds, with less power than in a run that is begun with it (--fresh)"
+            yield "          a larger trials.max spends what is left of each comparison's error, and no more:"
+            yield "          the promise holds, with less power than in a run that is begun with it (--fresh)"
     elif ended.reason is not Reason.SETTLED:
         yield f"continue  {command}"
     if ended.servers_up:

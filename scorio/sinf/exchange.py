@@ -22,9 +22,9 @@ LARGEST = 7.0
 POINTS = 24
 """Of a table: dense near the height that is there, where the chance falls fastest."""
 NOTHING = 1e-12
-"""A chance that counts as none."""
-BEYOND = 4.0
-"""How far the heights go on that had no chance any more: no table ends in a call."""
+"""A chance, or information, that counts as none."""
+DEEPEST = float(np.sqrt(-np.log(100.0 * NOTHING)))
+"""Where a table is so deep, nothing is left."""
 
 
 class Looked(NamedTuple):
@@ -36,7 +36,7 @@ class Looked(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """For each pair two tables, of the old and of the new height, with the logarithms of their chances, falling."""
+    """For each pair two tables, of old and new heights, with the depths sqrt(-ln chance), nearly straight lines."""
 
     old: FloatArray
     left: FloatArray
@@ -44,19 +44,18 @@ class Exchange:
     ahead: FloatArray
 
     def old_height(self, new: FloatArray) -> FloatArray:
-        """What a height under the new horizon counts under the old one; never more than is covered by what is left."""
-        return _read(_read(new, self.new, self.ahead), -self.left, self.old, falling=True)
+        """What a height under the new horizon counts under the old one."""
+        return _read(_read(new, self.new, self.ahead), self.left, self.old)
 
     def new_height(self, old: FloatArray) -> FloatArray:
         """What a height must be under the new horizon, to count as this one; infinite where nothing is left for it."""
-        chance = _read(old, self.old, self.left)
-        height = _read(chance, -self.ahead, self.new, falling=True)
-        return np.where(chance <= np.log(NOTHING), np.inf, height)
+        depth = _read(old, self.old, self.left)
+        return np.where(depth < DEEPEST, _read(depth, self.ahead, self.new), np.inf)
 
     def chance_left(self, old: FloatArray) -> FloatArray:
         """The chance of reaching this old height after all, under an exact tie."""
-        chance: FloatArray = np.where(_read(old, self.old, self.left) <= np.log(NOTHING), 0.0, 1.0)
-        return chance * np.exp(_read(old, self.old, self.left))
+        depth = _read(old, self.old, self.left)
+        return np.where(depth < DEEPEST, np.exp(-depth * depth), 0.0)
 
 
 def exchange(looks: Sequence[Looked], now: FloatArray, kappa: float, start: float, sides: int) -> Exchange:
@@ -77,18 +76,17 @@ def exchange(looks: Sequence[Looked], now: FloatArray, kappa: float, start: floa
             unseen = np.maximum(unseen, unseen_crossing(old, (-ends[0], -ends[1]), times, kappa))
         missed *= 1.0 - unseen
     ahead = crossing_from(new, (last * np.sqrt(here))[:, None], here[:, None], kappa, sides)
-    return Exchange(old, _falling(1.0 - missed), new, _falling(ahead))
+    return Exchange(old, _depth(1.0 - missed), new, _depth(ahead))
 
 
-def _falling(chance: FloatArray) -> FloatArray:
-    """ln of the chances, falling strictly, from about 1 at the height that is there."""
-    logs = np.log(np.maximum(np.minimum.accumulate(chance, axis=1), NOTHING))
-    falling: FloatArray = logs - 1e-9 * np.arange(logs.shape[1])
-    return falling
+def _depth(chance: FloatArray) -> FloatArray:
+    """sqrt(-ln) of the chances, rising strictly."""
+    depth = np.sqrt(-np.log(np.clip(np.minimum.accumulate(chance, axis=1), NOTHING, 1.0)))
+    rising: FloatArray = depth + 1e-9 * np.arange(depth.shape[1])
+    return rising
 
 
-def _read(x: FloatArray, at: FloatArray, values: FloatArray, *, falling: bool = False) -> FloatArray:
-    """Each row's table, interpolated: its `values` over the rising `at`; `falling`: over -x."""
-    keys = -x if falling else x
-    found = [np.interp(*row) for row in zip(np.broadcast_to(keys, len(at)), at, values, strict=True)]
+def _read(x: FloatArray, at: FloatArray, values: FloatArray) -> FloatArray:
+    """Each row's table, interpolated: its `values` over the rising `at`."""
+    found = [np.interp(*row) for row in zip(np.broadcast_to(x, len(at)), at, values, strict=True)]
     return np.array(found, dtype=float)
