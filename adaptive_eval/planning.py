@@ -1,7 +1,7 @@
 """From the configuration, which speaks of names, to the plan of the decision core, which speaks of positions."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from adaptive_eval.config.decisions import (
 )
 from adaptive_eval.config.run import ModelConfig, RunConfig, sharing
 from adaptive_eval.core import objectives, policies, rules
+from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
@@ -45,16 +46,25 @@ MILLION = 1e6
 Given = TypeVar("Given")
 
 
+class Horizon(NamedTuple):
+    """A `trials.max` that a run had, until it had taken so many looks."""
+
+    trials: int
+    looks: int
+
+
 def plan_of(
     config: RunConfig,
     questions: Sequence[Question],
     prompts: Sequence[Sequence[Prompt]],
     first: NDArray[np.integer] | None = None,
     prior_counts: NDArray[np.int64] | None = None,
+    horizons: Sequence[Horizon] = (),
 ) -> Plan:
     """The plan that a configuration means for these questions; `prompts` has those of each model.
 
-    `first` (L, M) are trials that are there already, `prior_counts` (L, M, K) outcomes that are taken as R0.
+    `first` (L, M) are trials that are there already, `prior_counts` (L, M, K) outcomes that are taken as R0, and
+    `horizons` those that the run had before.
     """
     bench = Bench(
         models=len(config.models),
@@ -65,7 +75,7 @@ def plan_of(
         clusters=clusters(questions),
     )
     names = [model.name for model in config.models]
-    return plan_on(bench, config, names, first, in_turn=bool(sharing(config.models)))
+    return plan_on(bench, config, names, first, in_turn=bool(sharing(config.models)), horizons=horizons)
 
 
 def plan_on(
@@ -75,10 +85,12 @@ def plan_on(
     first: NDArray[np.integer] | None = None,
     *,
     in_turn: bool = False,
+    horizons: Sequence[Horizon] = (),
 ) -> Plan:
     """The plan for these models and questions; `in_turn` where models are served one at a time."""
-    stopping = config.stopping
-    start = first_information(bench, config.trials, first)
+    stopping, allocation = config.stopping, config.allocation
+    before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
+    start = first_information(bench, [*before, config.trials][0], first)
     return Plan(
         bench=bench,
         objective=objective_of(config.objective, names),
@@ -91,9 +103,17 @@ def plan_on(
         ),
         prior=stopping.prior,
         trials=Trials(config.trials.min, config.trials.max),
-        pace=pace_of(config.allocation, config.trials, bench.questions, in_turn=in_turn),
+        pace=pace_of(allocation, config.trials, bench.questions, in_turn=in_turn),
         budget=budget_of(config.budget),
         first=first,
+        earlier=tuple(
+            Stage(
+                Trials(min(trials.min, trials.max), trials.max),
+                pace_of(allocation, trials, bench.questions, in_turn=in_turn),
+                horizon.looks,
+            )
+            for horizon, trials in zip(horizons, before, strict=True)
+        ),
     )
 
 

@@ -8,13 +8,15 @@ configuration and of committed rounds, so neither the order of arrival, nor batc
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.checks import require
 from adaptive_eval.core.estimates import Estimates, update
-from adaptive_eval.core.evidence import IndexArray
+from adaptive_eval.core.evidence import Evidence, IndexArray, weigh
+from adaptive_eval.core.horizon import Continued, Extension, carried_over
 from adaptive_eval.core.judge import Memory
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import View
@@ -39,6 +41,14 @@ class Controller:
         self.finished: Reason | None = None
         self.looks: list[Look] = []
         self.set_aside: dict[int, str] = {}
+        self.extensions: list[Extension] = []
+        """Changes of the horizon so far."""
+        self._trials, self._pace = plan.trials, plan.pace
+        if plan.earlier:
+            self._trials, self._pace = plan.earlier[0].trials, plan.earlier[0].pace
+        self._rule = plan.deciding_rule
+        self._looked: list[Evidence] = []
+        """What the looks under a horizon that is to change have seen."""
         self.counts = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int32)
         """Committed rounds: what estimates are made of."""
         self.arrived = np.zeros_like(self.counts)
@@ -119,7 +129,7 @@ class Controller:
     def supply(self) -> Supply:
         """What is left to be had."""
         trials = self.trials
-        horizon = self.plan.trials.max * self.plan.bench.questions
+        horizon = self._trials.max * self.plan.bench.questions
         return Supply(trials, horizon - trials, self._purse.affordable(), ~self._in_play(), self._known_before)
 
     def result(self) -> Result | None:
@@ -194,6 +204,8 @@ class Controller:
             # a round whose models were all set aside has nothing to show but that they were
             if done.batches or len(self.set_aside) > self._aside_at_look:
                 self._look()
+            while self._extending and len(self.looks) >= self.plan.earlier[len(self.extensions)].looks:
+                self._extend()
             self._compose()
 
     def _commit(self, done: Round) -> None:
@@ -202,11 +214,13 @@ class Controller:
             self.counts[model] += batch.categories(bench.categories).astype(np.int32)
             self._purse.settle(model, batch.size, batch.size, batch.total_cost())
         rows = np.array(sorted(done.batches), dtype=np.intp)
-        self._estimates = update(self._estimates, rows, self.counts, bench, self.plan.prior, self.plan.trials.max)
+        self._estimates = update(self._estimates, rows, self.counts, bench, self.plan.prior, self._trials.max)
 
     def _look(self) -> None:
         plan, supply = self.plan, self.supply
-        standing = stand(self._estimates, self._memory, plan.objective, plan.deciding_rule, plan.judging, supply)
+        standing = stand(self._estimates, self._memory, plan.objective, self._rule, plan.judging, supply)
+        if self._extending:
+            self._looked.append(standing.evidence)
         self.standing, self._memory = standing, standing.memory
         self._aside_at_look = len(self.set_aside)
         self.looks.append(
@@ -220,6 +234,29 @@ class Controller:
                 comparisons=pair_verdicts(standing, supply, plan.bench.questions),
             )
         )
+
+    @property
+    def _extending(self) -> bool:
+        """The horizon of now is not the last."""
+        return len(self.extensions) < len(self.plan.earlier)
+
+    def _extend(self) -> None:
+        """Change the horizon, and look at what is there under the new one: what latched stays, the rest may reopen."""
+        plan, before, looks = self.plan, self._trials.max, len(self.looks)
+        following = (*((stage.trials, stage.pace) for stage in plan.earlier), (plan.trials, plan.pace))
+        self._trials, self._pace = following[len(self.extensions) + 1]
+        known = np.flatnonzero(np.isfinite(self._estimates.noise))
+        self._estimates = update(self._estimates, known, self.counts, plan.bench, plan.prior, self._trials.max)
+        now = weigh(self._estimates, plan.objective.reference)
+        self._rule = carried_over(self._rule, self._looked, now, plan.judging.delta)
+        undecided = (self._memory.call == 0) & ~self._memory.tie & (now.information > 0.0)
+        left = boundary = np.empty(0)
+        if isinstance(self._rule, Continued):
+            at_horizon = replace(now, information=np.ones(len(now.z)))
+            left, boundary = self._rule.left(now)[undecided], self._rule.boundary(at_horizon)[undecided]
+        self.extensions.append(Extension(before, self._trials.max, looks, left, boundary))
+        self._looked = []
+        self._look()
 
     # -- composing rounds -----------------------------------------------------------------------------------------
 
@@ -236,8 +273,8 @@ class Controller:
             return
         self._issue(first)
         one_each = np.ones(shape, dtype=np.int32)
-        for _ in range(plan.pace.lookahead if there is None else 0):
-            if int(self._issued[0, 0]) == plan.trials.max or not self._purse.fits(one_each.sum(axis=1)):
+        for _ in range(self._pace.lookahead if there is None else 0):
+            if int(self._issued[0, 0]) == self._trials.max or not self._purse.fits(one_each.sum(axis=1)):
                 break
             self._issue(one_each)
 
@@ -245,12 +282,15 @@ class Controller:
         """Fill the pipeline of 1 + lookahead rounds from the latest look; with no round left, the run is finished."""
         assert self.standing is not None
         fits = True
-        while len(self._rounds) <= self.plan.pace.lookahead:
+        while len(self._rounds) <= self._pace.lookahead:
             extra, fits = self._next_round(self.standing)
             if not extra.any():
                 break
             self._issue(extra)
-        if not self._rounds:
+        if not self._rounds and self._extending:
+            self._extend()
+            self._compose()
+        elif not self._rounds:
             self.finished = self._reason(fits)
 
     def _next_round(self, standing: Standing) -> tuple[TrialArray, bool]:
@@ -302,12 +342,12 @@ class Controller:
         For a pair, n proportional to 1/sqrt(price) gives the most information for the money.
         """
         bench, issued = self.plan.bench, self._issued.sum(axis=1)
-        base = np.maximum(bench.questions, np.floor(self.plan.pace.growth * issued))
+        base = np.maximum(bench.questions, np.floor(self._pace.growth * issued))
         members = pairs[pairs < bench.models]
         dearest = prices[members].max() if len(members) else 1.0
         sizes = np.rint(base * np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND)).astype(np.int64)
         sizes[~self._in_play()] = 0
-        return np.asarray(np.minimum(sizes, self.plan.trials.max * bench.questions - issued))
+        return np.asarray(np.clip(self._trials.max * bench.questions - issued, 0, sizes))
 
     def _issue(self, extra: TrialArray) -> None:
         one = Round(self._composed, self._issued, extra)

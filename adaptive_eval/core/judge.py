@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.checks import require
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.familywise import share
+from adaptive_eval.core.horizon import Continued
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import Correctable, Rule
 from scorio.moments import FloatArray
@@ -85,7 +86,11 @@ def judge(
     if called is None:
         called = np.where(np.abs(evidence.z) >= boundary, np.sign(evidence.z), 0).astype(np.int8)
     call = np.where((memory.call == 0) & ~memory.tie, called, memory.call)
-    tie = memory.tie | ((call == 0) & tied(evidence.difference, evidence.sigma, boundary, judging.delta))
+    if isinstance(rule, Continued) and judging.delta > 0.0:
+        close = rule.tied(evidence, judging.delta)
+    else:
+        close = tied(evidence.difference, evidence.sigma, boundary, judging.delta)
+    tie = memory.tie | ((call == 0) & close)
     return replace(memory, call=call, tie=tie), rule
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.checks import require
 from adaptive_eval.core.estimates import Prior
 from adaptive_eval.core.evidence import IndexArray
+from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, PrecisionOf, Ranking
 from adaptive_eval.core.policies import Policy, Weighted
@@ -31,6 +32,8 @@ class Plan:
     first: NDArray[np.integer] | None = field(default=None, compare=False)
     """(L, M): trials that are there before the first look, of every model and question; it takes all of them at once,
     as a design with fixed numbers of trials is looked at."""
+    earlier: tuple[Stage, ...] = ()
+    """Horizons that the run had before that of `trials`, in their order."""
 
     def __post_init__(self) -> None:
         self._check_first()
@@ -67,7 +70,8 @@ class Plan:
     @property
     def opening(self) -> NDArray[np.int32]:
         """(L, M): the first round, `trials.min` of every question or what is there, whichever is more."""
-        least = np.full((self.bench.models, self.bench.questions), self.trials.min, dtype=np.int32)
+        trials = self.earlier[0].trials if self.earlier else self.trials
+        least = np.full((self.bench.models, self.bench.questions), trials.min, dtype=np.int32)
         return least if self.first is None else np.maximum(least, self.first.astype(np.int32))
 
     @property

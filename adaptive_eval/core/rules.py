@@ -96,8 +96,16 @@ class Sequential:
         require(0.0 <= self.kappa <= 0.5, "kappa must lie in [0, 0.5]", self.kappa)
 
     def boundary(self, evidence: Evidence) -> FloatArray:
-        shape = self._shape()
-        return shape.at(evidence.information, shape.critical(2.0 * (1.0 - self.confidence)))
+        return self._shape().at(evidence.information, self.critical)
+
+    @property
+    def critical(self) -> float:
+        """The constant c."""
+        return self._shape().critical(2.0 * (1.0 - self.confidence))
+
+    def p_at_horizon(self, height: FloatArray) -> FloatArray:
+        """The one-sided p-value of |z| t**kappa."""
+        return self._shape().p_value(height, 1.0, sides=1)
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
         return self._shape().p_value(sign * evidence.z, evidence.information, sides=1)

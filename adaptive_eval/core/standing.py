@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.estimates import Estimates
 from adaptive_eval.core.evidence import AT_HORIZON, Evidence, IndexArray, weigh
+from adaptive_eval.core.horizon import Continued
 from adaptive_eval.core.judge import BoolArray, Forecast, Judging, Memory, forecast, judge, power_by
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import Rule
@@ -75,7 +76,7 @@ def stand(
         forecast=ahead,
         order=order,
         pairs=pairs,
-        verdicts=_verdicts(evidence, memory, ahead, reach, pairs, judging, supply),
+        verdicts=_verdicts(evidence, memory, ahead, reach, pairs, judging, supply, _spent(level, evidence)),
     )
 
 
@@ -96,6 +97,13 @@ def _reach(evidence: Evidence, supply: Supply) -> FloatArray:
     return np.clip(reach, np.minimum(evidence.information, 1.0), 1.0)
 
 
+def _spent(rule: Rule, evidence: Evidence) -> BoolArray:
+    """Comparisons that have used their error up under an earlier horizon: nothing will call them any more."""
+    if not isinstance(rule, Continued):
+        return np.zeros(len(evidence.z), bool)
+    return np.asarray(np.isinf(rule.boundary(evidence)))
+
+
 def _verdicts(
     evidence: Evidence,
     memory: Memory,
@@ -104,13 +112,14 @@ def _verdicts(
     pairs: IndexArray,
     judging: Judging,
     supply: Supply,
+    spent: BoolArray,
 ) -> NDArray[np.intp]:
     """Positions in VERDICTS: what latched comes first, then blocked, then what the supply allows."""
     at = evidence.positions(pairs)
     left = np.append(supply.left, 0)
     set_aside = np.append(supply.set_aside, False)
     first, second = pairs[:, 0], pairs[:, 1]
-    over = (evidence.information[at] >= AT_HORIZON) | ((left[first] <= 0) & (left[second] <= 0))
+    over = spent[at] | (evidence.information[at] >= AT_HORIZON) | ((left[first] <= 0) & (left[second] <= 0))
     if judging.futility is not None:
         over |= ahead.power[at] < judging.futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
     verdict = np.where(over, VERDICTS.index(Verdict.OUT_OF_REACH), VERDICTS.index(Verdict.OPEN))

@@ -48,10 +48,19 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         yield f"          which grades the stored answers again; to do no more than that: {regrade}"
     elif ended.exit_code is ExitCode.SPENT:
         yield f"for more  raise trials.max or the budget, then: {command}"
+        if ended.results is not None and _spends_error(ended.results):
+            yield "          a larger trials.max spends what is left of each comparison's error, and no more:"
+            yield "          the promise holds, with less power than in a run that is begun with it (--fresh)"
     elif ended.reason is not Reason.SETTLED:
         yield f"continue  {command}"
     if ended.servers_up:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
+
+
+def _spends_error(results: Results) -> bool:
+    """The rule shares its error out over the way to the horizon: `sequential`, which is the default."""
+    stopping = results.decisions.get("stopping")
+    return results.compares and (not isinstance(stopping, dict) or stopping.get("rule", "sequential") == "sequential")
 
 
 def _ranking(results: Results) -> Iterator[str]:

@@ -16,6 +16,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result
 from adaptive_eval.core.rules import Precision, Rule
 from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.results.changes import decision_cautions, horizon_cautions
 from adaptive_eval.results.posterior import question_posteriors
 from adaptive_eval.results.servers import server_rows, turns_rows
 from adaptive_eval.results.types import (
@@ -86,7 +87,7 @@ class Snapshot:
     """Seconds since 1970."""
     stopped: bool
     noticed: tuple[Caution, ...]
-    """About the servers."""
+    """About changed settings, imported trials and the servers."""
     servers: tuple[ServerRow, ...]
     turns: tuple[TurnsRow, ...]
 
@@ -121,7 +122,12 @@ def take_snapshot(
         elapsed=elapsed,
         now=now,
         stopped=stopped,
-        noticed=(*import_cautions(events), *notice_cautions(events)),
+        noticed=(
+            *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
+            *decision_cautions(events),
+            *import_cautions(events),
+            *notice_cautions(events),
+        ),
         servers=server_rows(events),
         turns=turns_rows(events),
     )

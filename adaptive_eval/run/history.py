@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.planning import plan_of
+from adaptive_eval.planning import Horizon, plan_of
+from adaptive_eval.run.horizons import earlier_horizons, require_same_first_look
 from adaptive_eval.run.meaning import stored_config, stored_questions
 from adaptive_eval.run.prepare import Prepared, prepared_with
 from adaptive_eval.run.prior import Prior, kept_prior, read_prior
@@ -44,7 +45,9 @@ def prepared_again(reader: RunReader) -> Prepared:
     """A stored run as it was started last."""
     header, events = reader.header(), reader.events()
     prepared = prepared_with(stored_config(header), stored_questions(header), header)
-    return _planned(prepared, _imported(prepared, reader, events), kept_prior(prepared.config.prior_evidence, events))
+    horizons = earlier_horizons(prepared.config, reader, events)
+    held = _Held(events, _imported(prepared, reader, events), horizons)
+    return _planned(prepared, held, kept_prior(prepared.config.prior_evidence, events))
 
 
 def look_back(prepared: Prepared, directory: Path) -> Begun:
@@ -52,13 +55,13 @@ def look_back(prepared: Prepared, directory: Path) -> Begun:
 
     Raises `ConfigError` where the configuration has no room for the trials that are there, or R0 cannot be had.
     """
-    events, first = _held(prepared, directory)
+    held = _held(prepared, directory)
     section = prepared.config.prior_evidence
-    kept = kept_prior(section, events)
+    kept = kept_prior(section, held.events)
     if section is None or (kept is not None and kept.covers(prepared.models)):
-        return Begun(_planned(prepared, first, kept), None)
+        return Begun(_planned(prepared, held, kept), None)
     prior = _read(section, prepared, directory, kept)
-    return Begun(_planned(prepared, first, prior), prior.event(section))
+    return Begun(_planned(prepared, held, prior), prior.event(section))
 
 
 def trials_there(prepared: Prepared, directory: Path) -> int | None:
@@ -73,13 +76,21 @@ def trials_there(prepared: Prepared, directory: Path) -> int | None:
         return reader.trial_count()
 
 
-def _held(prepared: Prepared, directory: Path) -> tuple[Sequence[Event], Cells | None]:
-    """What the run that is there has heard, and the trials that it began with."""
+class _Held(NamedTuple):
+    """What the run that is there has heard, the trials that it began with, and the horizons that it had."""
+
+    events: Sequence[Event] = ()
+    first: Cells | None = None
+    horizons: tuple[Horizon, ...] = ()
+
+
+def _held(prepared: Prepared, directory: Path) -> _Held:
     if not is_run(directory):
-        return (), None
+        return _Held()
     with closing(RunReader.open(directory)) as reader:
+        require_same_first_look(prepared.config, reader)
         events = reader.events()
-        return events, _imported(prepared, reader, events)
+        return _Held(events, _imported(prepared, reader, events), earlier_horizons(prepared.config, reader, events))
 
 
 def _imported(prepared: Prepared, reader: RunReader, events: Sequence[Event]) -> Cells | None:
@@ -119,9 +130,10 @@ def _read(section: PriorEvidenceConfig, prepared: Prepared, directory: Path, kep
         return read_prior(section, prepared, prepared_again(reader), reader, kept)
 
 
-def _planned(prepared: Prepared, first: Cells | None, prior: Prior | None) -> Prepared:
+def _planned(prepared: Prepared, held: _Held, prior: Prior | None) -> Prepared:
     """The plan with what is known beforehand; R0 has no more of a question than the first look has."""
-    if first is None and prior is None:
+    first, horizons = held.first, held.horizons
+    if first is None and prior is None and not horizons:
         return prepared
     questions, counts = prepared.questions, None
     if prior is not None:
@@ -129,4 +141,4 @@ def _planned(prepared: Prepared, first: Cells | None, prior: Prior | None) -> Pr
         most = np.maximum(np.zeros(shape, np.int32) if first is None else first, prepared.config.trials.min)
         ids = [question.id for question in questions]
         counts = prior.counts(prepared.models, ids, most, len(prepared.rubric.weights))
-    return replace(prepared, plan=plan_of(prepared.config, questions, prepared.prompts, first, counts))
+    return replace(prepared, plan=plan_of(prepared.config, questions, prepared.prompts, first, counts, horizons))

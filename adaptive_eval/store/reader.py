@@ -163,6 +163,11 @@ class RunReader:
         """The looks that were taken under the newest configuration, from number `first` on."""
         return list(self._looks("AND number >= ? ORDER BY number", first))
 
+    def most_looks(self) -> int:
+        """How many looks were taken under whichever configuration saw most of them."""
+        ((most,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
+        return int(most)
+
     def latest_look(self) -> StoredLook | None:
         """The last of these looks; None before the first."""
         return next(self._looks("ORDER BY number DESC LIMIT 1"), None)

@@ -82,7 +82,7 @@ class EventKind(StrEnum):
     STARTED = "started"
     RESUMED = "resumed"
     CONFIGURED = "configured"
-    """A resume changed settings; the body says which, from what, to what, after how many trials."""
+    """A resume changed settings; the body says which, from what, to what, after how many trials and looks."""
     SET_ASIDE = "set_aside"
     REPLICA_LOST = "replica_lost"
     REPLICA_BACK = "replica_back"

@@ -114,14 +114,17 @@ class Store:
 
     def regrade(self, regrades: Sequence[Regrade], event: Event, header: RunHeader | None = None) -> None:
         """Replace the grades of stored trials, all at once; `header` comes with them where the grading changed."""
+        changes = [] if header is None else self._changes(header)
         with self._transaction() as connection:
             connection.executemany(_REGRADE, (self._regrade_row(regrade) for regrade in regrades))
-            write_events(connection, [event], time.time())
             if header is not None:
+                if changes:
+                    write_events(connection, [self._configured(changes)], time.time())
                 connection.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
                 bodies = ((dump_json(body), key) for key, body in header.questions.items())
                 connection.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
                 self._configure(header.configuration)
+            write_events(connection, [event], time.time())
 
     def close(self) -> None:
         """Close the database and let the run directory go."""
@@ -148,8 +151,8 @@ class Store:
         """Resume under today's configuration: refuse what changes the trials' meaning, record what else changed."""
         stored = self.reader.header()
         require_same_meaning(stored, header, self.directory)
-        changes = list(differences(stored.configuration, header.configuration))
-        event = _configured(changes, self.reader.trial_count()) if changes else None
+        changes = self._changes(header)
+        event = self._configured(changes) if changes else None
         with self._transaction() as connection:
             for name in header.models.keys() - stored.models.keys():
                 insert_model(connection, name, header.models[name])
@@ -158,6 +161,16 @@ class Store:
                 write_events(connection, [event], time.time())
         self._models = self.reader.ids("models", "name")
         return event
+
+    def _changes(self, header: RunHeader) -> list[Change]:
+        """Settings of today that are not those of the newest configuration."""
+        return list(differences(self.reader.header().configuration, header.configuration))
+
+    def _configured(self, changes: Sequence[Change]) -> Event:
+        """These changes, and what was known when they were made: a later look depends on it."""
+        told = [{"path": path, "was": was, "now": now} for path, was, now in changes]
+        known = {"trials": self.reader.trial_count(), "looks": self.reader.most_looks()}
+        return Event(EventKind.CONFIGURED, {**known, "changes": told})
 
     def _configure(self, configuration: Json) -> None:
         """Make this the newest configuration, under which looks are taken from now on."""
@@ -222,10 +235,3 @@ def _fill(connection: sqlite3.Connection, header: RunHeader) -> None:
     for key, body in header.questions.items():
         insert_question(connection, key, body)
     connection.execute("COMMIT")
-
-
-def _configured(changes: Sequence[Change], trials: int) -> Event:
-    return Event(
-        EventKind.CONFIGURED,
-        {"trials": trials, "changes": [{"path": path, "was": was, "now": now} for path, was, now in changes]},
-    )

@@ -42,7 +42,7 @@ def _crossing(c: FloatArray, kappa: float, start: float, sides: int, steps: int)
     boundary = c[:, None] * t**exponent
     first = c[:, None] * start**exponent
     flow = np.empty((c.size, steps + 1))
-    flow[:, :1] = _density(first, start) * np.sqrt(-np.log(start) * start * np.pi / 2.0)
+    flow[:, :1] = normal_density(first, start) * np.sqrt(-np.log(start) * start * np.pi / 2.0)
     flow[:, 1:] = slope * _first_term(boundary, first, t, kappa, start, sides)
     times, heights = np.append(start, t), np.append(first, boundary, axis=1)
     weights = np.full(steps + 1, 1.0 / steps)
@@ -51,9 +51,9 @@ def _crossing(c: FloatArray, kappa: float, start: float, sides: int, steps: int)
         now, before = heights[:, i : i + 1], heights[:, :i]
         lag = times[i] - times[:i]
         tangent = exponent * now / times[i]
-        kernel = _density(now - before, lag) * (tangent - (now - before) / lag)
+        kernel = normal_density(now - before, lag) * (tangent - (now - before) / lag)
         if sides == 2:
-            kernel += _density(now + before, lag) * (tangent - (now + before) / lag)
+            kernel += normal_density(now + before, lag) * (tangent - (now + before) / lag)
         flow[:, i] += slope[i - 1] * np.einsum("ij,ij,j->i", kernel, flow[:, :i], weights[:i])
     weights[-1] /= 2.0
     probability: FloatArray = sides * (ndtr(-first[:, 0] / np.sqrt(start)) + flow @ weights)
@@ -68,14 +68,14 @@ def _first_term(
     Given W(t) = b(t), W(start) is normal with mean b start/t and variance start (t - start)/t.
     """
     mean, var = boundary * start / t, start * (t - start) / t
-    inside, edge = ndtr((first - mean) / np.sqrt(var)), _density(first - mean, var)
+    inside, edge = ndtr((first - mean) / np.sqrt(var)), normal_density(first - mean, var)
     if sides == 2:
         inside = inside - ndtr((-first - mean) / np.sqrt(var))
-        edge = edge - _density(first + mean, var)
-    return _density(boundary, t) * ((0.5 + kappa) * boundary * inside + start * edge) / t
+        edge = edge - normal_density(first + mean, var)
+    return normal_density(boundary, t) * ((0.5 + kappa) * boundary * inside + start * edge) / t
 
 
-def _density(x: FloatArray, var: FloatArray | float) -> FloatArray:
+def normal_density(x: FloatArray, var: FloatArray | float) -> FloatArray:
     """The normal density with mean 0."""
     density: FloatArray = np.exp(-x * x / (2.0 * var)) / np.sqrt(2.0 * np.pi * np.asarray(var))
     return density

@@ -1,0 +1,193 @@
+"""What raising `trials.max` again and again costs: calls between exact ties, and power against a run begun so.
+
+    python benchmarks/extension.py [--quick] [--json PATH] [--markdown PATH]
+
+Two models on 30 questions, at least 4 trials a question. Whoever sees that the pair is not decided raises the horizon,
+8 -> 16 -> 32 -> 64; the same answers are then judged by a run that begins with 64, and by what raising the horizon did
+before: all looks taken anew, each time as if that horizon had always been there.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from tables import Check, arguments, check_table, machine, markdown, publish
+
+from adaptive_eval.core.estimates import estimate
+from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.horizon import carried_over
+from adaptive_eval.core.judge import power_by
+from adaptive_eval.core.rules import Anytime, Rule, Sequential
+
+Kind = type[Sequential] | type[Anytime]
+QUESTIONS, LEAST = 30, 4
+HORIZONS = (8, 16, 32, 64)
+PROMISED = 0.10
+SEED = 20261
+WORLDS = {"spread": (0.6, 0.6), "near-deterministic": (0.1, 0.1), "alike": (400.0, 400.0)}
+"""Beta parameters of the questions' difficulties."""
+LEADS = (0.02, 0.035, 0.05)
+"""True differences for the power, in the world `spread`."""
+
+
+class Fate(NamedTuple):
+    """Of each pair: the sign of its call (0: none), and its trials a question and model."""
+
+    call: NDArray[np.int8]
+    trials: NDArray[np.int64]
+
+
+class Lives(NamedTuple):
+    """The same answers, judged three ways."""
+
+    extended: Fate
+    whole: Fate
+    anew: NDArray[np.int8]
+
+
+def main() -> None:
+    options = arguments(__doc__.splitlines()[0]).parse_args()
+    pairs = 60 if options.quick else 1000
+    began = time.perf_counter()
+    kinds: list[tuple[str, float, float | None, Kind]] = [
+        *((world, 0.0, futility, Sequential) for world in WORLDS for futility in (0.30, None)),
+        ("spread", 0.0, 0.30, Anytime),
+        *(("spread", lead, 0.30, Sequential) for lead in LEADS),
+    ]
+    found = {kind: lives(pairs, *kind) for kind in kinds}
+    ties = {(world, futility, rule.__name__): one for (world, lead, futility, rule), one in found.items() if not lead}
+    ahead = {lead: one for (_, lead, _, _), one in found.items() if lead}
+    rows, checks = list(_tie_rows(ties)), list(_checks(ties, ahead))
+    seconds = time.perf_counter() - began
+    publish(options, _document(rows, list(_power_rows(ahead)), checks, pairs, seconds), checks)
+
+
+def lives(pairs: int, world: str, lead: float, futility: float | None, rule: Kind) -> Lives:
+    """Independent pairs, all at once: the core's own estimates and rules, every model one trial a question a round."""
+    rng = np.random.default_rng([SEED, list(WORLDS).index(world), round(1000 * lead)])
+    p = rng.beta(*WORLDS[world], (pairs, QUESTIONS))
+    better = p + (1.0 - p) * lead / np.maximum((1.0 - p).mean(axis=1, keepdims=True), lead)
+    chances = np.stack([better, p], axis=1).reshape(2 * pairs, QUESTIONS)
+    wins = np.cumsum(rng.random((HORIZONS[-1], *chances.shape)) < chances, axis=0, dtype=np.int32)
+    whole = _life(wins, HORIZONS[-1:], rule, futility)
+    anew = np.zeros(pairs, np.int8)
+    for horizon in HORIZONS:
+        anew = np.where(anew == 0, _life(wins, (horizon,), rule, futility).call, anew)
+    return Lives(_life(wins, HORIZONS, rule, futility), whole, anew)
+
+
+def _life(wins: NDArray[np.int32], horizons: Sequence[int], kind: Kind, futility: float | None) -> Fate:
+    """Each pair until it is called; when all others are given up or at the horizon, that is raised."""
+    pairs = wins.shape[1] // 2
+    rule: Rule = kind(start=LEAST / horizons[0])
+    call, trials = np.zeros(pairs, np.int8), np.full(pairs, LEAST)
+    looked: list[Evidence] = []
+    for horizon in horizons:
+        seen = [_evidence(wins, trials, horizon)]
+        if looked:
+            rule = carried_over(rule, looked, seen[0], 0.0)
+        going = np.ones(pairs, bool)
+        while True:
+            now = seen[-1]
+            reached = going & (call == 0) & (np.abs(now.z) >= rule.boundary(now))
+            call = np.where(reached, np.sign(now.z), call).astype(np.int8)
+            going &= (call == 0) & (trials < horizon)
+            if futility is not None:
+                power = power_by(now, rule, 0.0, np.ones(pairs))
+                going &= power >= futility * (1.0 - now.information)
+            if not going.any():
+                break
+            trials = trials + going
+            seen.append(_evidence(wins, trials, horizon))
+        looked = seen
+    return Fate(call, trials)
+
+
+def _evidence(wins: NDArray[np.int32], trials: NDArray[np.int64], horizon: int) -> Evidence:
+    """Models 0 and 1, 2 and 3, and so on."""
+    each = np.repeat(trials, 2)
+    right = wins[each - 1, np.arange(len(each))]
+    counts = np.stack([each[:, None] - right, right], axis=-1)
+    found = estimate(counts, np.array([0.0, 1.0]), "self", np.array(horizon))
+    score, var, noise, at_end = (
+        values.reshape(-1, 2) for values in (found.score, found.var, found.noise, found.noise_at_horizon)
+    )
+    sigma = np.sqrt(var.sum(axis=1))
+    z = (score[:, 0] - score[:, 1]) / sigma
+    return Evidence(
+        models=len(each),
+        against_reference=False,
+        first=np.arange(0, len(each), 2),
+        second=np.arange(1, len(each), 2),
+        difference=score[:, 0] - score[:, 1],
+        sigma=sigma,
+        sigma_first=np.sqrt(var[:, 0]),
+        sigma_second=np.sqrt(var[:, 1]),
+        z=z,
+        rho=ndtr(np.abs(z)),
+        information=at_end.sum(axis=1) / noise.sum(axis=1),
+    )
+
+
+def _error(rate: float, lives: int) -> float:
+    return math.sqrt(max(rate * (1.0 - rate), 1e-6) / lives)
+
+
+Ties = dict[tuple[str, float | None, str], Lives]
+
+
+def _tie_rows(ties: Ties) -> Iterator[tuple[object, ...]]:
+    for (world, futility, rule), one in ties.items():
+        rates = [float(np.mean(call != 0)) for call in (one.extended.call, one.whole.call, one.anew)]
+        yield world, rule.lower(), "never" if futility is None else f"{futility:.2f}", *rates
+
+
+def _power_rows(ahead: dict[float, Lives]) -> Iterator[tuple[object, ...]]:
+    for lead, one in ahead.items():
+        found = [float(np.mean(fate.call == 1)) for fate in (one.extended, one.whole)]
+        yield f"{lead:.3f}", *found, *(f"{fate.trials.mean():.1f}" for fate in (one.extended, one.whole))
+
+
+def _checks(ties: Ties, ahead: dict[float, Lives]) -> Iterator[Check]:
+    for (world, futility, rule), one in ties.items():
+        rate = float(np.mean(one.extended.call != 0))
+        allowed = PROMISED + 2.0 * _error(PROMISED, len(one.anew))
+        never = ", futility never" if futility is None else ""
+        name = f"false winners, {world}, {rule.lower()}{never}, 8 -> 16 -> 32 -> 64"
+        yield Check(name, round(rate, 4), f"<= 0.10 (Monte Carlo: {allowed:.3f})", rate <= allowed)
+    for lead, one in ahead.items():
+        kept = float(np.sum(one.extended.call == 1) / max(np.sum(one.whole.call == 1), 1))
+        yield Check(f"power kept against a run begun with 64, true difference {lead:.3f}", round(kept, 3), "", None)
+
+
+def _document(
+    ties: list[tuple[object, ...]],
+    power: list[tuple[object, ...]],
+    checks: list[Check],
+    pairs: int,
+    seconds: float,
+) -> str:
+    return "\n\n".join(
+        [
+            "# Raising the horizon",
+            "What `benchmarks/extension.py` prints. Two models on 30 questions; whoever sees no decision raises "
+            "`trials.max`, 8 -> 16 -> 32 -> 64.",
+            check_table(checks),
+            f"## Exact ties: share of {pairs} runs that end with a winner",
+            markdown(("world", "rule", "futility", "raised", "begun with 64", "all looks taken anew"), ties),
+            f"## Power: share of {pairs} runs that find the better model, and trials a question",
+            markdown(("true difference", "raised", "begun with 64", "trials, raised", "trials, begun with 64"), power),
+            "A raised horizon spends what is left of the error, given what the looks have shown: pairs that came near "
+            "a call keep most of it, pairs that looked equal very little. So the promise costs power, and it saves "
+            "trials, since what can hardly be called any more is given up. Who expects to need 64 begins with 64.",
+            f"{machine()}; {seconds:.0f} s.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""How likely a boundary is still to be met, given where Brownian motion is now: what a change of horizon may spend.
+
+A test whose plan is changed on the way keeps its error probability, whatever the change was made for, if the chance of
+a false call that is still to come, given all that was seen, does not grow (the conditional error of Mueller and
+Schaefer 2001, 2004). For the boundary c * t**(-kappa) on |z|, watched continuously over [start, 1], that chance has two
+parts: what may happen until 1, and what may have happened unseen between two looks.
+
+The first solves the same equation as `crossing`, from a point (t, w) instead of a normal start; for two boundaries the
+sum of both densities does, by symmetry, with the first term for w and for -w. The second is that of a Brownian bridge
+below a line (Doob 1949), here the tangent of the boundary, which lies above it: never too much is given back.
+"""
+
+import numpy as np
+
+from scorio.moments import FloatArray
+from scorio.sinf.crossing import normal_density
+
+STEPS = 24
+NEAR = 1e-12
+"""An interval of information, or a distance, that counts as none."""
+
+
+def crossing_from(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sides: int) -> FloatArray:
+    """P(sup over (t, 1] of |W(s)| s**(kappa - 1/2) >= c | W(t) = w), arrays that broadcast; sides=1: of W(s).
+
+    It is 1 where w is on the boundary or beyond it, and 0 where t is 1. Error of the trapezium rule as in `crossing`.
+    """
+    c, w, t = np.broadcast_arrays(np.asarray(c, float), np.asarray(w, float), np.asarray(t, float))
+    shape, flat = c.shape, (c.ravel(), w.ravel(), t.ravel())
+    height = np.abs(flat[1]) if sides == 2 else flat[1]
+    met = height >= flat[0] * flat[2] ** (0.5 - kappa) - NEAR
+    probability = np.where(met, 1.0, 0.0)
+    to_solve = ~met & (flat[2] < 1.0 - NEAR)
+    if to_solve.any():
+        c, w, t = (values[to_solve] for values in flat)
+        coarse = _crossing(c, w, t, kappa, sides, STEPS)
+        fine = _crossing(c, w, t, kappa, sides, 2 * STEPS)
+        probability[to_solve] = np.clip(fine + (fine - coarse) / (2.0**1.5 - 1.0), 0.0, 1.0)
+    solved: FloatArray = probability.reshape(shape)
+    return solved
+
+
+def _crossing(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sides: int, steps: int) -> FloatArray:
+    """One trapezium rule in u, where s = t + (1 - t) u^3: the density may be steep at first, and is flat before."""
+    u = np.arange(1, steps + 1) / steps
+    exponent = 0.5 - kappa
+    span = (1.0 - t)[:, None]
+    times = t[:, None] + span * u**3
+    slope = 3.0 * span * u**2 / steps
+    boundary = c[:, None] * times**exponent
+    tangent = exponent * boundary / times
+    lag = times - t[:, None]
+    flow = np.zeros_like(times)
+    for start in (w, -w)[:sides]:
+        way = boundary - start[:, None]
+        flow -= normal_density(way, lag) * (tangent - way / lag)
+    flow *= slope
+    for i in range(1, steps):
+        now, before, since = boundary[:, i : i + 1], boundary[:, :i], times[:, i : i + 1] - times[:, :i]
+        kernel = normal_density(now - before, since) * (tangent[:, i : i + 1] - (now - before) / since)
+        if sides == 2:
+            kernel += normal_density(now + before, since) * (tangent[:, i : i + 1] - (now + before) / since)
+        flow[:, i] += slope[:, i] * np.einsum("ij,ij->i", kernel, flow[:, :i])
+    flow[:, -1] /= 2.0
+    probability: FloatArray = flow.sum(axis=1)
+    return probability
+
+
+def unseen_crossing(
+    c: FloatArray, w: tuple[FloatArray, FloatArray], t: tuple[FloatArray, FloatArray], kappa: float
+) -> FloatArray:
+    """At least as likely as this: between two looks, t[0] < t[1], W met c s**(1/2 - kappa), and it was below at both.
+
+    exp(-2 (L(t0) - w0)(L(t1) - w1)/(t1 - t0)) with L the tangent of the boundary in the middle; 0 where no information
+    came in between.
+    """
+    middle, exponent = 0.5 * (t[0] + t[1]), 0.5 - kappa
+    at_middle = c * middle**exponent
+    rise = exponent * at_middle / middle * 0.5 * (t[1] - t[0])
+    first, second = at_middle - rise - w[0], at_middle + rise - w[1]
+    between = t[1] - t[0] > NEAR
+    gap = np.where(between, t[1] - t[0], 1.0)
+    chance = np.exp(-2.0 * np.maximum(first, 0.0) * np.maximum(second, 0.0) / gap)
+    unseen: FloatArray = np.where(between, chance, 0.0)
+    return unseen

@@ -1,0 +1,92 @@
+"""The error that a test has left, exchanged for an equal chance on another horizon, at every level at once.
+
+Write a path's height as |z| t**kappa (or z t**kappa, one-sided); the test of constant c calls when a height reaches c.
+Let left(c) be the chance, given what the looks have shown, that the height under the old horizon reaches c after all:
+between two looks, unseen, or after the last. Let ahead(h) be the chance that the height under the new horizon will
+reach h. The new height h then counts as the old height c with left(c) = ahead(h), so that the largest height of all
+is distributed under an exact tie as it was: a changed horizon keeps the error probability of every level, and the
+p-values, whatever the change was made for, and however often.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from scorio.moments import FloatArray
+from scorio.sinf.continuation import crossing_from, unseen_crossing
+
+LARGEST = 7.0
+"""Heights are tabulated up to here above what is there; beyond, the last value stands."""
+POINTS = 24
+"""Of a table: dense near the height that is there, where the chance falls fastest."""
+NOTHING = 1e-12
+"""A chance, or information, that counts as none."""
+DEEPEST = float(np.sqrt(-np.log(100.0 * NOTHING)))
+"""Where a table is so deep, nothing is left."""
+
+
+class Looked(NamedTuple):
+    """One look at the pairs: z, and the information of the horizon at that time."""
+
+    z: FloatArray
+    t: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """For each pair two tables, of old and new heights, with the depths sqrt(-ln chance), nearly straight lines."""
+
+    old: FloatArray
+    left: FloatArray
+    new: FloatArray
+    ahead: FloatArray
+
+    def old_height(self, new: FloatArray) -> FloatArray:
+        """What a height under the new horizon counts under the old one."""
+        return _read(_read(new, self.new, self.ahead), self.left, self.old)
+
+    def new_height(self, old: FloatArray) -> FloatArray:
+        """What a height must be under the new horizon, to count as this one; infinite where nothing is left for it."""
+        depth = _read(old, self.old, self.left)
+        return np.where(depth < DEEPEST, _read(depth, self.ahead, self.new), np.inf)
+
+    def chance_left(self, old: FloatArray) -> FloatArray:
+        """The chance of reaching this old height after all, under an exact tie."""
+        depth = _read(old, self.old, self.left)
+        return np.where(depth < DEEPEST, np.exp(-depth * depth), 0.0)
+
+
+def exchange(looks: Sequence[Looked], now: FloatArray, kappa: float, start: float, sides: int) -> Exchange:
+    """The exchange after these looks under the old horizon, to one under which the information is `now`."""
+    raw = [np.clip(look.t, max(start, NOTHING), 1.0) for look in looks]
+    seen = [np.maximum.accumulate(raw, axis=0)[place] for place in range(len(raw))]
+    paths = [look.z * np.sqrt(t) for look, t in zip(looks, seen, strict=True)]
+    last, at, here = looks[-1].z, seen[-1], np.clip(now, NOTHING, 1.0)
+    spread = np.linspace(0.0, 1.0, POINTS) ** 2 * LARGEST
+    height = np.abs(last) if sides == 2 else last
+    old = np.maximum(height * at**kappa, 0.0)[:, None] + spread
+    new = np.maximum(height * here**kappa, 0.0)[:, None] + spread
+    missed = 1.0 - crossing_from(old, paths[-1][:, None], at[:, None], kappa, sides)
+    for w, t in zip(zip(paths[:-1], paths[1:], strict=True), zip(seen[:-1], seen[1:], strict=True), strict=True):
+        ends, times = [one[:, None] for one in w], (t[0][:, None], t[1][:, None])
+        unseen = unseen_crossing(old, (ends[0], ends[1]), times, kappa)
+        if sides == 2:  # at least as likely as the likelier of the two
+            unseen = np.maximum(unseen, unseen_crossing(old, (-ends[0], -ends[1]), times, kappa))
+        missed *= 1.0 - unseen
+    ahead = crossing_from(new, (last * np.sqrt(here))[:, None], here[:, None], kappa, sides)
+    return Exchange(old, _depth(1.0 - missed), new, _depth(ahead))
+
+
+def _depth(chance: FloatArray) -> FloatArray:
+    """sqrt(-ln) of the chances, rising strictly."""
+    depth = np.sqrt(-np.log(np.clip(np.minimum.accumulate(chance, axis=1), NOTHING, 1.0)))
+    rising: FloatArray = depth + 1e-9 * np.arange(depth.shape[1])
+    return rising
+
+
+def _read(x: FloatArray, at: FloatArray, values: FloatArray) -> FloatArray:
+    """Each row's table, interpolated: its `values` over the rising `at`."""
+    found = [np.interp(*row) for row in zip(np.broadcast_to(x, len(at)), at, values, strict=True)]
+    return np.array(found, dtype=float)

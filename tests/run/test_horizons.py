@@ -1,0 +1,71 @@
+"""`trials.max` changed on resume: what is stored says so, leads to the same looks again, and the reader is told."""
+
+import json
+from contextlib import closing
+
+from live_runs import Site
+
+from adaptive_eval.core import Controller, Outcome
+from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.run.history import prepared_again
+from adaptive_eval.store import EventKind, RunReader
+
+FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
+
+
+def run_to(site: Site, most: int, least: int = 2) -> str:
+    """The messages of a run with this horizon."""
+    ended = site.run(site.write(trials={"min": least, "max": most}, stopping={"futility": False}))
+    assert ended.exit_code in FINISHED, ended.stderr
+    return ended.stdout
+
+
+def test_each_change_is_stored_told_and_found_again(site: Site) -> None:
+    run_to(site, 3)
+    with closing(RunReader.open(site.directory())) as reader:
+        first = reader.looks()
+    run_to(site, 6)
+    said = run_to(site, 9)
+    assert "horizon raised from 3 to 6 trials a question after look" in said
+    results = json.loads((site.directory() / "results.json").read_text())
+    texts = [warning["text"] for warning in results["warnings"] if warning["kind"] == "horizon"]
+    assert [text.split(" trials")[0] for text in texts] == [
+        "horizon raised from 3 to 6",
+        "horizon raised from 6 to 9",
+    ]
+    with closing(RunReader.open(site.directory())) as reader:
+        looks = reader.looks()
+        assert [look.body["scores"] for look in looks[: len(first)]] == [look.body["scores"] for look in first]
+        stored = prepared_again(reader)
+        changes = [event.body for event in reader.events() if event.kind is EventKind.CONFIGURED]
+        assert changes[0]["looks"] == len(first)
+        assert [stage.looks for stage in stored.plan.earlier] == [body["looks"] for body in changes]
+        assert [stage.trials.max for stage in stored.plan.earlier] == [3, 6]
+        model_at = {name: number for number, name in enumerate(stored.models)}
+        question_at = {question.id: number for number, question in enumerate(stored.questions)}
+        again = Controller(stored.plan)
+        again.restore(
+            Outcome(model_at[one.model], question_at[one.question], one.trial, one.category, one.cost)
+            for one in reader.outcomes()
+            if one.category is not None
+        )
+    assert [list(look.scores) for look in again.looks] == [look.body["scores"] for look in looks]
+    assert [one.now for one in again.extensions] == [6, 9]
+
+
+def test_the_first_look_stays_where_it_was(site: Site) -> None:
+    run_to(site, 3)
+    refused = site.run(site.write(trials={"min": 3, "max": 6}))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "trials.min was 2 when the run took its first look, and cannot become 3 after it" in refused.stderr
+    with closing(RunReader.open(site.directory())) as reader:
+        assert len(reader.configurations()) == 1
+
+
+def test_a_rule_that_is_chosen_after_looks_is_named(site: Site) -> None:
+    run_to(site, 3)
+    ended = site.run(site.write(trials={"min": 2, "max": 3}, stopping={"futility": False, "confidence": 0.8}))
+    assert ended.exit_code in FINISHED
+    results = json.loads((site.directory() / "results.json").read_text())
+    (text,) = [warning["text"] for warning in results["warnings"] if warning["kind"] == "redecided"]
+    assert "stopping.confidence: 0.95 -> 0.8" in text and "no promise covers" in text
