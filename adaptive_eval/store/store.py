@@ -118,7 +118,7 @@ class Store:
             connection.executemany(_REGRADE, (self._regrade_row(regrade) for regrade in regrades))
             write_events(connection, [event], time.time())
             if header is not None:
-                connection.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
+                _mean(connection, header)
                 bodies = ((dump_json(body), key) for key, body in header.questions.items())
                 connection.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
                 self._configure(header.configuration)
@@ -153,6 +153,8 @@ class Store:
         with self._transaction() as connection:
             for name in header.models.keys() - stored.models.keys():
                 insert_model(connection, name, header.models[name])
+            if stored.meaning != header.meaning:  # the run is from before a grader's sources were kept
+                _mean(connection, header)
             if event is not None:
                 self._configure(header.configuration)
                 write_events(connection, [event], time.time())
@@ -222,6 +224,10 @@ def _fill(connection: sqlite3.Connection, header: RunHeader) -> None:
     for key, body in header.questions.items():
         insert_question(connection, key, body)
     connection.execute("COMMIT")
+
+
+def _mean(connection: sqlite3.Connection, header: RunHeader) -> None:
+    connection.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
 
 
 def _configured(changes: Sequence[Change], trials: int) -> Event:
