@@ -73,8 +73,8 @@ def _not_anew(config: RunConfig, results: Results) -> Caution:
     return Caution(
         "plug_in",
         None,
-        f"the run was decided by plug-ins ({named}), which are not loaded to read it: this is what it wrote down itself, "
-        f"at {results.run.updated}",
+        f"the run was decided by plug-ins ({named}), which are not loaded to read it: this is what it wrote down "
+        f"itself, at {results.run.updated}",
     )
 
 
