@@ -72,24 +72,36 @@ CASES: dict[str, Sequence[str] | None] = {
     "simulate": None,  # serves a world
 }
 """Of every command, the ways in which it comes across a run; None where there is none."""
+REFUSED = {
+    "run NEW.yaml --dry-run --run-dir RUN",
+    "regrade RUN",
+    "import RUN/report.csv --to IMPORTED",
+    "import RUN --to IMPORTED",
+}
+"""Of these, the ways that end with an error of whoever took them."""
 
 
 @dataclass(frozen=True)
 class Stranger:
     """A run of someone else, whose plug-ins would leave a mark."""
 
+    home: Path
     folder: Path
-    run: Path
+
+    @property
+    def run(self) -> Path:
+        """Where its run lies."""
+        return self.folder / "RUN"
 
     def command(self, line: str) -> Result:
         """A command of the user's, who stands in the folder where the plug-ins lie."""
-        return CliRunner().invoke(app, [re.sub(r"RUN\b(?!/)", str(self.run), word) for word in line.split()])
+        return CliRunner().invoke(app, line.split())
 
     @property
     def ran(self) -> bool:
         """Its code did."""
         loaded = any(name == "evilrun" or name.startswith("evilrun.") for name in sys.modules)
-        return loaded or (self.folder / MARK).exists()
+        return loaded or any((folder / MARK).exists() for folder in (self.home, self.folder))
 
 
 def forget() -> None:
@@ -98,39 +110,50 @@ def forget() -> None:
         del sys.modules[name]
 
 
-@pytest.fixture(params=["finished", "killed"])
-def stranger(request: pytest.FixtureRequest, site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stranger]:
-    package = site.folder / "evilrun"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "payload.py").write_text(PLUG_IN)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    forget()
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
+    """The stranger's folder: a run that has ended, and the plug-ins that it names, which would leave a mark by now."""
+    site = Site.make(tmp_path_factory.mktemp("home"), base_url)
+    payload = site.folder / "evilrun" / "payload.py"
+    payload.parent.mkdir()
+    (payload.parent / "__init__.py").touch()
+    payload.write_text(PLUG_IN)
     named = site.write(
         stopping={"rule": "evilrun.payload:Rule"},
         allocation={"policy": "evilrun.payload:Policy"},
         grader={"kind": "python", "function": "evilrun.payload:grade"},
         trials={"min": 2, "max": 4},
     )
-    ended = site.run(named)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", list(sys.path))
+        ended = site.run(named)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    run = site.directory()
+    site.directory().rename(site.folder / "RUN")
+    plain = site.config(trials={"min": 2, "max": 4})
+    (site.folder / "PLAIN.yaml").write_text(yaml.safe_dump(plain))
+    (site.folder / "NEW.yaml").write_text(yaml.safe_dump(plain | {"prior_evidence": {"run": "RUN"}}))
+    (site.folder / ".env").write_text("PORT=1\n")
+    payload.write_text(ATTACK)
+    return site.folder
+
+
+@pytest.fixture(params=["finished", "killed"])
+def stranger(
+    request: pytest.FixtureRequest, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Stranger]:
+    """What the stranger gave away lies where the user stands, where Python imports from, and where the run says."""
+    here = tmp_path / "here"
+    shutil.copytree(home, here)
     if request.param == "killed":  # as a kill leaves it
-        with closing(sqlite3.connect(run / DATABASE_FILE)) as database:
+        with closing(sqlite3.connect(here / "RUN" / DATABASE_FILE)) as database:
             database.execute("DELETE FROM events WHERE kind = 'finished'")
             database.commit()
-    shutil.copytree(run, site.folder / "COPY")
-    plain = site.config(trials={"min": 2, "max": 4})
-    site.folder.joinpath("PLAIN.yaml").write_text(yaml.safe_dump(plain))
-    prior = plain | {"prior_evidence": {"run": str(run)}}
-    site.folder.joinpath("NEW.yaml").write_text(yaml.safe_dump(prior))
-    (package / "payload.py").write_text(ATTACK)
-    (site.folder / ".env").write_text("PORT=1\n")
+    shutil.copytree(here / "RUN", here / "COPY")
     forget()
-    monkeypatch.setattr(sys, "path", [str(site.folder), *(one for one in sys.path if one != str(site.folder))])
-    monkeypatch.setenv("PYTHONPATH", f"{site.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.chdir(site.folder)
-    yield Stranger(site.folder, run)
+    monkeypatch.setattr(sys, "path", [str(here), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here), *sys.path]))
+    monkeypatch.chdir(here)
+    yield Stranger(home, here)
     forget()
 
 
@@ -145,6 +168,7 @@ def test_no_command_runs_the_code_of_a_run(stranger: Stranger, name: str) -> Non
     for line in CASES[name] or ():
         done = stranger.command(line)
         assert done.exception is None or isinstance(done.exception, SystemExit), (line, done.exception)
+        assert done.exit_code != ExitCode.CONFIGURATION or line in REFUSED, (line, done.stderr)
         assert not stranger.ran, line
         assert sys.path == importing, line
         for made in ("NEW", "REPLAY", "OUT", "IMPORTED"):
@@ -153,26 +177,24 @@ def test_no_command_runs_the_code_of_a_run(stranger: Stranger, name: str) -> Non
 
 
 def test_the_attack_would_be_seen(stranger: Stranger) -> None:
-    stranger.command("validate run.yaml")
+    stranger.command("validate run.yaml")  # a configuration that is given names what it likes
     assert stranger.ran
 
 
-def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger) -> None:
-    for place in (stranger.run, stranger.run.parent):
-        command = [sys.executable, "-u", "-m", "adaptive_eval", "monitor", str(place), "--web"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=stranger.folder)
-        with process:
-            try:
-                assert process.stdout is not None
-                found = re.search(r"http://\S+", process.stdout.readline())
-                assert found is not None
-                page = httpx.get(found[0], follow_redirects=True)
-                assert page.status_code == 200
-                links = {link for link in re.findall(r'(?:href|src)="([^"#:]+)"', page.text)}
-                for path in {"api/runs", "api/run", "api/view", "metrics", *links}:
-                    httpx.get(httpx.URL(str(page.url)).join(path))
-            finally:
-                process.send_signal(signal.SIGTERM)
+@pytest.mark.parametrize(("place", "run"), [("RUN", "RUN"), (".", "COPY")])
+def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, place: str, run: str) -> None:
+    command = [sys.executable, "-u", "-m", "adaptive_eval", "monitor", place, "--web"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=stranger.folder)
+    with process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://[^\s/]+", process.stdout.readline())
+            assert found is not None
+            answers = [httpx.get(f"{found[0]}/{path}") for path in ("", "api/runs", f"api/run/{run}/view")]
+            assert [answer.status_code for answer in answers] == [200, 200, 200]
+            assert "evilrun.payload:Rule" in answers[-1].text
+        finally:
+            process.send_signal(signal.SIGTERM)
     assert not stranger.ran
 
 
@@ -195,7 +217,7 @@ def test_what_the_stored_configuration_names_is_not_opened(stranger: Stranger, n
             stranger.command(line)
     finally:
         WATCHING.clear()
-    named = [stranger.folder / one for one in (".env", "questions.jsonl", "evilrun/payload.py")]
+    named = [place / one for place in (stranger.home, stranger.folder) for one in (".env", "questions.jsonl")]
     assert OPENED
     assert not {Path(one).resolve() for one in OPENED} & set(named)
 
@@ -240,7 +262,7 @@ def test_what_the_run_has_found_is_told_all_the_same(stranger: Stranger) -> None
 def test_grading_again_by_a_stored_function_is_refused(stranger: Stranger) -> None:
     refused = stranger.command("regrade RUN")
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert f"adaptive-eval regrade {stranger.run} --config CONFIG" in refused.stderr
+    assert "adaptive-eval regrade RUN --config CONFIG" in refused.stderr
 
 
 def test_a_run_from_before_anything_was_told_of_plug_ins_opens(stranger: Stranger) -> None:
