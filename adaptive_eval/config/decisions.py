@@ -195,6 +195,12 @@ class Decisions(Section):
     trials: TrialsConfig = TrialsConfig()
     budget: BudgetConfig = BudgetConfig()
 
+    @property
+    def plug_ins(self) -> dict[str, str]:
+        """What of yours decides: by the key that names it, `package.module:attribute`."""
+        named = {"stopping.rule": self.stopping.rule, "allocation.policy": self.allocation.policy}
+        return {key: name for key, name in named.items() if name not in RULES + POLICIES}
+
     def stated(self) -> dict[str, object]:
         """The sections that results.json repeats, so that it says by itself what its verdicts mean."""
         return self.model_dump(mode="json", include={"objective", "stopping", "allocation", "trials", "budget"})

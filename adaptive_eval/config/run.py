@@ -113,6 +113,11 @@ class RunConfig(Decisions):
     store: StoreConfig = StoreConfig()
     concurrency: Limits = Limits()
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The names of the environment variables that hold keys."""
+        return frozenset(model.api_key_env for model in self.models)
+
     @field_validator("models")
     @classmethod
     def _different_names(cls, models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:

@@ -1,7 +1,7 @@
 """Keys that must not stand in a configuration: how they are recognised, and how they are kept out of every message."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
 from adaptive_eval.endpoints.failures import SECRET_LENGTH
@@ -27,7 +27,7 @@ SECRET_KEY = re.compile(
 )
 """Names of keys that hold a secret, in small letters with underscores; `max_tokens` and `api_key_env` do not."""
 
-SECRET_VARIABLE = re.compile(r"(?i)(?:^|_)(?:key|token|secret|password|passwd|credentials?)(?:$|_)")
+SECRET_VARIABLE = re.compile(r"(?i)(?:^|_)(?:api)?(?:key|token|secret|password|passwd|credentials?)(?:$|_)")
 """Names of environment variables that hold a secret."""
 
 GIVEN = re.compile(r"""(?:^|[\s"';])(?:-+([\w.-]+)|([\w.-]+)(?=[=:]))""")
@@ -55,6 +55,15 @@ def secrets_in(environment: Mapping[str, str], names: Iterable[str] = ()) -> tup
     """The values of variables whose names say that they are secret, and of these; the longest first."""
     found = {value for name, value in environment.items() if SECRET_VARIABLE.search(name) or name in set(names)}
     return tuple(sorted((value for value in found if len(value) >= SECRET_LENGTH), key=len, reverse=True))
+
+
+def keyless(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
+    """The environment without these variables, and without what is named like a secret or has the shape of one."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in names and not SECRET_VARIABLE.search(name) and not looks_secret(value)
+    }
 
 
 def looks_secret(value: str) -> bool:

@@ -43,9 +43,10 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
 def _next(ended: Ended, command: str) -> Iterator[str]:
     """What may come next; nothing where everything is decided."""
     if ended.ungraded:
-        yield f"to mend   raise grader.timeout or mend the grader, then: {command}"
+        yield f"to mend   raise grader.timeout, then: {command}"
         regrade = f"adaptive-eval regrade {shlex.quote(str(ended.directory))} --config CONFIG"
-        yield f"          which grades the stored answers again; to do no more than that: {regrade}"
+        yield "          which grades the stored answers again; where the grader itself was mended, or to do no more:"
+        yield f"          {regrade}"
     elif ended.exit_code is ExitCode.SPENT:
         yield f"for more  raise trials.max or the budget, then: {command}"
         if ended.results is not None and _spends_error(ended.results):

@@ -12,6 +12,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.forecast.usage import Measured
 from adaptive_eval.run.prepare import Prepared
 from adaptive_eval.store import RunHeader, RunReader, TrialUse, differences
+from adaptive_eval.store.meaning import with_sources
 from scorio.moments import FloatArray
 
 SHOWN = 3
@@ -147,7 +148,7 @@ def _asked_otherwise(then: RunHeader, now: RunHeader) -> list[str]:
             {key: now.questions[key] for key in then.questions.keys() & now.questions.keys()},
             "questions",
         ),
-        *differences(then.meaning.get("grader"), now.meaning["grader"], "grader"),
+        *differences(with_sources(then.meaning, now.meaning).get("grader"), now.meaning["grader"], "grader"),
     ]
     return [f"the pilot was asked or graded otherwise: {named([str(change) for change in changes])}"] if changes else []
 

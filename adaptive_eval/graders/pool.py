@@ -1,6 +1,7 @@
 """Grading for the event loop: at once where that is cheap, in a worker process where it may take time."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from adaptive_eval.endpoints.types import Answer
@@ -17,9 +18,10 @@ MOST_WORKERS = 4
 class GradingPool:
     """Grades answers: the grader's signals and the answer's own, made into a category by the rubric."""
 
-    def __init__(self, grader: Grader, rubric: Rubric, *, folder: Path = Path()) -> None:
+    def __init__(self, grader: Grader, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()) -> None:
+        """`keys` are variables that worker processes do not get, besides all that are named like secrets."""
         self._grader, self._rubric = grader, rubric
-        self._workers = Workers(grader, grader.workers or _default_workers(), folder)
+        self._workers = Workers(grader, grader.workers or _default_workers(), folder, keys)
 
     async def grade(self, answer: Answer, question: Question) -> Grade:
         """The grade of an answer; `GraderError` says why there is none, and the answer can be graded again."""

@@ -1,12 +1,15 @@
 """One worker process, as the event loop holds it: start, send, receive, end."""
 
 import asyncio
+import os
 import pickle
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from adaptive_eval.config.secrets import keyless
 from adaptive_eval.graders.process import LENGTH, Done, Failed, frame
 
 BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.graders.process import main; main()"
@@ -39,8 +42,8 @@ class Worker:
         self._stdin, self._stdout = process.stdin, process.stdout
 
     @classmethod
-    async def start(cls, folder: Path) -> "Worker":
-        """Start a process in `folder`, where plug-ins are looked for first."""
+    async def start(cls, folder: Path, keys: Collection[str] = ()) -> "Worker":
+        """Start a process in `folder`, where plug-ins are looked for first, without the variables that hold `keys`."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-c", BOOT, *_import_paths()),
@@ -48,6 +51,7 @@ class Worker:
             stdout=PIPE,
             stderr=DEVNULL,
             cwd=folder,
+            env=keyless(os.environ, keys),
             start_new_session=True,  # a signal from the terminal is for this process alone
         )
         return cls(process)

@@ -6,7 +6,7 @@ goes to another. A worker that dies, or runs out of memory, gets the benefit of 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +47,8 @@ class _Job:
 class Workers:
     """Grades in at most `count` processes, in batches."""
 
-    def __init__(self, grader: Grader, count: int, folder: Path) -> None:
-        self._grader, self._count, self._folder = grader, count, folder
+    def __init__(self, grader: Grader, count: int, folder: Path, keys: Collection[str] = ()) -> None:
+        self._grader, self._count, self._folder, self._keys = grader, count, folder, keys
         self._waiting: asyncio.Queue[_Job] = asyncio.Queue()
         self._serving: set[asyncio.Task[None]] = set()
         self._idle = 0
@@ -111,7 +111,7 @@ class Workers:
     async def _start(self, batch: Sequence[_Job]) -> Worker | None:
         """A new worker that is ready; without one, the batch has failed with the reason."""
         try:
-            worker = await Worker.start(self._folder)
+            worker = await Worker.start(self._folder, self._keys)
         except OSError as error:
             reply: Done | Failed = Failed(f"cannot start: {error}", over=True)
         else:

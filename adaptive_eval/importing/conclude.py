@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller, Outcome, SetAside
 from adaptive_eval.results import Results, build_results, take_snapshot, write_results
-from adaptive_eval.run.history import prepared_again
-from adaptive_eval.run.prepare import Prepared
+from adaptive_eval.run.history import with_beginnings
+from adaptive_eval.run.meaning import stored_questions
+from adaptive_eval.run.prepare import Prepared, prepared_with
 from adaptive_eval.run.subject import subject_of
 from adaptive_eval.scheduler.looks import plain_look
 from adaptive_eval.scheduler.tallies import Tally
@@ -17,14 +19,15 @@ from adaptive_eval.scheduler.types import Cause
 from adaptive_eval.store import Batch, Event, EventKind, Store, StoredOutcome
 
 
-def conclude(directory: Path) -> Results | None:
+def conclude(directory: Path, config: RunConfig) -> Results | None:
     """Take the look, and write it down; None where no model has all that it needs.
 
     A model that lacks something is set aside, so that the others can be judged; `run` asks for what it lacks.
     """
     store = Store.attach(directory)
     try:
-        prepared = prepared_again(store.reader)
+        header = store.reader.header()
+        prepared = with_beginnings(prepared_with(config, stored_questions(header), header), store.reader)
         controller = Controller(prepared.plan)
         tallies = [Tally() for _ in prepared.models]
         ungraded: dict[int, str] = {}

@@ -113,7 +113,8 @@ class _Work:
         if grader is None:
             yield None
             return
-        pool = GradingPool(grader, self._terms.rubric, folder=Path() if config is None else config.folder)
+        folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
+        pool = GradingPool(grader, self._terms.rubric, folder=folder, keys=keys)
         try:
             yield Anew(pool, everything=config is None)
         finally:

@@ -84,7 +84,7 @@ class RunDraft:
             config = self._configured(found_by(gathering, questions, terms, run_name(self._place)), can_go_on)
         self._draft.finish(run_header(config, questions), gathering.keys, [_event(gathering, terms)])
         self.close()
-        return Finished(conclude(self._directory), can_go_on)
+        return Finished(conclude(self._directory, config), can_go_on)
 
     def close(self) -> None:
         """Close the database; what is not finished is lost."""

@@ -15,7 +15,7 @@ MOST_CHARACTERS = 1_000_000
 
 def answers(directory: Path, stored: StoredRun, question: int, model: int, after: int) -> dict[str, object]:
     """The trials beyond `after`, as plain values, and whether there are more."""
-    config, questions = stored
+    config, questions, _ = stored
     name, asked = config.models[model].name, questions[question]
     weights = open_rubric(config.rubric).weights
     trials: list[dict[str, object]] = []

@@ -1,17 +1,22 @@
-"""What a stored run has found, worked out anew from its trials: of runs that go on, were killed, or were imported."""
+"""What a stored run has found, worked out anew from its trials: of runs that go on, were killed, or were imported.
 
-import json
+Where the rule or the policy is a plug-in, nothing is worked out: that would run code that the run names. Then there is
+what the run has written down itself, its results and its looks.
+"""
+
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.core.types import SetAside
 from adaptive_eval.questions import Question
-from adaptive_eval.results import Results, build_results, take_snapshot
+from adaptive_eval.results import Caution, Results, build_results, read_results, take_snapshot
+from adaptive_eval.results.build import iso_time
 from adaptive_eval.run.history import stored_plan
-from adaptive_eval.run.meaning import stored_question
+from adaptive_eval.run.meaning import stored_config, stored_questions, stored_words
 from adaptive_eval.run.subject import subject_of
 from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.store import Event, EventKind, RunHeader, RunReader
@@ -22,24 +27,55 @@ class StoredRun(NamedTuple):
 
     config: RunConfig
     questions: tuple[Question, ...]
+    plug_ins: Mapping[str, str]
+    """What the plug-ins that decide say of themselves, by the key that names them; no one has to believe it."""
 
 
 def stored_run(header: RunHeader) -> StoredRun:
     """The configuration and the questions of a run, as they were stored."""
-    config = RunConfig.model_validate_json(json.dumps(header.configuration))
-    return StoredRun(config, tuple(stored_question(key, body) for key, body in header.questions.items()))
+    return StoredRun(stored_config(header), stored_questions(header), stored_words(header))
 
 
 def restored_results(reader: RunReader, stored: StoredRun, *, running: bool) -> Results | None:
     """The results as of the newest complete round; None before the first look."""
-    config, questions = stored
+    config, questions, _ = stored
     events = reader.events()
+    if config.plug_ins:
+        return _published(reader, config, events, running=running)
     controller, tallies = restored_controller(reader, stored, events)
     subject = subject_of(config, questions, reader.created)
     snapshot = take_snapshot(
         subject, controller, tallies, elapsed=reader.elapsed, now=time.time(), stopped=not running, events=events
     )
     return None if snapshot is None else build_results(snapshot)
+
+
+def _published(reader: RunReader, config: RunConfig, events: Sequence[Event], *, running: bool) -> Results | None:
+    """What the run wrote down last; None where that was not yet, or before a change of its models or its grades."""
+    results = read_results(reader.directory)
+    if results is None or {model.name for model in results.models} != {model.name for model in config.models}:
+        return None
+    if _regraded_since(results.run.updated, events):
+        return None
+    status = "running" if running else "stopped" if results.run.status == "running" else results.run.status
+    run = replace(results.run, status=status, reason=None if running else results.run.reason)
+    return replace(results, run=run, warnings=(*results.warnings, _not_anew(config, results)))
+
+
+def _regraded_since(updated: str, events: Sequence[Event]) -> bool:
+    """Grades were changed later; within one second, if nothing has happened since."""
+    regraded = [event for event in events if event.kind is EventKind.REGRADED]
+    return any(iso_time(one.at) > updated or (iso_time(one.at) == updated and one is events[-1]) for one in regraded)
+
+
+def _not_anew(config: RunConfig, results: Results) -> Caution:
+    named = ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
+    return Caution(
+        "plug_in",
+        None,
+        f"the run was decided by plug-ins ({named}), which are not loaded to read it: this is what it wrote down "
+        f"itself, at {results.run.updated}",
+    )
 
 
 def restored_controller(

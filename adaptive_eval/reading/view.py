@@ -86,7 +86,7 @@ class Source(Protocol):
 
 def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunView:
     """The view of a run whose results are known."""
-    config, questions = stored
+    config, questions, plug_ins = stored
     rubric = open_rubric(config.rubric)
     graded, events = source.graded(), source.events()
     mishap = mishap_of(events)
@@ -94,7 +94,7 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
     return RunView(
         results=results,
         name=config.name,
-        words=words_of(config, imported=any(event.kind is EventKind.IMPORTED for event in events)),
+        words=words_of(config, plug_ins, imported=any(event.kind is EventKind.IMPORTED for event in events)),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,

@@ -1,9 +1,12 @@
 """What a run decides and promises, in sentences: for reports, the monitor, and whoever was not there."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from adaptive_eval.config.decisions import ObjectiveConfig
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.plugins import SAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +27,13 @@ class Words:
     """How the seed of each trial is found."""
 
 
-def words_of(config: RunConfig, *, imported: bool) -> Words:
-    """The sentences for a configuration; `imported`: the first trials came from logs."""
+def words_of(config: RunConfig, plug_ins: Mapping[str, str], *, imported: bool) -> Words:
+    """The sentences for a configuration; `plug_ins`: what plug-ins say of themselves; `imported`: the first trials came
+    from logs."""
     return Words(
         objective=_objective(config.objective),
         rule=_rule(config),
-        promise=_promise(config),
+        promise=_promise(config, plug_ins.get("stopping.rule", "")),
         allocation=_allocation(config),
         prior=_prior(config),
         seeds=_imported_seeds(config) if imported else _seeds(config),
@@ -76,7 +80,7 @@ def _rule(config: RunConfig) -> str:
             epsilon = 0.0025 if stopping.epsilon is None else stopping.epsilon
             said = f"A comparison is called when choosing the model ahead loses less than {epsilon:g} on average."
         case _:
-            said = f"A comparison is called by the rule {stopping.rule}."
+            said = f"A comparison is called by the plug-in {stopping.rule}."
     return said + _delta(config) + _futility(config)
 
 
@@ -91,7 +95,7 @@ def _futility(config: RunConfig) -> str:
     return " It is given up as out of reach when the trials that are left would hardly decide it."
 
 
-def _promise(config: RunConfig) -> str:
+def _promise(config: RunConfig, says: str) -> str:
     stopping = config.stopping
     wrong = 1.0 - stopping.confidence
     if config.objective.kind == "precision":
@@ -111,7 +115,8 @@ def _promise(config: RunConfig) -> str:
         case "expected_loss":
             return "The model chosen is on average no more than this loss behind the best."
         case _:
-            return "That of the rule, which is not one of adaptive-eval's own."
+            whose = ", shared among all comparisons" if stopping.familywise == "holm" else ""
+            return f"That of the plug-in {stopping.rule}, not one of adaptive-eval's own{whose}.{_quoted(says)}"
 
 
 def _allocation(config: RunConfig) -> str:
@@ -121,7 +126,7 @@ def _allocation(config: RunConfig) -> str:
         "unresolved_pairs": "Further trials go to models in an open comparison, on all questions alike",
         "uniform": "Every model gets the same number of trials",
         "leader": "Further trials go to the leader and its rivals",
-    }.get(config.allocation.policy, f"Trials are given out by the policy {config.allocation.policy}")
+    }.get(config.allocation.policy, f"Trials are given out by the plug-in {config.allocation.policy}")
     return f"{said}: {trials.min} trials a question before the first look, {trials.max} on average at most."
 
 
@@ -130,6 +135,12 @@ def _prior(config: RunConfig) -> str:
     if config.stopping.prior == "uniform":
         return f"{scale} Variances are those of the uniform prior: one count in each category."
     return f"{scale} Variances come from a prior centred on each model's own shares of the categories."
+
+
+def _quoted(says: str) -> str:
+    """What a plug-in says of itself, as words that mean nothing to a browser, a terminal or Markdown."""
+    plain = " ".join(re.sub(r"[^\w\s,.;()'%=+-]", "", says[:SAID]).split()).strip("_ ")
+    return f" It says of itself: '{plain}'." if plain else ""
 
 
 def _seeds(config: RunConfig) -> str:

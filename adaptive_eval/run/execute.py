@@ -51,7 +51,7 @@ async def execute(prepared: Prepared, directory: Path, watcher: Watcher, tell: C
         with Interrupts() as interrupts:
             async with opened_endpoints(prepared.config, directory / LOGS) as serving:
                 config = prepared.config
-                grading = GradingPool(config.grader, prepared.rubric, folder=config.folder)
+                grading = GradingPool(config.grader, prepared.rubric, folder=config.folder, keys=config.keys)
                 try:
                     session = _Session(prepared, store, serving, grading, watcher)
                     ended = await session.carry_on(opened, prior, interrupts)

@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.run import PriorEvidenceConfig
+from adaptive_eval.config.run import PriorEvidenceConfig, RunConfig
 from adaptive_eval.core import Plan
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.planning import Horizon, plan_of
 from adaptive_eval.run.horizons import earlier_horizons, require_same_first_look
 from adaptive_eval.run.meaning import stored_config, stored_questions
 from adaptive_eval.run.prepare import Prepared, prepared_with
-from adaptive_eval.run.prior import Prior, kept_prior, read_prior
+from adaptive_eval.run.prior import Earlier, Prior, kept_prior, read_prior
 from adaptive_eval.store import Event, EventKind, RunReader
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.meaning import require_same_meaning
@@ -37,17 +38,41 @@ class Begun(NamedTuple):
 
 
 def stored_plan(reader: RunReader) -> Plan:
-    """The plan that a stored run's looks were taken by."""
+    """The plan that a stored run's looks were taken by, for those who only read it."""
     return prepared_again(reader).plan
 
 
 def prepared_again(reader: RunReader) -> Prepared:
-    """A stored run as it was started last."""
-    header, events = reader.header(), reader.events()
-    prepared = prepared_with(stored_config(header), stored_questions(header), header)
+    """A stored run as it was started last; raises `StoreError` where it names a plug-in, whose code is not run here."""
+    header = reader.header()
+    config = stored_config(header)
+    if config.plug_ins:
+        named = ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
+        raise StoreError(
+            f"{reader.directory} was decided by plug-ins ({named}), and who reads a run runs none of its code; "
+            "`adaptive-eval run` with a configuration of yours that names them loads them"
+        )
+    return with_beginnings(prepared_with(config, stored_questions(header), header), reader)
+
+
+def with_beginnings(prepared: Prepared, reader: RunReader) -> Prepared:
+    """A prepared run with what the stored one began with."""
+    events = reader.events()
     horizons = earlier_horizons(prepared.config, reader, events)
     held = _Held(events, _imported(prepared, reader, events), horizons)
     return _planned(prepared, held, kept_prior(prepared.config.prior_evidence, events))
+
+
+def stored_prior_counts(reader: RunReader) -> NDArray[np.int64] | None:
+    """(L, M, K): what a stored run has taken as R0; None where that is nothing."""
+    header, events = reader.header(), reader.events()
+    config, questions = stored_config(header), [question.id for question in stored_questions(header)]
+    prior = kept_prior(config.prior_evidence, events)
+    if prior is None:
+        return None
+    models = [model.name for model in config.models]
+    first = _cells(models, questions, reader, events)
+    return _prior_counts(prior, models, questions, first, config)
 
 
 def look_back(prepared: Prepared, directory: Path) -> Begun:
@@ -95,16 +120,23 @@ def _held(prepared: Prepared, directory: Path) -> _Held:
 
 def _imported(prepared: Prepared, reader: RunReader, events: Sequence[Event]) -> Cells | None:
     """(L, M): imported trials, for which the configuration must have room; None in a run that began with none."""
+    first = _cells(prepared.models, [question.id for question in prepared.questions], reader, events)
+    if first is not None:
+        _require_room(prepared, first)
+    return first
+
+
+def _cells(models: Sequence[str], questions: Sequence[str], reader: RunReader, events: Sequence[Event]) -> Cells | None:
+    """(L, M): the imported trials of these models and questions; None where nothing was imported."""
     rows = sum(int(str(event.body["trials"])) for event in events if event.kind is EventKind.IMPORTED)
     if rows == 0:
         return None
-    model_at = {name: number for number, name in enumerate(prepared.models)}
-    question_at = {question.id: number for number, question in enumerate(prepared.questions)}
+    model_at = {name: number for number, name in enumerate(models)}
+    question_at = {key: number for number, key in enumerate(questions)}
     first = np.zeros((len(model_at), len(question_at)), dtype=np.int32)
     for model, question, trials in reader.cells(rows):
         if model in model_at and question in question_at:
             first[model_at[model], question_at[question]] = trials
-    _require_room(prepared, first)
     return first
 
 
@@ -127,7 +159,18 @@ def _read(section: PriorEvidenceConfig, prepared: Prepared, directory: Path, kep
     if not is_run(section.run):
         raise ConfigError(f"prior_evidence.run: {section.run} holds no run; name the directory of one")
     with closing(RunReader.open(section.run)) as reader:
-        return read_prior(section, prepared, prepared_again(reader), reader, kept)
+        return read_prior(section, prepared, _earlier(reader), reader, kept)
+
+
+def _earlier(reader: RunReader) -> Earlier:
+    """A run whose first trials are taken; no plan is made of it, so none of its plug-ins is loaded."""
+    header = reader.header()
+    config, questions = stored_config(header), stored_questions(header)
+    models = tuple(model.name for model in config.models)
+    first = _cells(models, [question.id for question in questions], reader, reader.events())
+    if first is None:
+        first = np.full((len(models), len(questions)), config.trials.min, dtype=np.int32)
+    return Earlier(config.name, models, questions, open_rubric(config.rubric), first)
 
 
 def _planned(prepared: Prepared, held: _Held, prior: Prior | None) -> Prepared:
@@ -137,8 +180,15 @@ def _planned(prepared: Prepared, held: _Held, prior: Prior | None) -> Prepared:
         return prepared
     questions, counts = prepared.questions, None
     if prior is not None:
-        shape = (len(prepared.models), len(questions))
-        most = np.maximum(np.zeros(shape, np.int32) if first is None else first, prepared.config.trials.min)
         ids = [question.id for question in questions]
-        counts = prior.counts(prepared.models, ids, most, len(prepared.rubric.weights))
+        counts = _prior_counts(prior, prepared.models, ids, first, prepared.config)
     return replace(prepared, plan=plan_of(prepared.config, questions, prepared.prompts, first, counts, horizons))
+
+
+def _prior_counts(
+    prior: Prior, models: Sequence[str], questions: Sequence[str], first: Cells | None, config: RunConfig
+) -> NDArray[np.int64]:
+    """(L, M, K): R0, at most what the first look has of each question."""
+    there = np.zeros((len(models), len(questions)), np.int32) if first is None else first
+    most = np.maximum(there, config.trials.min)
+    return prior.counts(models, questions, most, len(open_rubric(config.rubric).weights))

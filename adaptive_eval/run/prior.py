@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.run.prepare import Prepared
 from adaptive_eval.store import Event, EventKind, RunReader
@@ -54,6 +55,18 @@ class Prior:
         return Event(EventKind.PRIOR, body)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Earlier:
+    """The run that R0 is taken from."""
+
+    name: str
+    models: tuple[str, ...]
+    questions: tuple[Question, ...]
+    rubric: Rubric
+    first: NDArray[np.int32]
+    """(L, M): the trials that its first look had to have."""
+
+
 def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> Prior | None:
     """What a run has kept for this section."""
     if section is None:
@@ -64,7 +77,7 @@ def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> 
 
 
 def read_prior(
-    section: PriorEvidenceConfig, prepared: Prepared, earlier: Prepared, reader: RunReader, kept: Prior | None
+    section: PriorEvidenceConfig, prepared: Prepared, earlier: Earlier, reader: RunReader, kept: Prior | None
 ) -> Prior:
     """R0 from an earlier run, for the models that `kept` does not have; `ConfigError` says why there is none."""
     if problem := next(_problems(section, prepared, earlier), None):
@@ -82,10 +95,10 @@ def read_prior(
             f"prior_evidence: {section.run} has no complete first round of any model of this run; its models are "
             f"{', '.join(earlier.models)}: name them under prior_evidence.models, as in {{new-name: old-name}}"
         )
-    return Prior(earlier.config.name, known)
+    return Prior(earlier.name, known)
 
 
-def _problems(section: PriorEvidenceConfig, prepared: Prepared, earlier: Prepared) -> Iterator[str]:
+def _problems(section: PriorEvidenceConfig, prepared: Prepared, earlier: Earlier) -> Iterator[str]:
     """Why outcomes of the earlier run mean something else here."""
     if earlier.rubric.names != prepared.rubric.names or earlier.rubric.weights != prepared.rubric.weights:
         ours, theirs = (", ".join(one.rubric.names) for one in (prepared, earlier))
@@ -110,12 +123,10 @@ def _differ(one: Question, other: Question) -> bool:
     return known and (one.prompt, one.choices) != (other.prompt, other.choices)
 
 
-def _openings(reader: RunReader, earlier: Prepared, models: set[str]) -> dict[str, dict[str, list[int]]]:
+def _openings(reader: RunReader, earlier: Earlier, models: set[str]) -> dict[str, dict[str, list[int]]]:
     """The categories of each model's trials before the first look, in their order; only where none is missing."""
-    plan = earlier.plan
-    first = plan.opening if plan.first is None else plan.first
     size = {
-        (model, question.id): int(first[row, column])
+        (model, question.id): int(earlier.first[row, column])
         for row, model in enumerate(earlier.models)
         for column, question in enumerate(earlier.questions)
         if model in models

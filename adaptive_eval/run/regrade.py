@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.errors import StoreError
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.graders.custom import Python
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.questions import Question, load_questions
@@ -38,7 +39,11 @@ async def regrade(directory: Path, config: RunConfig | None = None) -> Regraded:
     try:
         stored = store.reader.header()
         if config is None:
-            header, settings, questions = None, stored_config(stored), stored_questions(stored)
+            header, settings, questions = (
+                None,
+                _without_code(stored_config(stored), directory),
+                stored_questions(stored),
+            )
         else:
             settings = config
             questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
@@ -61,7 +66,7 @@ async def _regrade(
             yield record
 
     records = noted(store.reader.trials("ungraded" if header is None else "all"))
-    pool = GradingPool(config.grader, open_rubric(config.rubric), folder=config.folder)
+    pool = GradingPool(config.grader, open_rubric(config.rubric), folder=config.folder, keys=config.keys)
     try:
         regrades = await grade_stored(pool, records, {question.id: question for question in questions})
     finally:
@@ -70,6 +75,16 @@ async def _regrade(
     if regrades or header is not None:
         store.regrade(regrades, Event(EventKind.REGRADED, {"trials": done.answers, **done._asdict()}), header)
     return done
+
+
+def _without_code(config: RunConfig, directory: Path) -> RunConfig:
+    """A stored configuration to grade by: none that names code, and without a folder that nobody here has given."""
+    if isinstance(config.grader, Python):
+        raise ConfigError(
+            f"the run in {directory} is graded by a function, {config.grader.function}, and no code is run because a "
+            f"run names it; if that is your grader: adaptive-eval regrade {directory} --config CONFIG"
+        )
+    return config.model_copy(update={"folder": Path()})
 
 
 def _require_texts(store: Store) -> None:

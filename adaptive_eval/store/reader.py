@@ -56,6 +56,10 @@ _GRADED = (
     "FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL GROUP BY model, question) "
     "JOIN models ON models.id = model JOIN questions ON questions.id = question"
 )
+_ROUND_COUNTS = (
+    "SELECT models.name, questions.key, round, category, count(*) FROM trials JOIN models ON models.id = model "
+    "JOIN questions ON questions.id = question WHERE category IS NOT NULL GROUP BY model, question, round, category"
+)
 _SUMS = (
     "SELECT models.name, summed.* FROM (SELECT replica, count(*), sum(attempts - 1), sum(prompt_tokens), "
     "sum(completion_tokens), sum(latency), count(ttft), total(ttft), sum(tokens), sum(usd), sum(gpu_seconds), max(id), "
@@ -175,6 +179,10 @@ class RunReader:
     def graded(self, after: int = 0) -> dict[tuple[str, str], int]:
         """How many trials of each model and question have a grade, counted from after the trial with this number."""
         return {(name, key): count for name, key, count in self._rows(_GRADED, after)}
+
+    def round_counts(self) -> Iterator[tuple[str, str, int, int, int]]:
+        """How many graded trials of each model and question have each category, by round."""
+        yield from cast(Iterator[tuple[str, str, int, int, int]], self._rows(_ROUND_COUNTS))
 
     def count_until(self, at: float) -> int:
         """How many trials were stored by a moment."""

@@ -120,7 +120,7 @@ class Store:
             if header is not None:
                 if changes:
                     write_events(connection, [self._configured(changes)], time.time())
-                connection.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
+                _mean(connection, header)
                 bodies = ((dump_json(body), key) for key, body in header.questions.items())
                 connection.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
                 self._configure(header.configuration)
@@ -156,6 +156,8 @@ class Store:
         with self._transaction() as connection:
             for name in header.models.keys() - stored.models.keys():
                 insert_model(connection, name, header.models[name])
+            if stored.meaning != header.meaning:  # the run is from before a grader's sources were kept
+                _mean(connection, header)
             if event is not None:
                 self._configure(header.configuration)
                 write_events(connection, [event], time.time())
@@ -235,3 +237,7 @@ def _fill(connection: sqlite3.Connection, header: RunHeader) -> None:
     for key, body in header.questions.items():
         insert_question(connection, key, body)
     connection.execute("COMMIT")
+
+
+def _mean(connection: sqlite3.Connection, header: RunHeader) -> None:
+    connection.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))

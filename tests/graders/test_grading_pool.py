@@ -214,3 +214,26 @@ async def test_several_workers_share_the_work() -> None:
     async with pool(custom(workers=2, timeout=10.0)) as grade:
         results = await asyncio.gather(*[grade("pid") for _ in range(200)])
         assert len({result.extracted for result in results}) == 2
+
+
+KEYS = {
+    "OPENAI_API_KEY": "some-text",
+    "HF_TOKEN": "some-text",
+    "AWS_SECRET_ACCESS_KEY": "some-text",
+    "DATABASE_PASSWORD": "some-text",
+    "MYVENDOR_APIKEY": "some-text",
+    "UNSUSPICIOUS": "sk-0123456789abcdef0123456789abcdef",
+    "NAMED_BY_THE_CONFIGURATION": "some-text",
+}
+
+
+async def test_a_grader_runs_without_keys_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**KEYS, "GRADER_TABLE": "kept", "MAX_TOKENS": "9"}.items():
+        monkeypatch.setenv(name, value)
+    grader = Python(function="asking:grade")
+    opened = GradingPool(grader, BINARY, folder=HERE, keys={"NAMED_BY_THE_CONFIGURATION"})
+    asked = Answer(" ".join([*KEYS, "GRADER_TABLE", "MAX_TOKENS"]), "stop", 0, "r", 1.0)
+    try:
+        assert (await opened.grade(asked, QUESTION)).extracted == "GRADER_TABLE MAX_TOKENS"
+    finally:
+        await opened.close()

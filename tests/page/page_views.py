@@ -98,7 +98,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
     return RunView(
         results=results,
         name=config.name,
-        words=words_of(config, imported=False),
+        words=words_of(config, {}, imported=False),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,

@@ -46,11 +46,12 @@ def test_what_the_grader_failed_on_is_graded_by_regrade(site: Site, fragile: Pat
     ungraded = [trial for trial, category in Found.of(site.directory()).outcomes.items() if category is None]
     assert ungraded and {question for _, question, _ in ungraded} == {"q3"}
 
-    assert "the grader failed on" in regrade(site.directory()).stdout
+    assert "the grader failed on" in regrade(site.directory(), "--config", fragile).stdout
     broken.unlink()
-    done = regrade(site.directory())
+    stored = len(Found.of(site.directory()).outcomes)
+    done = regrade(site.directory(), "--config", fragile)
     assert done.exit_code == ExitCode.REACHED, done.stderr
-    assert f"graded {len(ungraded)} answers again: {len(ungraded)} have another category" in done.stdout
+    assert f"graded {stored} answers again: {len(ungraded)} have another category" in done.stdout
     assert None not in Found.of(site.directory()).outcomes.values()
     assert site.run(fragile).exit_code == ExitCode.SPENT
     with closing(RunReader.open(site.directory())) as reader:

@@ -1,0 +1,276 @@
+"""No command that reads a run loads what its stored configuration names: a rule, a policy, a grader, a file."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from live_runs import Site
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.cli import COMMANDS, app
+from adaptive_eval.reading import read_run
+from adaptive_eval.reading.counts import read_counts
+from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.store.schema import DATABASE_FILE
+
+PLUG_IN = '''
+from adaptive_eval.core.policies import Uniform
+from adaptive_eval.core.rules import Sequential
+
+class Rule(Sequential):
+    """Wrong in one run of <b>twenty</b>, as [they](http://x) say."""
+
+class Policy(Uniform):
+    pass
+
+def grade(text, question):
+    return "{" + question.answer + "}" in text
+'''
+MARK = "ran"
+ATTACK = f"""
+from pathlib import Path
+
+Path(__file__).parents[1].joinpath({MARK!r}).touch()
+{PLUG_IN}
+"""
+
+CASES: dict[str, Sequence[str] | None] = {
+    "run": ("run NEW.yaml --run-dir NEW", "run NEW.yaml --dry-run --run-dir RUN"),
+    "monitor": ("monitor RUN --once", "monitor RUN --once --display json", "monitor RUN --display plain"),
+    "check": None,  # asks servers, and reads no run
+    "report": (
+        "report RUN",
+        "report RUN --format md",
+        "report RUN --format json",
+        "report RUN --format csv --output -",
+        "report RUN --plots PLOTS",
+    ),
+    "compare": ("compare RUN COPY", "compare RUN COPY --format json"),
+    "regrade": ("regrade RUN",),
+    "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),
+    "plan": ("plan PLAIN.yaml --pilot RUN --worlds 10", "plan PLAIN.yaml --worlds 10"),
+    "validate": ("validate NEW.yaml",),
+    "init": None,  # writes a configuration
+    "schema": None,  # prints what configurations may have
+    "import": ("import RUN/report.csv --to IMPORTED", "import RUN --to IMPORTED"),
+    "export": tuple(
+        f"export RUN --format {form} --output OUT" for form in ("npz", "csv", "jsonl", "inspect", "scorio")
+    ),
+    "simulate": None,  # serves a world
+}
+"""Of every command, the ways in which it comes across a run; None where there is none."""
+REFUSED = {
+    "run NEW.yaml --dry-run --run-dir RUN",
+    "regrade RUN",
+    "import RUN/report.csv --to IMPORTED",
+    "import RUN --to IMPORTED",
+}
+"""Of these, the ways that end with an error of whoever took them."""
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A run of someone else, whose plug-ins would leave a mark."""
+
+    home: Path
+    folder: Path
+
+    @property
+    def run(self) -> Path:
+        """Where its run lies."""
+        return self.folder / "RUN"
+
+    def command(self, line: str) -> Result:
+        """A command of the user's, who stands in the folder where the plug-ins lie."""
+        return CliRunner().invoke(app, line.split())
+
+    @property
+    def ran(self) -> bool:
+        """Its code did."""
+        loaded = any(name == "evilrun" or name.startswith("evilrun.") for name in sys.modules)
+        return loaded or any((folder / MARK).exists() for folder in (self.home, self.folder))
+
+
+def forget() -> None:
+    """Nothing of an earlier test is loaded."""
+    for name in [name for name in sys.modules if name.startswith("evilrun")]:
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
+    """The stranger's folder: a run that has ended, and the plug-ins that it names, which would leave a mark by now."""
+    site = Site.make(tmp_path_factory.mktemp("home"), base_url)
+    payload = site.folder / "evilrun" / "payload.py"
+    payload.parent.mkdir()
+    (payload.parent / "__init__.py").touch()
+    payload.write_text(PLUG_IN)
+    named = site.write(
+        stopping={"rule": "evilrun.payload:Rule"},
+        allocation={"policy": "evilrun.payload:Policy"},
+        grader={"kind": "python", "function": "evilrun.payload:grade"},
+        trials={"min": 2, "max": 4},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", list(sys.path))
+        ended = site.run(named)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    site.directory().rename(site.folder / "RUN")
+    plain = site.config(trials={"min": 2, "max": 4})
+    (site.folder / "PLAIN.yaml").write_text(yaml.safe_dump(plain))
+    (site.folder / "NEW.yaml").write_text(yaml.safe_dump(plain | {"prior_evidence": {"run": "RUN"}}))
+    (site.folder / ".env").write_text("PORT=1\n")
+    payload.write_text(ATTACK)
+    return site.folder
+
+
+@pytest.fixture(params=["finished", "killed"])
+def stranger(
+    request: pytest.FixtureRequest, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Stranger]:
+    """What the stranger gave away lies where the user stands, where Python imports from, and where the run says."""
+    here = tmp_path / "here"
+    shutil.copytree(home, here)
+    if request.param == "killed":  # as a kill leaves it
+        with closing(sqlite3.connect(here / "RUN" / DATABASE_FILE)) as database:
+            database.execute("DELETE FROM events WHERE kind = 'finished'")
+            database.commit()
+    shutil.copytree(here / "RUN", here / "COPY")
+    forget()
+    monkeypatch.setattr(sys, "path", [str(here), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here), *sys.path]))
+    monkeypatch.chdir(here)
+    yield Stranger(home, here)
+    forget()
+
+
+def test_every_command_has_a_case() -> None:
+    assert CASES.keys() == COMMANDS.keys(), "say how the new command reads a run, or that it reads none"
+
+
+@pytest.mark.parametrize("name", [name for name, lines in CASES.items() if lines is not None])
+def test_no_command_runs_the_code_of_a_run(stranger: Stranger, name: str) -> None:
+    importing = list(sys.path)
+    stranger.command("report RUN --format csv")
+    for line in CASES[name] or ():
+        done = stranger.command(line)
+        assert done.exception is None or isinstance(done.exception, SystemExit), (line, done.exception)
+        assert done.exit_code != ExitCode.CONFIGURATION or line in REFUSED, (line, done.stderr)
+        assert not stranger.ran, line
+        assert sys.path == importing, line
+        for made in ("NEW", "REPLAY", "OUT", "IMPORTED"):
+            place = stranger.folder / made
+            shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+
+
+def test_the_attack_would_be_seen(stranger: Stranger) -> None:
+    stranger.command("validate run.yaml")  # a configuration that is given names what it likes
+    assert stranger.ran
+
+
+@pytest.mark.parametrize(("place", "run"), [("RUN", "RUN"), (".", "COPY")])
+def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, place: str, run: str) -> None:
+    command = [sys.executable, "-u", "-m", "adaptive_eval", "monitor", place, "--web"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=stranger.folder)
+    with process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://[^\s/]+", process.stdout.readline())
+            assert found is not None
+            answers = [httpx.get(f"{found[0]}/{path}") for path in ("", "api/runs", f"api/run/{run}/view")]
+            assert [answer.status_code for answer in answers] == [200, 200, 200]
+            assert "evilrun.payload:Rule" in answers[-1].text
+        finally:
+            process.send_signal(signal.SIGTERM)
+    assert not stranger.ran
+
+
+OPENED: list[str] = []
+WATCHING = threading.Event()
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "open" and WATCHING.is_set() and isinstance(arguments[0], str):
+        OPENED.append(arguments[0])
+
+
+@pytest.mark.parametrize("name", ["report", "monitor", "compare", "regrade", "export"])
+def test_what_the_stored_configuration_names_is_not_opened(stranger: Stranger, name: str) -> None:
+    sys.addaudithook(_hear)
+    OPENED.clear()
+    WATCHING.set()
+    try:
+        for line in CASES[name] or ():
+            stranger.command(line)
+    finally:
+        WATCHING.clear()
+    named = [place / one for place in (stranger.home, stranger.folder) for one in (".env", "questions.jsonl")]
+    assert OPENED
+    assert not {Path(one).resolve() for one in OPENED} & set(named)
+
+
+def test_secrets_that_a_stored_configuration_asks_for_are_not_filled_in(
+    stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "the-secret-of-the-reader")
+    with closing(sqlite3.connect(stranger.run / DATABASE_FILE)) as database:
+        ((body,),) = database.execute("SELECT body FROM configurations")
+        stored = json.loads(body)
+        stored["prompt"]["system"] = "${MY_KEY}"
+        stored["models"][0]["prompt"]["system"] = "${MY_KEY}"
+        database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
+        database.commit()
+    for line in (
+        "report RUN --output -",
+        "report RUN --format json --output -",
+        "export RUN --format jsonl --output OUT",
+    ):
+        assert "the-secret-of-the-reader" not in stranger.command(line).output
+    assert "the-secret-of-the-reader" not in (stranger.folder / "OUT").read_text()
+
+
+def test_what_the_run_has_found_is_told_all_the_same(stranger: Stranger) -> None:
+    view = read_run(stranger.run)
+    assert view.results is not None
+    assert [model.name for model in view.results.models][-1] == "cyd"
+    assert view.looks
+    assert "plug-in evilrun.payload:Rule" in view.words.rule
+    assert view.words.promise.endswith("It says of itself: 'Wrong in one run of btwentyb, as they(httpx) say.'.")
+    assert "evilrun.payload:Policy" in view.words.allocation
+    counts = read_counts(stranger.run)
+    trials = dict(zip(view.looks[-1].models, view.looks[-1].trials, strict=True))
+    assert {name: int(cells.sum()) for name, cells in zip(counts.models, counts.cells, strict=True)} == trials
+    told = [one.text for one in view.results.warnings if one.kind == "plug_in"]
+    killed = view.events[-1].kind != "finished"
+    assert len(told) == int(killed)
+    assert all("stopping.rule: evilrun.payload:Rule" in text and "not loaded to read it" in text for text in told)
+
+
+def test_grading_again_by_a_stored_function_is_refused(stranger: Stranger) -> None:
+    refused = stranger.command("regrade RUN")
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "adaptive-eval regrade RUN --config CONFIG" in refused.stderr
+
+
+def test_a_run_from_before_anything_was_told_of_plug_ins_opens(stranger: Stranger) -> None:
+    with closing(sqlite3.connect(stranger.run / DATABASE_FILE)) as database:
+        ((body,),) = database.execute("SELECT body FROM configurations")
+        stored = json.loads(body)
+        assert stored.pop("plug_ins").keys() == {"stopping.rule", "allocation.policy"}
+        database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
+        database.commit()
+    words = read_run(stranger.run).words
+    assert words.promise == "That of the plug-in evilrun.payload:Rule, not one of adaptive-eval's own."

@@ -1,0 +1,109 @@
+"""The source of a grader is part of what a run means; that of a rule may change, and the change is recorded."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from live_runs import Found, Site
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.plugins import fingerprints, first_words
+from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.store import EventKind, RunReader
+from adaptive_eval.store.schema import DATABASE_FILE
+
+GRADER = "from marking.keys import right\n\n\ndef grade(text, question):\n    return right(text, question)\n"
+KEYS = "def right(text, question):\n    return '{' + question.answer + '}' in text\n"
+RULE = "from adaptive_eval.core.rules import Sequential\n\n\nclass Rule(Sequential):\n    'Mine.'\n"
+
+
+@pytest.fixture
+def marked(site: Site) -> Path:
+    """A configuration with a grader in a package that imports a module beside it."""
+    package = site.folder / "marking"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "grader.py").write_text(GRADER)
+    (package / "keys.py").write_text(KEYS)
+    return site.write(trials={"min": 2, "max": 2}, grader={"kind": "python", "function": "marking.grader:grade"})
+
+
+@pytest.mark.parametrize("edited", ["grader.py", "keys.py", "__init__.py"])
+def test_an_edited_grader_is_noticed_and_regrading_mends_it(site: Site, marked: Path, edited: str) -> None:
+    assert site.run(marked).exit_code == ExitCode.SPENT
+    before = Found.of(site.directory()).outcomes
+    path = site.folder / "marking" / edited
+    path.write_text(path.read_text() + "\n# another\n")
+    refused = site.run(marked)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert f"grader.sources.marking/{edited}: 'sha256 " in refused.stderr
+    assert "regrade RUN --config CONFIG" in refused.stderr
+    assert "--fresh" in refused.stderr
+    done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(marked)])
+    assert f"graded {len(before)} answers again: 0 have another category" in done.stdout, done.stderr
+    assert site.run(marked).exit_code == ExitCode.SPENT
+    assert Found.of(site.directory()).outcomes == before
+
+
+def test_a_run_from_before_sources_were_kept_resumes_and_has_them_then(site: Site, marked: Path) -> None:
+    site.run(marked)
+    with closing(sqlite3.connect(site.directory() / DATABASE_FILE)) as database:
+        ((text,),) = database.execute("SELECT value FROM run WHERE key = 'meaning'")
+        meaning = json.loads(text)
+        kept = meaning["grader"].pop("sources")
+        database.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (json.dumps(meaning),))
+        database.commit()
+    assert kept.keys() == {"marking/__init__.py", "marking/grader.py", "marking/keys.py"}
+    assert site.run(marked).exit_code == ExitCode.SPENT
+    with closing(RunReader.open(site.directory())) as reader:
+        assert reader.header().meaning["grader"] == {**meaning["grader"], "sources": kept}
+
+
+def test_an_edited_rule_goes_on_and_is_recorded(site: Site) -> None:
+    rule = site.folder / "my_own_rule.py"
+    rule.write_text(RULE)
+    config = site.write(trials={"min": 2, "max": 2}, stopping={"rule": "my_own_rule:Rule"})
+    assert site.run(config).exit_code == ExitCode.SPENT
+    rule.write_text(RULE + "\n# another\n")
+    assert site.run(config).exit_code == ExitCode.SPENT
+    with closing(RunReader.open(site.directory())) as reader:
+        bodies = [event.body for event in reader.events() if event.kind is EventKind.CONFIGURED]
+    assert [change["path"] for body in bodies for change in body["changes"]] == [
+        "plug_ins.stopping.rule.sources.my_own_rule.py"
+    ]
+
+
+def test_what_is_beside_a_module_belongs_to_it_and_nothing_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "top.py").write_text("import os, numpy\nfrom deep import inner\nraise SystemExit('it was imported')\n")
+    deep = tmp_path / "deep"
+    (deep / "more").mkdir(parents=True)
+    (deep / "__init__.py").touch()
+    (deep / "inner.py").write_text("def f():\n    from .more.leaf import x\n    from . import cousin\n")
+    (deep / "cousin.py").write_text("import top  # in a circle\n")
+    (deep / "more" / "__init__.py").touch()
+    (deep / "more" / "leaf.py").write_text("x = (")  # no source that could be read further
+    (tmp_path / "unused.py").touch()
+    assert list(fingerprints("top:f", tmp_path)) == [
+        "deep/__init__.py",
+        "deep/cousin.py",
+        "deep/inner.py",
+        "deep/more/__init__.py",
+        "deep/more/leaf.py",
+        "top.py",
+    ]
+    assert fingerprints("nowhere_at_all:f", tmp_path) == {}
+
+
+def test_of_an_installed_package_its_own_files_count(tmp_path: Path) -> None:
+    found = fingerprints("yaml.loader:Loader", tmp_path)
+    assert found.keys() >= {"yaml/loader.py", "yaml/reader.py"}
+    assert all(name.startswith("yaml/") for name in found)
+
+
+def test_the_first_words_of_a_plug_in(tmp_path: Path) -> None:
+    (tmp_path / "spoken.py").write_text("class Rule:\n    'One.\\n\\nTwo.'\n\ndef silent(): pass\n")
+    assert first_words("spoken:Rule", tmp_path) == "One."
+    assert first_words("spoken:silent", tmp_path) is None
