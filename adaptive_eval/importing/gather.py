@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from adaptive_eval.endpoints.finish import FAILED, finish_word
 from adaptive_eval.importing.record import Asked, LogError, LogFile, Record, Settings, tidy
 
 MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")

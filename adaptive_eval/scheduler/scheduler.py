@@ -17,6 +17,7 @@ from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, grade_stored, record_of
 from adaptive_eval.scheduler.looks import plain_look
 from adaptive_eval.scheduler.tallies import Tally
+from adaptive_eval.scheduler.time_outs import to_be_asked_again
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import Asking, Host, Turns
 from adaptive_eval.scheduler.types import Cause, Decider, Halt, Lane, Lost, Observer
@@ -140,15 +141,27 @@ class Scheduler:
 
     async def _take_up(self) -> None:
         """Take up what earlier starts of the run have stored."""
+        self._forget_time_outs()
         await self._grade_what_has_no_grade()
         outcomes: list[Outcome] = []
         for stored in self._store.reader.outcomes():
             if stored.model in self._model_of and stored.category is not None:
-                outcomes.append(self._count(stored))
+                self._count(stored)
+                outcomes.append(self._told(stored))
         self.taken_up = sum(tally.trials for tally in self.tallies), sum(tally.tokens for tally in self.tallies)
         looks = self._controller.restore(outcomes)
+        self._lose_silent()
         self._store.forget_looks(len(looks))
         self._store_looks(looks)
+
+    def _forget_time_outs(self) -> None:
+        """Ask again what timed out of a model that was set aside for it: its server may have been mended."""
+        for name, trials in to_be_asked_again(self._store.reader).items():
+            if name in self._model_of:
+                text = f"{len(trials)} of its requests had run out of time, when it was set aside, and were asked again"
+                body = {"model": name, "notice": "asked_again", "text": text}
+                self._store.forget_trials(name, trials, event := Event(EventKind.NOTICED, body))
+                self._observer.happened(event)
 
     async def _grade_what_has_no_grade(self) -> None:
         """Try once more what the grader failed on; a model for which it fails again cannot be judged."""
@@ -311,32 +324,40 @@ class Scheduler:
         body = {"model": self._lanes[model].name, "reason": lost.reason, "cause": str(lost.cause)}
         self.note(Event(EventKind.SET_ASIDE, body))
 
+    def _lose_silent(self) -> None:
+        """Record whom the core has set aside, since time-outs are all that it gives."""
+        for model, reason in self._controller.set_aside.items():
+            self._lose(model, Lost(Cause.SERVER, reason))
+
     # -- what was committed --------------------------------------------------------------------------------------
 
     def _on_committed(self, batch: Batch) -> None:
         told: list[Outcome | SetAside] = []
         for record in batch.trials:
-            outcome = self._count(record.outcome())
+            outcome = record.outcome()
+            self._count(outcome)
             if record.category is not None:
-                told.append(outcome)
+                told.append(self._told(outcome))
             else:
-                self._lose(outcome.model, _ungraded(record.question, record.grader_error))
+                self._lose(self._model_of[record.model], _ungraded(record.question, record.grader_error))
         for event in batch.events:
             if event.kind is EventKind.SET_ASIDE:
                 told.append(SetAside(self._model_of[str(event.body["model"])], str(event.body["reason"])))
         if told and self._controller.finished is None:
             looks = self._controller.tell(told)
+            self._lose_silent()
             if looks:
                 self._store_looks(looks)
                 self._observer.looked(looks)
                 self._dry = [False] * len(self._lanes)
         self._pump()
 
-    def _count(self, stored: StoredOutcome) -> Outcome:
+    def _count(self, stored: StoredOutcome) -> None:
+        self.tallies[self._model_of[stored.model]].add(stored)
+
+    def _told(self, stored: StoredOutcome) -> Outcome:
         model = self._model_of[stored.model]
-        self.tallies[model].add(stored)
-        category = -1 if stored.category is None else stored.category
-        return Outcome(model, self._question_of[stored.question], stored.trial, category, stored.cost)
+        return stored.told(model, self._question_of[stored.question])
 
     def _store_looks(self, looks: Sequence[Look]) -> None:
         names = [lane.name for lane in self._lanes]
