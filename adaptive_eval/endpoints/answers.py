@@ -110,7 +110,9 @@ class _Draft(NamedTuple):
 class Reader:
     """Reads the responses to one model's requests."""
 
-    def __init__(self, config: EndpointConfig) -> None:
+    def __init__(self, config: EndpointConfig, secrets: tuple[str, ...] = ()) -> None:
+        """`secrets` are shown in no message."""
+        self._secrets = secrets
         self._chat = config.api == "chat"
         self._prompt_logprobs = config.prompt_logprobs
         self._finished = FINISHED | {finish_word(reason) for reason in config.finish_reasons}
@@ -179,7 +181,7 @@ class Reader:
         if reason is None:
             mend = f"a server that never gives a reason needs {declares(NO_REASON)}"
             raise Failure(Kind.SERVER_ERROR, f"the server did not finish the answer (finish_reason null; {mend})")
-        shown = clean(word, ())[:_LONGEST_REASON] if reason else ""
+        shown = clean(finish_word(clean(told, self._secrets)), ())[:_LONGEST_REASON] if reason else ""
         said = f"with the finish reason {shown!r}" if shown else "without a finish reason"
         raise UnknownFinish(
             f"its server ends answers {said}, of which it is not known whether they are finished then: if they are, "

@@ -94,7 +94,7 @@ class ModelEndpoint:
         self._sleep = sleep
         self._clock = asyncio.get_running_loop().time
         self._bodies = BodyBuilder(config, sampling)
-        self._reader = Reader(config)
+        self._reader = Reader(config, caller.secrets)
         self._replicas = ReplicaSet(config.replicas, limits.concurrency, self._clock)
         for replica in self._replicas.replicas if ready else ():
             replica.answered_at = self._clock()

@@ -1,5 +1,6 @@
 """What counts as an answer, and what is asked again: the same for both clients, whole or streamed."""
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -7,7 +8,8 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, raw_server
 
-from adaptive_eval.errors import Rejected
+from adaptive_eval.errors import LaunchFailed, Rejected
+from adaptive_eval.launch.readiness import version_of, wait_until_ready
 
 CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
 WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -187,3 +189,29 @@ async def test_no_redirect_is_followed(endpoint: Opener, client: str, stream: bo
                 await model.sample(CHAT, range(1))
             assert not (await model.check()).ok
         assert other.connections == 0
+
+
+async def test_a_server_that_is_started_is_not_looked_for_elsewhere() -> None:
+    async def elsewhere(asked: Exchange) -> None:
+        await asked.reply(200, {"version": "1"})
+
+    async with raw_server(elsewhere, pages={"/health": elsewhere, "/version": elsewhere}) as other:
+
+        async def redirect(asked: Exchange) -> None:
+            await asked.reply(307, b"", f"Location: {other.base_url.removesuffix('/v1')}{asked.path}")
+
+        async with raw_server(redirect, pages={"/health": redirect, "/version": redirect}) as server:
+            root = server.base_url.removesuffix("/v1")
+            with pytest.raises(LaunchFailed, match="HTTP 307; set launch.health"):
+                await wait_until_ready(root, "/health", asyncio.get_running_loop().create_future(), 30.0)
+            assert await version_of(root) is None
+        assert other.connections == 0
+
+
+@CLIENTS
+async def test_a_key_that_comes_back_as_a_finish_reason_is_not_shown(endpoint: Opener, client: str) -> None:
+    strange = {"choices": [choice("42", "flux sk-123456789")]}
+    async with raw_server(lambda asked: reply(asked, strange)) as server:
+        with pytest.raises(Rejected, match="finish_reasons") as caught:
+            await endpoint(server.base_url, client=client, key="sk-123456789").sample(CHAT, range(1))
+    assert "123456789" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""A server that does not answer is not a model that answers wrong: whole runs against servers that hang."""
+"""What is no answer is not a wrong one: whole runs against servers that hang, or end answers for unknown reasons."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ QUESTIONS = 8
 
 
 class Hanging(ThreadingHTTPServer):
-    """A server that is well, and answers the models that it is not `silent` about: the skilled are right, others rarely."""
+    """A server that is well, and answers for all models but the silent: the skilled are right, others rarely."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -32,6 +32,7 @@ class Hanging(ThreadingHTTPServer):
     def __init__(self) -> None:
         self.silent = {"bob"}
         self.skilled = {"ada"}
+        self.reason = "stop"
         self.late: Callable[[str, int], bool] = lambda model, seed: False
         self.released = threading.Event()
         super().__init__(("127.0.0.1", 0), Handler)
@@ -57,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         text = "The answer is 7." if model in self.server.skilled or seed % 8 == 0 else "The answer is 1."
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": self.server.reason}
         self._reply({"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 4}})
 
     def _reply(self, body: object) -> None:
@@ -82,7 +83,7 @@ def server() -> Iterator[Hanging]:
         thread.join()
 
 
-def run(folder: Path, server: Hanging, **changes: object) -> tuple[int, str]:
+def run(folder: Path, server: Hanging, *options: str, **changes: object) -> tuple[int, str]:
     """Ada and bob, who may not take long; ada may."""
     rows = [json.dumps({"id": f"q{i}", "prompt": f"{i}?", "answer": "7"}) for i in range(QUESTIONS)]
     (folder / "questions.jsonl").write_text("\n".join(rows))
@@ -98,7 +99,8 @@ def run(folder: Path, server: Hanging, **changes: object) -> tuple[int, str]:
     }
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(settings | changes))
-    done = CliRunner().invoke(app, ["run", str(path), "--run-dir", str(folder / "run"), "--display", "plain"])
+    where = ["--run-dir", str(folder / "run"), "--display", "plain"]
+    done = CliRunner().invoke(app, ["run", str(path), *where, *options])
     return done.exit_code, done.output
 
 
@@ -168,8 +170,8 @@ def test_a_few_time_outs_are_answers_and_bounded(tmp_path: Path, server: Hanging
     assert bob["score"] < bob["highest"] <= bob["score"] + bob["signals"]["timed_out"] / bob["trials"]
     (warning,) = [warning for warning in results(tmp_path)["warnings"] if warning["kind"] == "timed_out"]
     assert f"{bob['highest']:.4f} if right" in warning["text"]
-    told = CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--format", "md"]).output
-    assert f"{bob['highest']:.4f} if right" in told
+    assert CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--format", "md"]).exit_code == 0
+    assert f"{bob['highest']:.4f} if right" in (tmp_path / "run" / "report.md").read_text()
 
 
 def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Hanging) -> None:
@@ -184,3 +186,22 @@ def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Ha
     code, output = run(tmp_path, server, models=models, objective=GATE | {"baseline": "prod"}, seeds="consecutive")
     assert code == ExitCode.SPENT, output
     assert "behind prod, if time-outs are not why: bob" in output and "worse than" not in output
+
+
+def test_an_unknown_finish_reason_stops_the_run_before_it_spends(tmp_path: Path, server: Hanging) -> None:
+    """The dry run and `check` name it too, each with the option that declares it as finished."""
+    server.silent.clear()
+    server.reason = "flux_capacitor"
+    names = {"models": [{"name": name, "base_url": server.base_url} for name in ("ada", "bob")]}
+    for options in ((), ("--dry-run",)):
+        code, output = run(tmp_path, server, *options, **names)
+        assert code == ExitCode.ENDPOINTS, output
+        assert "finish_reasons: [flux_capacitor]" in output
+    checked = CliRunner().invoke(app, ["check", str(tmp_path / "run.yaml")])
+    assert checked.exit_code == ExitCode.ENDPOINTS
+    assert "finish_reasons: [flux_capacitor]" in checked.output
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        assert reader.trial_count() == 0
+    declared = {"models": [{**model, "finish_reasons": ["flux_capacitor"]} for model in names["models"]]}
+    code, output = run(tmp_path, server, **declared)
+    assert code == ExitCode.REACHED, output
