@@ -28,6 +28,12 @@ from adaptive_eval.core.types import Ask, Look, Outcome, Reason, SetAside, Verdi
 from scorio.moments import FloatArray
 
 TrialArray = NDArray[np.int32]
+SILENT = (
+    "{timed_out} of the {trials} requests of a round ran out of time at every attempt, and time-outs count as answers "
+    "only beside as many real ones: raise sampling.timeout if its answers take longer, or mend its server; the next "
+    "start asks them again"
+)
+"""Why a model is set aside that hardly answers."""
 MOST_PER_ROUND = 4.0
 """A cheap model gets at most this many times the trials of the dearest in a round."""
 
@@ -53,6 +59,8 @@ class Controller:
         """Committed rounds: what estimates are made of."""
         self.arrived = np.zeros_like(self.counts)
         """All outcomes that a round has taken, complete or not: for display only."""
+        self.timed_out = np.zeros_like(self.counts)
+        """Those of `counts` that timed out."""
         self._issued = np.zeros((bench.models, bench.questions), dtype=np.int32)
         self._rounds: deque[Round] = deque()
         self._composed = 0
@@ -151,7 +159,7 @@ class Controller:
         return [one.batches[model] for one in self._rounds if model in one.batches]
 
     def _check(self, outcome: Outcome) -> None:
-        model, question, _, category, _ = outcome
+        model, question, _, category, *_ = outcome
         models, questions, categories = self.counts.shape
         if not (0 <= model < models and 0 <= question < questions and 0 <= category < categories):
             raise ValueError(
@@ -199,6 +207,7 @@ class Controller:
     def _advance(self) -> None:
         """Commit complete rounds one by one; after each, look, and compose what that look asks for."""
         while self.finished is None and self._rounds and self._rounds[0].complete:
+            self._lay_silent_aside(self._rounds[0])
             done = self._rounds.popleft()
             self._commit(done)
             # a round whose models were all set aside has nothing to show but that they were
@@ -208,10 +217,19 @@ class Controller:
                 self._extend()
             self._compose()
 
+    def _lay_silent_aside(self, done: Round) -> None:
+        """Go on without the models whose time-outs in this round are too many to be answers; none of it counts."""
+        for model, batch in list(done.batches.items()):
+            if not batch.answers:
+                self._lay_aside(SetAside(model, SILENT.format(timed_out=batch.timed_out, trials=batch.size)))
+                self.arrived[model] = self.counts[model]
+
     def _commit(self, done: Round) -> None:
         bench = self.plan.bench
         for model, batch in done.batches.items():
             self.counts[model] += batch.categories(bench.categories).astype(np.int32)
+            if batch.timed_out:
+                self.timed_out[model] += batch.categories(bench.categories, late=True).astype(np.int32)
             self._purse.settle(model, batch.size, batch.size, batch.total_cost())
         rows = np.array(sorted(done.batches), dtype=np.intp)
         self._estimates = update(self._estimates, rows, self.counts, bench, self.plan.prior, self._trials.max)

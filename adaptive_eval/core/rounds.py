@@ -18,6 +18,16 @@ PER_UNIT = 10**12
 """USD and GPU seconds are summed in whole trillionths: a sum that no order of arrival can change."""
 
 
+def enough_answers(timed_out: int, trials: int) -> bool:
+    """Whether at least half of the trials of a round are real answers, so that its time-outs count as answers, too.
+
+    With fewer, what is not known would weigh more in the score than what is: it would be the score of the time limit,
+    and a server that hangs would make any model wrong. By round, so that answers of yesterday do not vouch for a server
+    that has stopped answering since.
+    """
+    return 2 * timed_out <= trials
+
+
 class Batch:
     """The trials of one model in one round."""
 
@@ -30,6 +40,8 @@ class Batch:
         self.size = int(self.offset[-1])
         self.missing = self.size
         self._got = bytearray([MISSING]) * self.size
+        self._late = bytearray(self.size)
+        """Marks the trials that timed out."""
         self._tokens, self._usd, self._gpu_seconds = 0, 0, 0
         self._next = 0
 
@@ -48,6 +60,7 @@ class Batch:
             self._gpu_seconds += round(gpu_seconds * PER_UNIT)
             self._tokens += tokens
         self._got[slot] = outcome.category
+        self._late[slot] = outcome.timed_out
         self.missing -= 1
         return True
 
@@ -74,11 +87,23 @@ class Batch:
         """Trials that were asked for and have not come."""
         return self._got.count(MISSING, 0, self._next)
 
-    def categories(self, categories: int) -> IntArray:
-        """Counts (M, K) of the batch, complete or not."""
+    @property
+    def timed_out(self) -> int:
+        """Trials that timed out."""
+        return self._late.count(1)
+
+    @property
+    def answers(self) -> bool:
+        """Whether so many of the trials that have come are real answers that the others may be called time-outs."""
+        return enough_answers(self.timed_out, self.size - self.missing)
+
+    def categories(self, categories: int, *, late: bool = False) -> IntArray:
+        """Counts (M, K) of the batch, complete or not; `late`: of those that timed out."""
         got = np.frombuffer(self._got, dtype=np.uint8)
         question = np.repeat(np.arange(len(self.extra)), self.extra)
         here = got != MISSING
+        if late:
+            here &= np.frombuffer(self._late, dtype=np.bool_)
         flat = np.bincount(question[here] * categories + got[here], minlength=len(self.extra) * categories)
         return flat.reshape(len(self.extra), categories)
 

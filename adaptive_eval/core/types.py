@@ -36,6 +36,8 @@ class Outcome(NamedTuple):
     trial: int
     category: int
     cost: Cost = NO_COST
+    timed_out: bool = False
+    """Nothing came within the time limit, at every attempt: an answer only beside as many real ones."""
 
 
 class SetAside(NamedTuple):

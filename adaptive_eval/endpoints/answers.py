@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from math import log
 from typing import Any, NamedTuple
 
-from adaptive_eval.endpoints.failures import Failure, Kind
+from adaptive_eval.endpoints.failures import Failure, Kind, UnknownFinish, clean
+from adaptive_eval.endpoints.finish import FAILED, FINISHED, NO_REASON, declares, finish_word, signals_of_finish
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Prompt, Signal
 
 _LN2 = log(2.0)
 _MOST = 2**31
 """No count and no log-probability is larger; infinities and NaN are not smaller."""
-_ABORTED = frozenset({"abort", "error", "cancelled"})
-"""Finish reasons of a server that gave up in the middle: a missing answer, not a short one."""
+_LONGEST_REASON = 60
 _REFUSAL: frozenset[Signal] = frozenset({"refusal"})
 
 
@@ -110,14 +110,18 @@ class _Draft(NamedTuple):
 class Reader:
     """Reads the responses to one model's requests."""
 
-    def __init__(self, config: EndpointConfig) -> None:
+    def __init__(self, config: EndpointConfig, secrets: tuple[str, ...] = ()) -> None:
+        """`secrets` are shown in no message."""
+        self._secrets = secrets
         self._chat = config.api == "chat"
         self._prompt_logprobs = config.prompt_logprobs
+        self._finished = FINISHED | {finish_word(reason) for reason in config.finish_reasons}
 
     def answers(self, payload: object, prompt: Prompt, seeds: range, arrival: Arrival) -> list[Answer]:
         """The answers for the first seeds, one for each choice that came; fewer than asked is for the caller to see.
 
-        Raises `Failure` for a response that holds no answer.
+        Raises `Failure` for a response that holds no answer, or one that is not finished, and `UnknownFinish` for one
+        of which that cannot be told.
         """
         if not isinstance(payload, dict):
             raise _bad(f"it is of type {type(payload).__name__}")
@@ -137,9 +141,6 @@ class Reader:
         ]
 
     def _draft(self, payload: dict[str, Any], choice: dict[str, Any], prompt: Prompt, prompt_tokens: int) -> _Draft:
-        reason = choice["finish_reason"] if isinstance(choice.get("finish_reason"), str) else "stop"
-        if reason in _ABORTED:
-            raise Failure(Kind.SERVER_ERROR, f"the server gave up in the middle (finish_reason {reason!r})")
         logprobs = _completion_logprobs(choice)
         before: list[object] = []
         if self._prompt_logprobs == "vllm":
@@ -160,11 +161,31 @@ class Reader:
         return _Draft(
             text,
             reasoning if isinstance(reasoning, str) else None,
-            reason,
+            self._finish(choice),
             refused,
             logprobs,
             before,
             _count(choice["usage"].get("completion_tokens")) if isinstance(choice.get("usage"), dict) else 0,
+        )
+
+    def _finish(self, choice: dict[str, Any]) -> str:
+        """Why a choice is finished; raises where it is not, or does not say so."""
+        reason = choice.get("finish_reason", "")
+        if not isinstance(reason, str | None):
+            raise _bad(f"finish_reason is of type {type(reason).__name__}")
+        told = reason or NO_REASON
+        if (word := finish_word(told)) in self._finished:
+            return told
+        if word in FAILED:
+            raise Failure(Kind.SERVER_ERROR, f"the server gave up in the middle (finish_reason {told!r})")
+        if reason is None:
+            mend = f"a server that never gives a reason needs {declares(NO_REASON)}"
+            raise Failure(Kind.SERVER_ERROR, f"the server did not finish the answer (finish_reason null; {mend})")
+        shown = clean(finish_word(clean(told, self._secrets)), ())[:_LONGEST_REASON] if reason else ""
+        said = f"with the finish reason {shown!r}" if shown else "without a finish reason"
+        raise UnknownFinish(
+            f"its server ends answers {said}, of which it is not known whether they are finished then: if they are, "
+            f"set {declares(shown or NO_REASON)}; if not, they are no answers, and another server is needed"
         )
 
 
@@ -184,14 +205,8 @@ def _completion_tokens(drafts: list[_Draft], used: int, counts_one: bool) -> lis
 
 def told_signals(text: str, finish_reason: str) -> frozenset[Signal]:
     """The signals that an answer's text and its end show by themselves."""
-    signals: set[Signal] = set()
-    if finish_reason == "length":
-        signals.add("truncated")
-    if finish_reason == "content_filter":
-        signals.add("content_filter")
-    if not text.strip():
-        signals.add("empty")
-    return frozenset(signals)
+    empty: frozenset[Signal] = frozenset() if text.strip() else frozenset({"empty"})
+    return signals_of_finish(finish_reason) | empty
 
 
 def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: Arrival) -> Answer:

@@ -9,7 +9,7 @@ import httpx
 import orjson
 from pydantic import SecretStr
 
-from adaptive_eval.endpoints.failures import SECRET_LENGTH, Failure, Kind, clean
+from adaptive_eval.endpoints.failures import SECRET_LENGTH, Failure, Kind, clean, error_in, status_of
 from adaptive_eval.endpoints.http1 import Header
 from adaptive_eval.endpoints.parsing import parsed
 from adaptive_eval.endpoints.sse import StreamReader
@@ -72,9 +72,8 @@ def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int,
     except ValueError as error:
         start = clean(body[:200].decode("utf-8", "replace"), secrets)
         raise Failure(Kind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error
-    if isinstance(payload, dict) and payload.get("error") and not payload.get("choices"):
-        error_code = payload["error"].get("code") if isinstance(payload["error"], dict) else None
-        return (error_code if isinstance(error_code, int) and 400 <= error_code < 600 else 500), None
+    if (carried := error_in(payload)) is not None:
+        return status_of(carried), None
     return status, payload
 
 
@@ -162,8 +161,8 @@ class HttpCaller:
         return Reply(status, httpx.Headers(list(headers)), body, None, latency, None)
 
     def _streamed(self, reader: StreamReader, done: Exchange) -> Reply:
-        if reader.error is not None:
-            return self._whole(200, done.headers, reader.error, done.latency)
+        if (other := reader.instead()) is not None:
+            return self._whole(200, done.headers, other, done.latency)
         first = reader.first_token_at
         ttft = None if first is None else first - done.sent_at
         return Reply(200, {}, b"", reader.payload(), done.latency, ttft)

@@ -14,7 +14,7 @@ import tenacity
 from adaptive_eval.endpoints.acquaintance import Acquaintance
 from adaptive_eval.endpoints.answers import Arrival, Reader, without_text
 from adaptive_eval.endpoints.client import Caller, Reply
-from adaptive_eval.endpoints.failures import Failure, Kind, signal_of_error
+from adaptive_eval.endpoints.failures import Failure, Kind, UnknownFinish, signal_of_error
 from adaptive_eval.endpoints.health import HealthWatch
 from adaptive_eval.endpoints.load_watch import LoadWatch
 from adaptive_eval.endpoints.pacing import Pacer
@@ -94,7 +94,7 @@ class ModelEndpoint:
         self._sleep = sleep
         self._clock = asyncio.get_running_loop().time
         self._bodies = BodyBuilder(config, sampling)
-        self._reader = Reader(config)
+        self._reader = Reader(config, caller.secrets)
         self._replicas = ReplicaSet(config.replicas, limits.concurrency, self._clock)
         for replica in self._replicas.replicas if ready else ():
             replica.answered_at = self._clock()
@@ -173,7 +173,7 @@ class ModelEndpoint:
             except Failure as failure:
                 answers = await self._persist(request, failure)
         except Rejected as error:
-            if len(seeds) == 1:
+            if len(seeds) == 1 or isinstance(error, UnknownFinish):
                 raise
             return await self._fewer(prompt, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
         if len(answers) == len(seeds):
@@ -325,7 +325,9 @@ class ModelEndpoint:
     async def _ask_once(self, url: str) -> ReplicaHealth:
         server = await self._acquaintance.of(url)
         reply = await self._caller.ask(url, self._tiny())
-        if reply.status != 200:
+        if reply.status == 200:
+            self._reader.answers(reply.payload, self._tiny_prompt, range(1), Arrival(url, reply.latency, None, 1))
+        else:
             self._signal(reply)
         return ReplicaHealth(url, True, "it answers", server.served, reply.latency, server.notices)
 
@@ -334,7 +336,11 @@ class ModelEndpoint:
 
     def _tiny(self) -> Mapping[str, object]:
         """A request that costs next to nothing."""
-        return self._bodies.tiny(_TINY_CHAT if self._config.api == "chat" else _TINY_TEXT)
+        return self._bodies.tiny(self._tiny_prompt)
+
+    @property
+    def _tiny_prompt(self) -> Prompt:
+        return _TINY_CHAT if self._config.api == "chat" else _TINY_TEXT
 
 
 def _groups(seeds: range, size: int) -> list[range]:

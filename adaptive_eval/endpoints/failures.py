@@ -1,10 +1,12 @@
 """What a request that gave no answer means: which failures are repeated, which are answers, which no retry mends.
 
+an unfinished answer, an error within a 200    repeat
 429                                            refused for now: wait as told, ask for less at once
 408, 409, 425, 5xx, a body that is no answer   repeat
 connection refused, reset, stalled, timed out  repeat
 prompt longer than the context, content filter an answer with its own signal
-any other 3xx and 4xx, a used-up quota         no retry mends it
+any other 3xx and 4xx, a used-up quota         no retry mends it; redirects are never followed
+an unknown finish reason                       no retry mends it, but a line in the configuration
 """
 
 import re
@@ -12,6 +14,7 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -65,6 +68,10 @@ class Failure(Retryable):
         self.retry_after = retry_after
 
 
+class UnknownFinish(Rejected):
+    """An answer of which nobody knows whether it is finished."""
+
+
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """Seconds that a server asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date."""
     try:
@@ -79,13 +86,42 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
         return None
 
 
+def error_in(payload: object) -> object:
+    """The error that a decoded response carries, beside its choices or within one of them; None where there is none."""
+    if not isinstance(payload, dict):
+        return None
+    choices = payload.get("choices")
+    parts = [payload, *(choices if isinstance(choices, list) else ())]
+    return next((part["error"] for part in parts if isinstance(part, dict) and part.get("error")), None)
+
+
+def status_of(error: object) -> int:
+    """The status of an error that came with a 200: its own code where that is one, else 500."""
+    code = error.get("code") if isinstance(error, dict) else None
+    number = int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code
+    return number if isinstance(number, int) and 400 <= number < 600 else 500
+
+
+def redirection(headers: Mapping[str, str], secrets: tuple[str, ...]) -> str:
+    """What to do about a redirect: nobody's key is sent where a server points to."""
+    location = headers.get("location", "")
+    try:
+        parts = urlsplit(location)
+        host = clean(parts.netloc.rpartition("@")[2], secrets)
+    except ValueError:
+        host = ""
+    place = f"to {host}" if host else "to another path of its own" if location else "without saying where to"
+    mend = f"give the base_url at {host}" if host else "give the final address as base_url"
+    return f"the server redirects {place}, and redirects are not followed: {mend}, if it is to be trusted"
+
+
 def _error_fields(body: bytes) -> tuple[str, frozenset[str]]:
     """The message of an error body and every code it names, lower case; the raw text where it is no JSON."""
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError:
         return body[:4096].decode("utf-8", "replace"), frozenset()
-    error = data.get("error", data) if isinstance(data, dict) else data
+    error = error_in(data) or (data.get("error", data) if isinstance(data, dict) else data)
     if not isinstance(error, dict):
         return str(error), frozenset()
     inner = error.get("innererror")
@@ -131,5 +167,5 @@ def signal_of_error(
         return "content_filter"
     if status >= 500 or status in _REPEATABLE:
         raise Failure(Kind.SERVER_ERROR, shown, retry_after(headers))
-    hint = _HINTS.get(status, "the server redirects: name the final address in base_url" if status < 400 else "")
+    hint = redirection(headers, secrets) if status < 400 else _HINTS.get(status, "")
     raise Rejected(f"{shown} ({hint})" if hint else shown)

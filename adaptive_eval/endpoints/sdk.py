@@ -45,6 +45,8 @@ class SdkCaller:
                 default_headers=headers,
                 max_retries=0,
                 timeout=timeout,
+                # the SDK's own client takes the key to wherever a server redirects it
+                http_client=openai.DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False),
             )
             for base_url in config.replicas
         }
@@ -81,8 +83,8 @@ class SdkCaller:
             raise Failure(Kind.TIMED_OUT, f"no answer within {self._limit:g} s") from None
         except _http.HTTPError as error:
             raise self._failure(error) from None
-        if reader.error is not None:
-            return self._reply(200, response.headers, reader.error, begun)
+        if (other := reader.instead()) is not None:
+            return self._reply(200, response.headers, other, begun)
         ttft = None if reader.first_token_at is None else reader.first_token_at - begun
         return Reply(200, response.headers, b"", reader.payload(), self._clock() - begun, ttft)
 

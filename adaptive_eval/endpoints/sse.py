@@ -1,12 +1,17 @@
 """A streamed answer, put together into the response that the same request would have had without a stream.
 
 One thing more than there: llama-server says the usage of each choice after it, and each choice keeps its own.
+
+A server that ignores `stream: true` sends the whole response at once, which is taken as it is. An error comes as an
+event of that name, as `error` in an event or in one of its choices, or as a field of that name (llama-server).
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from adaptive_eval.endpoints.failures import Failure, Kind
+import orjson
+
+from adaptive_eval.endpoints.failures import Failure, Kind, error_in
 from adaptive_eval.endpoints.parsing import parsed
 
 MAX_LINE = 16 * 1024 * 1024
@@ -70,19 +75,57 @@ class StreamReader:
         """The choice that has ended last."""
         self._timings: object = None
         self._done = False
-        self.error: bytes | None = None
-        """An error that came in the stream, as its JSON."""
+        self._model: object = None
+        """What the newest event that says so is named after."""
+        self._name = b""
+        """Of the event whose lines come now."""
+        self._error: bytes | None = None
+        self._whole: list[bytes] | None = None
+        """A response that is no stream."""
+        self._size = 0
         self.first_token_at: float | None = None
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes, cut anywhere."""
+        if self._whole is None and not self._size and data.lstrip()[:1] == b"{":
+            self._whole = []
+        self._size += len(data.strip())
+        if self._whole is not None:
+            self._gather(data)
+            return
         lines = (self._rest + data if self._rest else data).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > MAX_LINE:
             raise Failure(Kind.BAD_RESPONSE, f"a line of the stream is longer than {MAX_LINE} bytes")
         for line in lines:
-            if line.startswith(b"data:"):
-                self._event(line[5:].strip())
+            self._line(line.strip())
+
+    def _gather(self, data: bytes) -> None:
+        assert self._whole is not None
+        if self._size > MAX_LINE:
+            raise Failure(Kind.BAD_RESPONSE, f"the response is longer than {MAX_LINE} bytes")
+        self._whole.append(data)
+
+    def _line(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if not line:
+            self._name = b""
+        elif name == b"event":
+            self._name = value.strip()
+        elif name == b"error" or (name == b"data" and self._name == b"error"):
+            self._fail(value.strip())
+        elif name == b"data":
+            self._event(value.strip())
+
+    def _fail(self, data: bytes) -> None:
+        """Keep an error as the body of a response that has failed."""
+        if self._error is not None:
+            return
+        try:
+            error = parsed(data)
+        except ValueError:
+            error = data.decode("utf-8", "replace")
+        self._error = data if error_in(error) is not None else orjson.dumps({"error": error or "no message"})
 
     def _event(self, data: bytes) -> None:
         if data == b"[DONE]":
@@ -94,8 +137,10 @@ class StreamReader:
             raise Failure(Kind.BAD_RESPONSE, "an event of the stream is not JSON") from error
         if not isinstance(event, dict):
             raise Failure(Kind.BAD_RESPONSE, f"an event of the stream is of type {type(event).__name__}")
-        if event.get("error"):
-            self.error = data
+        if error_in(event) is not None:
+            self._fail(data)
+        if isinstance(event.get("model"), str):
+            self._model = event["model"]
         self._timings = event.get("timings", self._timings)
         choices = event.get("choices")
         for choice in choices if isinstance(choices, list) else ():
@@ -113,8 +158,20 @@ class StreamReader:
         if isinstance(part.get("finish_reason"), str):
             self._ended = choice
 
+    def instead(self) -> bytes | None:
+        """What came instead of a streamed answer, once all bytes are there: an error as JSON, or a whole response."""
+        if self._whole is not None:
+            return b"".join(self._whole)
+        rest, self._rest = self._rest, b""
+        if self._error is None and (rest.startswith(b"error:") or self._name == b"error"):
+            self._line(rest.strip())
+        return self._error
+
     def payload(self) -> dict[str, Any]:
-        """The response; raises `Failure` for a stream that stopped before its end."""
+        """The response; raises `Failure` for a stream that stopped before its end.
+
+        A choice without a finish reason keeps none: what that means is for the reader of responses to say.
+        """
         ended = self._choices and all(choice.finish_reason for choice in self._choices.values())
         if not (self._done or ended):
             raise Failure(Kind.RESET, "the stream ended before the answer was complete")
@@ -125,4 +182,5 @@ class StreamReader:
             "choices": [choice.payload(index, self._chat, apart) for index, choice in sorted(self._choices.items())],
             "usage": self._usage or {"completion_tokens": steps},
         }
-        return payload | ({"timings": self._timings} if self._timings is not None else {})
+        told = {"model": self._model, "timings": self._timings}
+        return payload | {name: value for name, value in told.items() if value is not None}

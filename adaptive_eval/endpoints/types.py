@@ -134,6 +134,8 @@ class EndpointConfig(_Section):
     """How to ask for log-probabilities of the prompt: vLLM's `prompt_logprobs`, or `echo` (completions only)."""
     headers: Headers = Field(default_factory=dict)
     """Headers of every request; a value may be a credential, which is stored nowhere."""
+    finish_reasons: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Further finish reasons with which this server ends a finished answer; `none`: it gives no reason."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

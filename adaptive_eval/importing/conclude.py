@@ -62,19 +62,22 @@ def _told(
         if one.category is None:
             ungraded.setdefault(model, f"no grade on question {one.question}")
         else:
-            yield Outcome(model, question_at[one.question], one.trial, one.category, one.cost)
+            yield one.told(model, question_at[one.question])
 
 
 def _set_aside(prepared: Prepared, controller: Controller, ungraded: dict[int, str]) -> list[Event]:
     """Go on without the models that lack something, unless all of them do."""
     lacking = controller.arrived.sum(axis=-1) < prepared.plan.opening
+    silent = dict(controller.set_aside)
     models = np.flatnonzero(lacking.any(axis=1)).tolist()
     if len(models) == len(prepared.models):
         return []
     events = []
     for model in models:
         question = prepared.questions[int(lacking[model].argmax())].id
-        reason = ungraded.get(model, f"not all trials of question {question} that the first look needs are there")
+        reason = silent.get(model) or ungraded.get(
+            model, f"not all trials of question {question} that the first look needs are there"
+        )
         controller.tell([SetAside(model, reason)])
         cause = Cause.GRADER if model in ungraded else Cause.SERVER
         events.append(

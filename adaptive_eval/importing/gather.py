@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from adaptive_eval.endpoints.finish import FAILED, finish_word
 from adaptive_eval.importing.record import Asked, LogError, LogFile, Record, Settings, tidy
 
 MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
@@ -246,7 +247,9 @@ def _tidied(asked: Asked) -> Asked:
 
 
 def _no_trial(record: Record) -> str | None:
-    """Why a record is no trial: nothing came of it, or nothing is known of what came."""
+    """Why a record is no trial: nothing came of it, it was not finished, or nothing is known of what came."""
+    if record.answer is not None and finish_word(record.answer.finish_reason) in FAILED:
+        return record.missing or f"the server gave up in the middle (finish reason {record.answer.finish_reason!r})"
     if record.missing is not None or record.has_text or record.grader_error is None:
         return record.missing
     return record.grader_error if record.category is None and record.value is None else None

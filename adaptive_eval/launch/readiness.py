@@ -31,7 +31,7 @@ async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", s
                     if status == 200:
                         return
                     said = f"its {path} said HTTP {status}"
-                    if status in (404, 405):
+                    if 300 <= status < 400 or status in (404, 405):  # redirects are not followed
                         mend = "set launch.health to a path that answers 200 when it is ready, such as /v1/models"
                         raise LaunchFailed(f"has no health check: {said}; {mend}")
                 await asyncio.wait([ended], timeout=POLL_SECONDS)

@@ -112,4 +112,4 @@ def _outcomes(
             continue
         tallies[model].add(stored)
         if stored.category is not None and place < last.get(stored.model, place + 1):
-            yield Outcome(model, question_of[stored.question], stored.trial, stored.category, stored.cost)
+            yield stored.told(model, question_of[stored.question])

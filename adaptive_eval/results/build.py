@@ -4,7 +4,7 @@ In two steps, since the second takes a while with thousands of questions: a snap
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -19,6 +19,7 @@ from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.results.changes import decision_cautions, horizon_cautions
 from adaptive_eval.results.posterior import question_posteriors
 from adaptive_eval.results.servers import server_rows, turns_rows
+from adaptive_eval.results.time_outs import Bounds, score_bounds
 from adaptive_eval.results.types import (
     FORMAT,
     Caution,
@@ -76,8 +77,10 @@ class Snapshot:
     looks: tuple[Look, ...]
     arrived: NDArray[np.integer]
     """(L, M, K): every outcome, those of the round in flight too."""
-    trials: NDArray[np.integer]
-    """(L, M): of complete rounds."""
+    counts: NDArray[np.integer]
+    """(L, M, K): what scores are made of: complete rounds and R0."""
+    timed_out: NDArray[np.integer]
+    """(L, M, K): of these, those that timed out."""
     prior_depths: FloatArray
     """(L,): outcomes of R0 a question."""
     set_aside: Mapping[int, str]
@@ -115,7 +118,8 @@ def take_snapshot(
         weights=bench.weights,
         looks=tuple(controller.looks),
         arrived=controller.arrived.copy(),
-        trials=controller.counts.sum(axis=-1),
+        counts=controller.counts.copy() if before is None else controller.counts + before,
+        timed_out=controller.timed_out.copy(),
         prior_depths=np.zeros(bench.models) if before is None else before.sum(axis=(1, 2)) / bench.questions,
         set_aside=dict(controller.set_aside),
         tallies=tuple(tally.copy() for tally in tallies),
@@ -137,13 +141,14 @@ def build_results(snapshot: Snapshot) -> Results:
     """The results, which take a while with thousands of questions."""
     subject, result, tallies = snapshot.subject, snapshot.result, snapshot.tallies
     order = [row.model for row in result.models]
+    bounds = _bounds(snapshot)
     reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
     return Results(
         format=FORMAT,
         run=_run_info(snapshot),
         decisions=subject.decisions,
         weights=tuple(snapshot.weights.tolist()),
-        models=tuple(_model(snapshot, row, tallies[row.model]) for row in result.models),
+        models=tuple(_model(snapshot, row, tallies[row.model], bounds[row.model]) for row in result.models),
         pairs=tuple(_pair(snapshot, one) for one in result.comparisons),
         reversals=reversals,
         adjusted_p=_reordered(result, order),
@@ -154,7 +159,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *prior_caution(subject.models, snapshot.prior_depths.tolist()),
             *reversal_cautions(reversals),
             *snapshot.noticed,
-            *_cautions(snapshot),
+            *cautions(subject.models, tallies, subject.sampled, bounds),
         ),
         cost=_cost(result, tallies),
         trials_to_go=result.trials_to_go,
@@ -176,7 +181,17 @@ def _run_info(snapshot: Snapshot) -> RunInfo:
     )
 
 
-def _model(snapshot: Snapshot, row: ModelResult, tally: Tally) -> ModelRow:
+def _bounds(snapshot: Snapshot) -> list[Bounds | None]:
+    """What time-outs may have done to each model's score, by the core's numbers."""
+    scores = {row.model: row.score for row in snapshot.result.models}
+    trials = snapshot.counts.sum(axis=-1)
+    return [
+        score_bounds(scores[model], snapshot.timed_out[model], trials[model], snapshot.weights)
+        for model in range(len(scores))
+    ]
+
+
+def _model(snapshot: Snapshot, row: ModelResult, tally: Tally, bounds: Bounds | None) -> ModelRow:
     return ModelRow(
         name=snapshot.subject.models[row.model],
         rank=row.rank,
@@ -199,6 +214,8 @@ def _model(snapshot: Snapshot, row: ModelResult, tally: Tally) -> ModelRow:
         gpu_seconds=tally.gpu_seconds,
         sampling=snapshot.subject.sampling[row.model] if snapshot.subject.sampling else {},
         prior_depth=float(snapshot.prior_depths[row.model]),
+        lowest=None if bounds is None else bounds.lowest,
+        highest=None if bounds is None else bounds.highest,
     )
 
 
@@ -255,11 +272,6 @@ def _questions(snapshot: Snapshot, order: Sequence[int]) -> tuple[QuestionRow, .
     columns = (counts.sum(axis=-1), *question_posteriors(counts, snapshot.weights))
     by_question = zip(snapshot.subject.questions, *(column.T.tolist() for column in columns), strict=True)
     return tuple(QuestionRow(key, *map(tuple, values)) for key, *values in by_question)
-
-
-def _cautions(snapshot: Snapshot) -> Iterator[Caution]:
-    subject, width = snapshot.subject, float(np.ptp(snapshot.weights))
-    return cautions(subject.models, snapshot.tallies, subject.sampled, snapshot.trials, subject.questions, width)
 
 
 def _cost(result: Result, tallies: Sequence[Tally]) -> Cost:

@@ -64,6 +64,10 @@ class ModelRow:
     """The settings that its requests carry, and "server default" for those that they leave to the server."""
     prior_depth: float
     """Outcomes of an earlier run that its score is made of too (R0): D, the mean over the questions."""
+    lowest: float | None = None
+    """The score if every answer that timed out had been wrong; None where none did."""
+    highest: float | None = None
+    """The same, had they been right."""
 
 
 @dataclass(frozen=True, slots=True)

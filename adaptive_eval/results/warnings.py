@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
 from typing import cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from adaptive_eval.core.rules import Intervals, Rule, ZScore
+from adaptive_eval.results.time_outs import Bounds
 from adaptive_eval.results.types import Caution
 from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.store import Event, EventKind
@@ -80,14 +78,11 @@ def cautions(
     names: Sequence[str],
     tallies: Sequence[Tally],
     sampled: Sequence[bool],
-    trials: NDArray[np.integer],
-    questions: Sequence[str],
-    width: float,
+    bounds: Sequence[Bounds | None],
 ) -> Iterator[Caution]:
     """Everything worth a warning, model by model.
 
-    `sampled` says whose temperature is not 0; `trials` (L, M) are those the scores are made of; `width` is the range of
-    the rubric's weights.
+    `sampled` says whose temperature is not 0; `bounds` what the scores would be without time-outs.
     """
     for model, (name, tally) in enumerate(zip(names, tallies, strict=True)):
         if sampled[model] and tally.repeats >= max(REPEATS[0], REPEATS[1] * tally.trials):
@@ -100,21 +95,15 @@ def cautions(
             text = f"the grader failed on {number} answers; they are kept, and `adaptive-eval regrade` tries them again"
             yield Caution("ungraded", name, text)
         if number := tally.signals["timed_out"]:
-            moved = _could_move(tally, trials[model], questions, width)
-            text = (
-                f"{number} answers ran out of time at every attempt; they could move its score by {moved:.4f} at most"
-            )
-            yield Caution("timed_out", name, text)
+            yield Caution("timed_out", name, _late(number, tally.trials, bounds[model]))
         for signal, meaning in _MEANING.items():
             share = tally.signals[signal] / max(tally.trials, 1)
             if share >= SHARE_WORTH_SAYING:
                 yield Caution(signal, name, f"{share:.1%} of its answers {meaning}")
 
 
-def _could_move(tally: Tally, trials: NDArray[np.integer], questions: Sequence[str], width: float) -> float:
-    """The most by which the score would change if every answer that timed out went from one end to the other.
-
-    (1/M) sum_q (timed out of q / N_q) (max w - min w).
-    """
-    shares = [min(1.0, tally.timed_out[key] / n) for key, n in zip(questions, trials.tolist(), strict=True) if n]
-    return float(width * sum(shares) / len(questions))
+def _late(number: int, trials: int, bounds: Bounds | None) -> str:
+    told = f"{number} of {trials} answers ran out of time at every attempt"
+    if bounds is None:
+        return f"{told}, and are not part of any score"
+    return f"{told}; its score is {bounds.lowest:.4f} if all of them had been wrong, {bounds.highest:.4f} if right"

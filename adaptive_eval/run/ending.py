@@ -38,12 +38,32 @@ class Ended:
 
     @property
     def worse(self) -> tuple[str, ...]:
+        """Models that were found to be worse than the gate's baseline, whatever timed out."""
+        return tuple(name for name in self._behind if not self._may_be_late(name))
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """Models that were found to be worse than the gate's baseline, which time-outs alone could explain."""
+        return tuple(name for name in self._behind if self._may_be_late(name))
+
+    @property
+    def _behind(self) -> tuple[str, ...]:
         """Models that were found to be worse than the gate's baseline, and still are behind it."""
         if self.results is None:
             return ()
         resolved = [pair for pair in self.results.pairs if pair.verdict == Verdict.RESOLVED]
         behind = [(pair.better, pair.worse) for pair in resolved if pair.better == self.gate]
         return tuple(str(worse) for better, worse in behind if (better, worse) not in self.results.reversals)
+
+    def _may_be_late(self, name: str) -> bool:
+        """Whether a model would not be behind if what timed out had ended well for it, and badly for the baseline."""
+        rows = {row.name: row for row in self.results.models} if self.results is not None else {}
+        row, baseline = rows[name], rows[str(self.gate)]
+        if row.highest is None and baseline.lowest is None:
+            return False
+        highest = row.score if row.highest is None else row.highest
+        lowest = baseline.score if baseline.lowest is None else baseline.lowest
+        return highest is not None and lowest is not None and highest >= lowest
 
     @property
     def exit_code(self) -> ExitCode:
@@ -52,6 +72,8 @@ class Ended:
             return self.mishap.exit_code
         if self.worse:
             return ExitCode.WORSE
+        if self.late and self.reason is Reason.SETTLED:
+            return ExitCode.SPENT
         if self.reason is Reason.BLOCKED and {lost.cause for lost in self.lost.values()} == {Cause.GRADER}:
             return ExitCode.SPENT  # the servers do answer
         return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
@@ -68,6 +90,9 @@ class Ended:
             return f"Stopped by an error: {self.mishap.reason}"
         if self.worse:
             return f"Finished: worse than {self.gate}: {', '.join(self.worse)}."
+        if self.late and self.reason is Reason.SETTLED:
+            mend = "raise sampling.timeout, or mend the servers"
+            return f"Finished: behind {self.gate}, if time-outs are not why: {', '.join(self.late)}; {mend}."
         if self.reason is Reason.BLOCKED:
             return f"Finished: what is not decided needs a model that was set aside: {self._set_aside()}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:

@@ -21,6 +21,7 @@ from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of
 from adaptive_eval.scheduler.looks import plain_look
 from adaptive_eval.scheduler.regrading import Regrading
 from adaptive_eval.scheduler.tallies import Tally
+from adaptive_eval.scheduler.time_outs import to_be_asked_again
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import Asking, Host, Turns
 from adaptive_eval.scheduler.types import Cause, Decider, Halt, Lane, Lost, Observer
@@ -140,15 +141,17 @@ class Scheduler:
 
         A model with an answer that cannot be graded now either is set aside, as it was before.
         """
+        self._forget_time_outs()
         for regrade in await self._regrading.run(self._observer.happened):
             self._lose(self._model_of[regrade.model], _ungraded(regrade.question, regrade.grader_error))
         outcomes: list[Outcome] = []
         for stored in self._store.reader.outcomes():
             if stored.model in self._model_of:
-                outcome = self._count(stored)
-                outcomes += [] if stored.category is None else [outcome]
+                self._count(stored)
+                outcomes += [] if stored.category is None else [self._told(stored)]
         self.taken_up = sum(tally.trials for tally in self.tallies), sum(tally.tokens for tally in self.tallies)
         looks = self._controller.restore(outcomes)
+        self._lose_silent()
         self._store.forget_looks(len(looks))
         self._store_looks(looks)
 
@@ -167,6 +170,15 @@ class Scheduler:
             await _cancelled([*helpers, *self._tasks])
             await self._turns.close()
             await self._commit_the_rest()
+
+    def _forget_time_outs(self) -> None:
+        """Ask again what timed out of a model that was set aside for it: its server may have been mended."""
+        for name, trials in to_be_asked_again(self._store.reader).items():
+            if name in self._model_of:
+                text = f"{len(trials)} of its requests had run out of time, when it was set aside, and were asked again"
+                body = {"model": name, "notice": "asked_again", "text": text}
+                self._store.forget_trials(name, trials, event := Event(EventKind.NOTICED, body))
+                self._observer.happened(event)
 
     async def _commit_the_rest(self) -> None:
         """Commit what was graded before the end, and the looks that this completes; not after a failed commit."""
@@ -320,21 +332,28 @@ class Scheduler:
         body = {"model": self._lanes[model].name, "reason": lost.reason, "cause": str(lost.cause)}
         self.note(Event(EventKind.SET_ASIDE, body))
 
+    def _lose_silent(self) -> None:
+        """Record whom the core has set aside, since time-outs are all that it gives."""
+        for model, reason in self._controller.set_aside.items():
+            self._lose(model, Lost(Cause.SERVER, reason))
+
     # -- what was committed --------------------------------------------------------------------------------------
 
     def _on_committed(self, batch: Batch) -> None:
         told: list[Outcome | SetAside] = []
         for record in batch.trials:
-            outcome = self._count(record.outcome())
+            outcome = record.outcome()
+            self._count(outcome)
             if record.category is not None:
-                told.append(outcome)
+                told.append(self._told(outcome))
             else:
-                self._lose(outcome.model, _ungraded(record.question, record.grader_error))
+                self._lose(self._model_of[record.model], _ungraded(record.question, record.grader_error))
         for event in batch.events:
             if event.kind is EventKind.SET_ASIDE:
                 told.append(SetAside(self._model_of[str(event.body["model"])], str(event.body["reason"])))
         if told and self._controller.finished is None:
             looks = self._controller.tell(told)
+            self._lose_silent()
             if looks:
                 self._store_looks(looks)
                 self._observer.looked(looks)
@@ -342,11 +361,12 @@ class Scheduler:
         if not self.over:
             self._pump()
 
-    def _count(self, stored: StoredOutcome) -> Outcome:
+    def _count(self, stored: StoredOutcome) -> None:
+        self.tallies[self._model_of[stored.model]].add(stored)
+
+    def _told(self, stored: StoredOutcome) -> Outcome:
         model = self._model_of[stored.model]
-        self.tallies[model].add(stored)
-        category = -1 if stored.category is None else stored.category
-        return Outcome(model, self._question_of[stored.question], stored.trial, category, stored.cost)
+        return stored.told(model, self._question_of[stored.question])
 
     def _store_looks(self, looks: Sequence[Look]) -> None:
         names = [lane.name for lane in self._lanes]

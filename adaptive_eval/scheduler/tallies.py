@@ -19,8 +19,6 @@ class Tally:
     gpu_seconds: float = 0.0
     signals: Counter[str] = field(default_factory=Counter)
     """Signals of the answers: truncated, empty, timed_out ..."""
-    timed_out: Counter[str] = field(default_factory=Counter)
-    """By question: answers that a longer time limit might have changed."""
     _seen: set[tuple[str, int]] = field(default_factory=set)
 
     def add(self, outcome: StoredOutcome) -> None:
@@ -31,9 +29,7 @@ class Tally:
         self.usd += outcome.cost.usd
         self.gpu_seconds += outcome.cost.gpu_seconds
         if outcome.flags:
-            signals = outcome.flags.split()
-            self.signals.update(signals)
-            self.timed_out[outcome.question] += "timed_out" in signals
+            self.signals.update(outcome.flags.split())
         if outcome.digest is not None:
             answer = (outcome.question, outcome.digest)
             self.repeats += answer in self._seen
@@ -41,4 +37,4 @@ class Tally:
 
     def copy(self) -> "Tally":
         """The sums as they are now; the copy is not counted on with."""
-        return replace(self, signals=self.signals.copy(), timed_out=self.timed_out.copy(), _seen=set())
+        return replace(self, signals=self.signals.copy(), _seen=set())

@@ -1,6 +1,6 @@
 """What the scheduler is given, and what it tells."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -17,6 +17,11 @@ class Decider(Protocol):
     @property
     def finished(self) -> Reason | None:
         """Why the run is finished, or None."""
+        ...
+
+    @property
+    def set_aside(self) -> Mapping[int, str]:
+        """Models that the run goes on without, and why."""
         ...
 
     def ask(self, slots: int, model: int | None = None) -> list[Ask]:

@@ -21,6 +21,8 @@ from adaptive_eval.store.records import (
     StoredLook,
     StoredOutcome,
     Sums,
+    TrialKey,
+    TrialPlace,
     TrialRecord,
     TrialUse,
 )
@@ -29,6 +31,10 @@ Row = tuple[Any, ...]
 
 _OUTCOMES = (
     "SELECT models.name, questions.key, trial, category, tokens, usd, gpu_seconds, flags, digest "
+    "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question ORDER BY trials.id"
+)
+_PLACES = (
+    "SELECT models.name, round, questions.key, trial, flags "
     "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question ORDER BY trials.id"
 )
 _TRIALS = (
@@ -134,6 +140,11 @@ class RunReader:
         """Every trial without its texts, in the order of commitment."""
         for name, key, trial, category, tokens, usd, gpu_seconds, flags, digest in self._rows(_OUTCOMES):
             yield StoredOutcome(name, key, trial, category, Cost(tokens, usd, gpu_seconds), flags or "", digest)
+
+    def places(self) -> Iterator[TrialPlace]:
+        """The round of every trial, and whether it timed out."""
+        for name, round_, key, trial, flags in self._rows(_PLACES):
+            yield TrialPlace(name, round_, TrialKey(key, trial), "timed_out" in (flags or "").split())
 
     def cells(self, rows: int) -> Iterator[tuple[str, str, int]]:
         """Trials by model and question among the first so many that were committed."""

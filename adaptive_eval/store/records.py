@@ -6,7 +6,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple
 
-from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.core.types import NO_COST, Cost, Outcome
 from adaptive_eval.endpoints.types import Answer
 
 Json = Mapping[str, object]
@@ -26,6 +26,32 @@ class StoredOutcome(NamedTuple):
     cost: Cost
     flags: str
     digest: int | None
+
+    @property
+    def timed_out(self) -> bool:
+        """Nothing came within the time limit."""
+        return "timed_out" in self.flags.split()
+
+    def told(self, model: int, question: int) -> Outcome:
+        """A graded trial as the core takes it, with the core's numbers."""
+        assert self.category is not None
+        return Outcome(model, question, self.trial, self.category, self.cost, self.timed_out)
+
+
+class TrialKey(NamedTuple):
+    """Which trial of a model it is."""
+
+    question: str
+    trial: int
+
+
+class TrialPlace(NamedTuple):
+    """The round that a trial was asked for, and whether it timed out."""
+
+    model: str
+    round: int
+    key: TrialKey
+    timed_out: bool
 
 
 class TrialUse(NamedTuple):

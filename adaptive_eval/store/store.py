@@ -21,6 +21,7 @@ from adaptive_eval.store.records import (
     Regrade,
     RunHeader,
     StoredLook,
+    TrialKey,
     TrialRecord,
 )
 from adaptive_eval.store.rows import (
@@ -124,6 +125,15 @@ class Store:
                 bodies = ((dump_json(body), key) for key, body in header.questions.items())
                 connection.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
                 self._configure(header.configuration)
+            write_events(connection, [event], time.time())
+
+    def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
+        """Drop trials of a model that turned out to be no answers; `event` says why."""
+        with self._transaction() as connection:
+            connection.executemany(
+                "DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?",
+                ((self._models[model], self._questions[question], trial) for question, trial in trials),
+            )
             write_events(connection, [event], time.time())
 
     def close(self) -> None:

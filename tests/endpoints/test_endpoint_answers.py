@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from raw_servers import CHAT, TEXT
 
 from adaptive_eval.endpoints.answers import Arrival, Reader, bits_per_token, without_text
-from adaptive_eval.endpoints.failures import Failure, Kind
+from adaptive_eval.endpoints.failures import Failure, Kind, UnknownFinish
+from adaptive_eval.endpoints.finish import FAILED, FINISHED, finish_word
 from adaptive_eval.endpoints.types import Answer, EndpointConfig
 
 ARRIVAL = Arrival("http://a/v1", 1.5, 0.25, 2)
@@ -62,7 +63,12 @@ def test_content_may_be_a_list_of_parts() -> None:
         (choice("cut o", "length"), {"truncated"}),
         (choice("", "stop"), {"empty"}),
         (choice(None, "length"), {"empty", "truncated"}),
-        (choice(" \n", None), {"empty"}),
+        (choice(" \n"), {"empty"}),
+        (choice("cut o", "MAX_TOKENS"), {"truncated"}),
+        (choice("cut o", "model_length"), {"truncated"}),
+        (choice("", "content-filter"), {"content_filter", "empty"}),
+        (choice("no", "sensitive"), {"content_filter"}),
+        (choice("no", "refusal"), {"refusal"}),
         (choice("", "content_filter"), {"content_filter", "empty"}),
         (choice(None, refusal="I will not."), {"refusal"}),
         (choice("42"), set()),
@@ -76,11 +82,56 @@ def test_a_refusal_is_the_text_where_there_is_no_other() -> None:
     assert chat({"choices": [choice(None, refusal="I will not.")]})[0].text == "I will not."
 
 
-@pytest.mark.parametrize("reason", ["abort", "error", "cancelled"])
+@pytest.mark.parametrize(
+    "reason",
+    ["abort", "error", "ERROR", "cancelled", "insufficient_system_resource", "network_error", "timeout", "null", None],
+)
 def test_a_server_that_gave_up_in_the_middle_has_not_answered(reason: str) -> None:
     with pytest.raises(Failure) as caught:
         chat({"choices": [choice("half an ans", reason)]})
     assert caught.value.kind is Kind.SERVER_ERROR
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["stop", "STOP", "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "function_call", "length"],
+)
+def test_a_finished_answer_is_one(reason: str) -> None:
+    (answer,) = chat({"choices": [choice("42", reason)]})
+    assert (answer.text, answer.finish_reason) == ("42", reason)
+
+
+def test_nobody_guesses_what_a_new_finish_reason_means() -> None:
+    payload = {"choices": [choice("42", "flux-capacitor")]}
+    with pytest.raises(
+        UnknownFinish, match=r"'flux_capacitor'.*set `finish_reasons: \[flux_capacitor\]` on this model"
+    ):
+        chat(payload)
+    (answer,) = chat(payload, finish_reasons=("Flux_Capacitor",))
+    assert (answer.text, answer.finish_reason) == ("42", "flux-capacitor")
+
+
+def test_an_answer_without_a_finish_reason_has_to_be_declared_as_finished() -> None:
+    """Null is what an unfinished choice has, and is asked again; of a field that is not there nobody can tell."""
+    without = choice("42")
+    del without["finish_reason"]
+    with pytest.raises(UnknownFinish, match=r"without a finish reason.*finish_reasons: \[none\]"):
+        chat({"choices": [without]})
+    with pytest.raises(Failure, match=r"finish_reason null.*finish_reasons: \[none\]"):
+        chat({"choices": [choice("42", None)]})
+    for made in (without, choice("42", None)):
+        assert chat({"choices": [made]}, finish_reasons=("none",))[0].finish_reason == "none"
+
+
+def test_a_finish_reason_that_is_no_text_is_a_bad_response() -> None:
+    with pytest.raises(Failure) as caught:
+        chat({"choices": [choice("42", 7)]})
+    assert caught.value.kind is Kind.BAD_RESPONSE
+
+
+def test_finished_and_failed_have_nothing_in_common() -> None:
+    assert not FINISHED & FAILED
+    assert all(word == finish_word(word) for word in FINISHED | FAILED)
 
 
 def test_several_choices_get_the_seeds_in_the_order_of_their_index() -> None:
@@ -191,7 +242,7 @@ def test_no_json_breaks_the_reader(payload: dict[str, Any], api: str) -> None:
     prompt = CHAT if api == "chat" else TEXT
     try:
         answers = reader(api=api).answers(payload, prompt, range(3), ARRIVAL)
-    except Failure:
+    except (Failure, UnknownFinish):
         return
     assert 1 <= len(answers) <= 3
     assert all(isinstance(answer.text, str) and 0 <= answer.completion_tokens < 2**40 for answer in answers)

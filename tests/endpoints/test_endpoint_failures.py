@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from adaptive_eval.endpoints.failures import Failure, Kind, clean, retry_after, signal_of_error
+from adaptive_eval.endpoints.failures import Failure, Kind, clean, error_in, retry_after, signal_of_error, status_of
 from adaptive_eval.errors import Rejected
 
 
@@ -102,6 +102,46 @@ def test_any_body_can_be_an_error(body: bytes) -> None:
 )
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers, now=60.0) == seconds
+
+
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        ("https://elsewhere.example:8443/v1/chat/completions", "to elsewhere.example:8443.*base_url at elsewhere"),
+        ("//elsewhere.example/v1", "to elsewhere.example"),
+        ("https://user:sk-1234567890@elsewhere.example/", "to elsewhere.example"),
+        ("/v2/chat/completions", "another path of its own"),
+        ("", "without saying where"),
+        ("http://[broken", "another path"),
+        ("https://sk-1234567890.example/", r"to \*\*\*.example"),
+    ],
+)
+def test_a_redirect_is_named_and_no_key_with_it(location: str, told: str) -> None:
+    with pytest.raises(Rejected, match=told) as caught:
+        signal_of_error(307, b"", {"location": location} if location else {}, secrets=("sk-1234567890",))
+    assert "base_url" in str(caught.value)
+    assert "sk-1234567890" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("payload", "status"),
+    [
+        ({"error": {"message": "x", "code": 502}, "choices": []}, 502),
+        ({"error": {"message": "x", "code": "429"}, "choices": [{"message": {"content": ""}}]}, 429),
+        ({"error": "x", "choices": [{"message": {"content": "half"}, "finish_reason": "stop"}]}, 500),
+        ({"choices": [{"error": {"code": 502}, "message": {"content": "half"}, "finish_reason": "stop"}]}, 502),
+        ({"choices": [{"error": {"code": 200}}, 7]}, 500),
+    ],
+)
+def test_an_error_within_a_200_is_found_wherever_it_stands(payload: dict[str, object], status: int) -> None:
+    assert status_of(error_in(payload)) == status
+
+
+@pytest.mark.parametrize(
+    "payload", [None, [], {"error": None}, {"choices": [{"error": None}]}, {"choices": {"error": 1}}]
+)
+def test_where_no_error_is_none_is_found(payload: object) -> None:
+    assert error_in(payload) is None
 
 
 def test_a_shown_text_is_one_short_line_without_secrets() -> None:

@@ -115,11 +115,8 @@ async def test_attempts_do_not_run_out_before_patience(endpoint: Opener) -> None
     assert answer.attempts == 8
 
 
-@pytest.mark.parametrize(
-    # the SDK follows redirects
-    ("client", "code"),
-    [("http", 301), *((client, code) for client in ("http", "openai") for code in (400, 401, 403, 404, 422))],
-)
+@CLIENTS
+@pytest.mark.parametrize("code", [301, 400, 401, 403, 404, 422])
 async def test_what_no_retry_mends_is_told_at_once(endpoint: Opener, client: str, code: int) -> None:
     async with raw_server(failing(99, lambda asked: status(asked, code))) as server:
         with pytest.raises(Rejected, match=f"HTTP {code}: not now"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.endpoints.failures import Failure, Kind
+from adaptive_eval.endpoints.failures import Failure, Kind, error_in
 from adaptive_eval.endpoints.sse import StreamReader
 
 
@@ -80,8 +80,8 @@ def test_a_stream_that_ends_too_early_is_no_answer() -> None:
 def test_an_error_in_the_stream_is_kept() -> None:
     reader = StreamReader(True, lambda: 0.0)
     reader.feed(event([delta("4")]) + b'data: {"error": {"message": "engine died", "code": 500}}\n\n')
-    assert reader.error is not None
-    assert b"engine died" in reader.error
+    other = reader.instead()
+    assert other is not None and b"engine died" in other
 
 
 @pytest.mark.parametrize(
@@ -100,3 +100,53 @@ def test_strange_choices_break_nothing(choices: object) -> None:
     reader = StreamReader(True, lambda: 0.0)
     reader.feed(b"data: " + orjson.dumps({"choices": choices}) + b"\n\ndata: [DONE]\n\n")
     assert all(choice["message"] == {"content": None} for choice in reader.payload()["choices"])
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b'event: error\ndata: {"message": "engine died"}\n\n',
+        b"event: error\ndata: engine died\n\n",
+        b'event:error\r\ndata: {"error": {"message": "engine died"}}\r\n\r\n',
+        b'error: {"code": 500, "message": "engine died"}\n\n',
+        b'error: {"code": 500, "message": "engine died"}',
+        b'data: {"error": "engine died"}\n\n',
+        b'data: {"choices": [{"index": 0, "delta": {}, "error": {"message": "engine died"}}]}\n\n',
+    ],
+)
+def test_every_notation_of_an_error_is_seen_after_a_whole_answer_too(told: bytes) -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(event([delta("4", reason="stop")]) + told)
+    other = reader.instead()
+    assert other is not None and b"engine died" in other
+    assert error_in(orjson.loads(other)) is not None
+
+
+def test_an_event_of_another_name_is_no_error() -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(b"event: error_rate\n" + event([delta("4")]) + b"event: message\n" + event([delta("2", reason="stop")]))
+    assert reader.instead() is None
+    assert reader.payload()["choices"][0]["message"] == {"content": "42"}
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_a_response_that_is_no_stream_is_taken_whole(cut: int) -> None:
+    whole = b'\n {"choices": [{"index": 0, "message": {"content": "4\\n2"}, "finish_reason": "stop"}]}\n'
+    reader = StreamReader(True, lambda: 0.0)
+    for start in range(0, len(whole), cut):
+        reader.feed(whole[start : start + cut])
+    assert orjson.loads(reader.instead() or b"") == orjson.loads(whole)
+
+
+def test_a_response_that_is_no_stream_has_an_end() -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(b"{")
+    with pytest.raises(Failure) as caught:
+        reader.feed(b"x" * 17_000_000)
+    assert caught.value.kind is Kind.BAD_RESPONSE
+
+
+def test_the_model_that_a_stream_names_is_kept() -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(event([delta("4")], model="old") + event([delta("2", reason="stop")], model="new"))
+    assert reader.payload()["model"] == "new"

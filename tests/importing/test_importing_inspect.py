@@ -125,13 +125,14 @@ def test_failed_and_void_samples_are_missing_never_wrong(tmp_path: Path) -> None
         sample(epoch=3, invalidation={"reason": "leak"}),
         sample(epoch=4, output={"choices": [], "error": "429"}),
         sample(epoch=5, value="I"),
+        sample(epoch=6, value="I", output=wrote("half an ans", "network_error")),
     ]
     done = imported(inspect_log(tmp_path / "l.eval", samples), "--to", tmp_path / "run")
     assert outcomes(tmp_path / "run") == {("openai/m", "q1", 0): 1, ("openai/m", "q1", 1): 0}
-    assert "missing   3 of openai/m" in done.stdout
+    assert "missing   4 of openai/m" in done.stdout
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     (warning,) = [warning for warning in results["warnings"] if warning["kind"] == "missing"]
-    assert warning["text"].startswith("3 records of its logs are no trials (")
+    assert warning["text"].startswith("4 records of its logs are no trials (")
 
 
 def test_an_answer_that_was_not_scored_is_kept_for_a_grader_and_sets_its_model_aside(tmp_path: Path) -> None:

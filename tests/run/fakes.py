@@ -38,6 +38,8 @@ class FakeEndpoint:
     delay: float = 0.0
     samples: list[tuple[str, range]] = field(default_factory=list)
     fail: Callable[[str, range], EndpointError | None] = lambda prompt, seeds: None
+    late: Callable[[str, int], bool] = lambda prompt, seed: False
+    """Questions and seeds that run out of time."""
     in_flight: int = 0
     most_in_flight: int = 0
     rng: random.Random = field(default_factory=random.Random)
@@ -58,6 +60,8 @@ class FakeEndpoint:
             self.in_flight -= 1
 
     def _answer(self, question: str, seed: int) -> Answer:
+        if self.late(question, seed):
+            return Answer("", "timed_out", seed, "fake", 9.0, signals=frozenset({"timed_out"}))
         right = uniform(self.model, question, seed) < self.skill
         tokens = 10 + seed % 7
         return Answer(

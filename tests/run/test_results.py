@@ -19,6 +19,7 @@ from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.errors import StoreError, Unavailable
 from adaptive_eval.results import FORMAT, Results, Subject, write_results
 from adaptive_eval.results.posterior import question_posteriors
+from adaptive_eval.results.time_outs import Bounds, score_bounds
 from adaptive_eval.results.warnings import cautions
 from adaptive_eval.run.status import StatusTaker
 from adaptive_eval.scheduler.tallies import Tally
@@ -160,7 +161,7 @@ def tally_of(*outcomes: tuple[str, str, int | None]) -> Tally:
 
 
 def warned(tally: Tally, *, sampled: bool = True) -> Counter[str]:
-    found = cautions(["m"], [tally], [sampled], np.array([[10, 10]]), ["q1", "q2"], 1.0)
+    found = cautions(["m"], [tally], [sampled], [None])
     return Counter(caution.kind for caution in found)
 
 
@@ -173,9 +174,25 @@ def test_repeated_answers_are_reported_for_sampled_models_only() -> None:
 
 def test_time_outs_say_what_they_could_move() -> None:
     tally = tally_of(("q1", "timed_out", None), ("q1", "timed_out truncated", None), ("q2", "", None))
-    (timed_out, truncated) = cautions(["m"], [tally], [True], np.array([[10, 5]]), ["q1", "q2"], 1.0)
-    assert "2 answers" in timed_out.text and "0.1000 at most" in timed_out.text
+    (timed_out, truncated) = cautions(["m"], [tally], [True], [Bounds(0.25, 0.35)])
+    assert timed_out.text == (
+        "2 of 3 answers ran out of time at every attempt; its score is 0.2500 if all of them had been wrong, 0.3500 if "
+        "right"
+    )
+    (timed_out, _) = cautions(["m"], [tally], [True], [None])
+    assert "not part of any score" in timed_out.text
     assert truncated.kind == "truncated" and truncated.text.startswith("33.3%")
+
+
+def test_time_outs_bound_a_score_both_ways() -> None:
+    """Two questions, three categories; each time-out goes to either end of the scale, from where it was graded."""
+    weights = np.array([0.0, 0.5, 2.0])
+    trials, timed_out = np.array([4, 2]), np.array([[1, 1, 0], [0, 0, 1]])
+    found = score_bounds(1.0, timed_out, trials, weights)
+    assert found is not None
+    assert found.lowest == pytest.approx(1.0 - (0.5 / 4 + 2.0 / 2) / 2)
+    assert found.highest == pytest.approx(1.0 + (2.0 / 4 + 1.5 / 4) / 2)
+    assert score_bounds(1.0, np.zeros((2, 3), int), trials, weights) is None
 
 
 async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:

@@ -1,0 +1,207 @@
+"""What is no answer is not a wrong one: whole runs against servers that hang, or end answers for unknown reasons."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes import Bed
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.core.types import Reason
+from adaptive_eval.reading.restore import restored_results, stored_run
+from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.scheduler.types import Cause
+from adaptive_eval.store import EventKind, RunReader
+
+QUESTIONS = 8
+
+
+class Hanging(ThreadingHTTPServer):
+    """A server that is well, and answers for all models but the silent: the skilled are right, others rarely."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self) -> None:
+        self.silent = {"bob"}
+        self.skilled = {"ada"}
+        self.reason = "stop"
+        self.late: Callable[[str, int], bool] = lambda model, seed: False
+        self.released = threading.Event()
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Hanging
+
+    def do_GET(self) -> None:
+        self._reply({"data": [{"id": "ada"}, {"id": "bob"}]})
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        model, seed = asked["model"], asked["seed"]
+        if model in self.server.silent or self.server.late(model, seed):
+            self.server.released.wait(60)
+            self.close_connection = True
+            return
+        text = "The answer is 7." if model in self.server.skilled or seed % 8 == 0 else "The answer is 1."
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": self.server.reason}
+        self._reply({"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 4}})
+
+    def _reply(self, body: object) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture
+def server() -> Iterator[Hanging]:
+    with Hanging() as listening:
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield listening
+        listening.released.set()
+        listening.shutdown()
+        thread.join()
+
+
+def run(folder: Path, server: Hanging, *options: str, **changes: object) -> tuple[int, str]:
+    """Ada and bob, who may not take long; ada may."""
+    rows = [json.dumps({"id": f"q{i}", "prompt": f"{i}?", "answer": "7"}) for i in range(QUESTIONS)]
+    (folder / "questions.jsonl").write_text("\n".join(rows))
+    settings: dict[str, Any] = {
+        "questions": "questions.jsonl",
+        "models": [
+            {"name": "ada", "base_url": server.base_url},
+            {"name": "bob", "base_url": server.base_url, "sampling": {"timeout": 2.0}},
+        ],
+        "grader": "numeric",
+        "trials": {"min": 4, "max": 8},
+        "concurrency": {"concurrency": 64, "attempts": 1},
+    }
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(settings | changes))
+    where = ["--run-dir", str(folder / "run"), "--display", "plain"]
+    done = CliRunner().invoke(app, ["run", str(path), *where, *options])
+    return done.exit_code, done.output
+
+
+def results(folder: Path) -> dict[str, Any]:
+    found = json.loads((folder / "run" / "results.json").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+GATE = {"kind": "baseline", "baseline": "ada", "gate": True}
+
+
+@pytest.mark.parametrize("changes", [{}, {"objective": GATE}], ids=["ranking", "gate"])
+def test_a_server_that_answers_nothing_has_no_score(
+    tmp_path: Path, server: Hanging, changes: dict[str, object]
+) -> None:
+    code, output = run(tmp_path, server, **changes)
+    assert code == ExitCode.ENDPOINTS, output
+    assert "sampling.timeout" in output and "worse" not in output
+    bob = next(row for row in results(tmp_path)["models"] if row["name"] == "bob")
+    assert (bob["score"], bob["trials"], bob["lowest"]) == (None, 0, None)
+    assert "32 of the 32 requests of a round ran out of time" in bob["set_aside"]
+    (pair,) = results(tmp_path)["pairs"]
+    assert pair["verdict"] == "blocked"
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        (aside,) = [event for event in reader.events() if event.kind is EventKind.SET_ASIDE]
+        assert aside.body["cause"] == Cause.SERVER
+        restored = restored_results(reader, stored_run(reader.header()), running=False)
+        assert restored is not None
+        assert [(row.name, row.score) for row in restored.models] == [("ada", 1.0), ("bob", None)]
+
+
+def test_a_server_that_was_mended_is_asked_again(tmp_path: Path, server: Hanging) -> None:
+    assert run(tmp_path, server)[0] == ExitCode.ENDPOINTS
+    server.silent.clear()
+    models = [{"name": name, "base_url": server.base_url} for name in ("ada", "bob")]
+    code, output = run(tmp_path, server, models=models)
+    assert code == ExitCode.REACHED, output
+    found = results(tmp_path)
+    assert [(row["name"], row["signals"]) for row in found["models"]] == [("ada", {}), ("bob", {})]
+    assert "asked_again" in {warning["kind"] for warning in found["warnings"]}
+
+
+async def test_after_a_silent_night_the_run_is_what_it_would_have_been(tmp_path: Path) -> None:
+    undisturbed = Bed(tmp_path / "undisturbed")
+    await undisturbed.start()
+    bed = Bed(tmp_path / "night")
+    cyd = bed.endpoints["cyd"]
+    cyd.late = lambda question, seed: len(cyd.samples) > 40
+    await bed.start()
+    assert bed.controller.finished is Reason.BLOCKED
+    assert list(bed.controller.set_aside) == [2]
+    cyd.late = lambda question, seed: False
+    await bed.start()
+    assert bed.outcomes() == undisturbed.outcomes()
+    assert bed.looks() == undisturbed.looks()
+
+
+def test_a_few_time_outs_are_answers_and_bounded(tmp_path: Path, server: Hanging) -> None:
+    server.silent.clear()
+    server.late = lambda model, seed: model == "bob" and seed % 4 == 1
+    code, output = run(tmp_path, server)
+    assert code == ExitCode.REACHED, output
+    bob = next(row for row in results(tmp_path)["models"] if row["name"] == "bob")
+    assert bob["signals"]["timed_out"] > 0
+    assert bob["lowest"] == pytest.approx(bob["score"])
+    assert bob["score"] < bob["highest"] <= bob["score"] + bob["signals"]["timed_out"] / bob["trials"]
+    (warning,) = [warning for warning in results(tmp_path)["warnings"] if warning["kind"] == "timed_out"]
+    assert f"{bob['highest']:.4f} if right" in warning["text"]
+    assert CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--format", "md"]).exit_code == 0
+    assert f"{bob['highest']:.4f} if right" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Hanging) -> None:
+    """Bob is right whenever he answers; half of his answers do not come."""
+    server.silent.clear()
+    server.skilled.add("bob")
+    server.late = lambda model, seed: model == "bob" and seed % 2 == 1
+    models = [
+        {"name": "prod", "model": "ada", "base_url": server.base_url},
+        {"name": "bob", "base_url": server.base_url, "sampling": {"timeout": 2.0}, "prompt": "{prompt}"},
+    ]
+    code, output = run(tmp_path, server, models=models, objective=GATE | {"baseline": "prod"}, seeds="consecutive")
+    assert code == ExitCode.SPENT, output
+    assert "behind prod, if time-outs are not why: bob" in output and "worse than" not in output
+
+
+def test_an_unknown_finish_reason_stops_the_run_before_it_spends(tmp_path: Path, server: Hanging) -> None:
+    """The dry run and `check` name it too, each with the option that declares it as finished."""
+    server.silent.clear()
+    server.reason = "flux_capacitor"
+    names = {"models": [{"name": name, "base_url": server.base_url} for name in ("ada", "bob")]}
+    for options in ((), ("--dry-run",)):
+        code, output = run(tmp_path, server, *options, **names)
+        assert code == ExitCode.ENDPOINTS, output
+        assert "finish_reasons: [flux_capacitor]" in output
+    checked = CliRunner().invoke(app, ["check", str(tmp_path / "run.yaml")])
+    assert checked.exit_code == ExitCode.ENDPOINTS
+    assert "finish_reasons: [flux_capacitor]" in checked.output
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        assert reader.trial_count() == 0
+    declared = {"models": [{**model, "finish_reasons": ["flux_capacitor"]} for model in names["models"]]}
+    code, output = run(tmp_path, server, **declared)
+    assert code == ExitCode.REACHED, output
