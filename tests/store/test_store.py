@@ -70,7 +70,7 @@ def test_looks_belong_to_the_configuration_that_took_them(open_store: OpenStore,
     assert store.reader.looks() == []
     (event,) = store.reader.events()
     assert event.kind is EventKind.CONFIGURED
-    assert event.body == {"trials": 1, "changes": [{"path": "budget.trials", "was": 100, "now": 500}]}
+    assert event.body == {"trials": 1, "looks": 1, "changes": [{"path": "budget.trials", "was": 100, "now": 500}]}
     assert len(store.reader.configurations()) == 2
     store.close()
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
