@@ -1,11 +1,172 @@
-"""Files that are there whole or not at all, even after a power failure."""
+"""Files that are there whole or not at all, even after a power failure.
+
+Files and folders that appear whole or not at all: written beside their place, and moved there at the end.
+
+Locks between processes: an operating-system lock on a file, which dies with its holders however they end.
+"""
 
 import errno
+import fcntl
+import json
 import os
-from contextlib import suppress
+import shutil
+import socket
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
-from adaptive_eval.errors import StoreError, StoreFull
+from adaptive_eval.errors import ConfigError, StoreError, StoreFull
+
+_held: "weakref.WeakSet[FileLock]" = weakref.WeakSet()
+
+
+class FileLock:
+    """Holds a file until `release`, and says in it who holds it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        """Whoever inherits it holds the lock, too; -1 after the release."""
+        _held.add(self)
+
+    @classmethod
+    def take(cls, path: Path, **said: str) -> Self:
+        """Take the lock, or raise `OSError`: `BlockingIOError` where it is held; `said` is what `holder_of` gives."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write_holder(descriptor, said)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return cls(descriptor)
+
+    def release(self) -> None:
+        """Let go; a second call does nothing. The file stays: removing it would race with the next holder."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def is_locked(path: Path) -> bool:
+    """Whether someone holds the file now."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def holder_of(path: Path) -> Mapping[str, object]:
+    """Who took the lock last: `pid`, `host`, `since` and what it said; empty while that is being written."""
+    try:
+        holder = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return holder if isinstance(holder, dict) and holder.keys() >= {"pid", "host", "since"} else {}
+
+
+def _write_holder(descriptor: int, said: Mapping[str, str]) -> None:
+    since = datetime.now(UTC).isoformat("T", "seconds")
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, **said}
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+
+
+def _release_in_child() -> None:
+    """A forked child shares its parent's lock: without this, a grader that outlives a killed run would hold it."""
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
+
+
+@contextmanager
+def new_file(path: Path, force: bool) -> Iterator[Path]:
+    """Where to write a file that is to be at `path`; with `force` it may replace one."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder, but this format is one file; give another --output")
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already; replace it with --force, or give another --output")
+    draft = _beside(path)
+    with _told(path):
+        try:
+            yield draft
+            _sync(draft)
+            draft.replace(path)
+        finally:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path, force: bool, ending: str) -> Iterator[Path]:
+    """A folder to be filled with files of this ending; with `force` it may replace one that holds nothing else."""
+    if path.exists():
+        _require_ours(path, force, ending)
+    draft = _beside(path)
+    with _told(path):
+        draft.mkdir()
+        try:
+            yield draft
+            for file in draft.iterdir():
+                _sync(file)
+            _put(draft, path)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _require_ours(path: Path, force: bool, ending: str) -> None:
+    if not path.is_dir():
+        raise ConfigError(f"{path} is a file, but this format is a folder of files; give another --output")
+    others = sorted(file.name for file in path.iterdir() if file.suffix != ending or not file.is_file())
+    if others:
+        raise ConfigError(f"{path} holds {others[0]}, which is no {ending} file; give an --output of its own")
+    if not force and any(path.iterdir()):
+        raise ConfigError(f"{path} is there already; replace it with --force, or give another --output")
+
+
+def _put(draft: Path, path: Path) -> None:
+    """Move the draft to its place; what is there is out of the way for that moment, and gone after it."""
+    if not path.exists():
+        draft.rename(path)
+        return
+    old = path.with_name(f".{path.name}.old-{os.getpid()}")
+    path.rename(old)
+    try:
+        draft.rename(path)
+    except OSError:
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.draft-{os.getpid()}")
+
+
+def _sync(path: Path) -> None:
+    """Have the file on the disk before it gets its name, so that a power failure cannot leave an empty one."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}; give another --output") from error
+
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -23,11 +23,11 @@ from scenarios import Scenario, recorded, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core import Ask, Controller, Pace, Plan
-from adaptive_eval.core.estimates import Estimates, update
+from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.judge import Memory
 from adaptive_eval.core.standing import Standing, Supply, stand
-from adaptive_eval.replay import AnswerTimes, drive, drive_in_time
-from adaptive_eval.replay.timed import latency_of_mean
+from adaptive_eval.study.replay import drive
+from adaptive_eval.study.timed import AnswerTimes, drive_in_time, latency_of_mean
 
 SLOTS, MEAN_SECONDS, WRONG_FACTOR = 64, 30.0, 3.0
 PACES = {"rounds, lookahead 2": Pace(0.0, 2), "rounds, lookahead 12": Pace(0.0, 12)}

@@ -36,7 +36,7 @@ from engine_servers import VLLM_ENVIRONMENT, VLLM_PYTHON, Server, running, vllm 
 from family import base, checkpoints  # noqa: E402
 
 from adaptive_eval.seeds import hashed_base  # noqa: E402
-from adaptive_eval.store.schema import DATABASE_FILE  # noqa: E402
+from adaptive_eval.store.database import DATABASE_FILE  # noqa: E402
 
 TEMPERATURES = {"plain": 1.0, "cool": 0.9}
 SEED, CONNECTIONS, TOGETHER = 2026, 32, 8

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from tables import Check, arguments, check_table, machine, markdown, publish
 
-from adaptive_eval.core.estimates import estimate
-from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.evidence import Evidence, estimate
 from adaptive_eval.core.horizon import carried_over
 from adaptive_eval.core.judge import power_by
 from adaptive_eval.core.rules import Anytime, Rule, Sequential

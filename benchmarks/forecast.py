@@ -28,11 +28,6 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 
 from adaptive_eval.core import Bench, Pace, Plan, Trials
 from adaptive_eval.core.types import NO_COST
-from adaptive_eval.forecast.posterior import posterior_chances
-from adaptive_eval.forecast.prior import Prior, prior_chances
-from adaptive_eval.forecast.simulated import Served, Simulated, simulate
-from adaptive_eval.forecast.summary import range_of
-from adaptive_eval.forecast.usage import Usage
 from adaptive_eval.simulate.worlds import (
     BINARY,
     COIN_CONCENTRATION,
@@ -42,6 +37,10 @@ from adaptive_eval.simulate.worlds import (
     rubric,
     with_mean,
 )
+from adaptive_eval.study.pilot import Usage
+from adaptive_eval.study.simulated import Served, Simulated, simulate
+from adaptive_eval.study.summary import range_of
+from adaptive_eval.study.worlds import Prior, posterior_chances, prior_chances
 
 MODELS, QUESTIONS = 5, 16
 HORIZON = 24

@@ -25,15 +25,13 @@ from scenarios import Scenario, recorded, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
+from adaptive_eval.config.planning import pace_of
 from adaptive_eval.core import Controller, Look, Pace, Plan
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore
-from adaptive_eval.planning import pace_of
-from adaptive_eval.replay import AnswerTimes, drive_in_time
-from adaptive_eval.replay.idleness import open_models, slot_use
-from adaptive_eval.replay.judged import judge
-from adaptive_eval.replay.timed import latency_of_mean
+from adaptive_eval.study.judged import judge, open_models, slot_use
+from adaptive_eval.study.timed import AnswerTimes, drive_in_time, latency_of_mean
 
 SLOTS, MEAN_SECONDS = 64, 30.0
 GROWTHS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)

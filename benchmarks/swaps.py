@@ -23,14 +23,13 @@ from scenarios import Scenario, recorded, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
+from adaptive_eval.config.planning import pace_of
 from adaptive_eval.core import Controller, Pace, Plan, Trials
 from adaptive_eval.core.rules import Sequential
-from adaptive_eval.planning import pace_of
-from adaptive_eval.replay import AnswerTimes, drive, drive_in_time
-from adaptive_eval.replay.hosts import Host, Trial
-from adaptive_eval.replay.judged import judge
-from adaptive_eval.replay.timed import latency_of_mean
 from adaptive_eval.simulate.worlds import World
+from adaptive_eval.study.judged import judge
+from adaptive_eval.study.replay import drive
+from adaptive_eval.study.timed import AnswerTimes, Host, Trial, drive_in_time, latency_of_mean
 
 MODELS = 6
 LOOKAHEADS = (0, 1, 2, 4, 6, 9, 12, 16, 20, 28, 40)

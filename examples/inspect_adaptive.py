@@ -17,8 +17,8 @@ from inspect_ai.model import Model, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import match
 from inspect_ai.solver import generate
 
-from adaptive_eval.interop.inspect import AdaptiveStopping
-from adaptive_eval.results import Results
+from adaptive_eval.exchange.inspect.adapter import AdaptiveStopping
+from adaptive_eval.record.results import Results
 
 MODELS = {"mockllm/ada": 0.85, "mockllm/bob": 0.60, "mockllm/cyd": 0.58, "mockllm/dan": 0.30}
 """How often each of them is right."""

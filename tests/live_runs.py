@@ -17,7 +17,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.worlds import Latency, World, binary, with_mean
 from adaptive_eval.store import RunReader
-from adaptive_eval.store.schema import DATABASE_FILE
+from adaptive_eval.store.database import DATABASE_FILE
 
 MODELS = ("ada", "bob", "cyd")
 FAST = Latency(median=0.004)

@@ -13,45 +13,30 @@ PROCESSES = {"multiprocessing", "signal", "subprocess", "sys", "tempfile", "thre
 PURE_FORBIDDEN = CLOCKS_AND_CHANCE | IO | PROCESSES
 PURE = ["scorio", "adaptive_eval/core"]
 
-# Lowest first: a module may import from its own layer and from those before it.
-LAYERS: list[set[str]] = [
-    {"scorio"},
-    {
-        "adaptive_eval.errors",
-        "adaptive_eval.extras",
-        "adaptive_eval.files",
-        "adaptive_eval.locks",
-        "adaptive_eval.sections",
-        "adaptive_eval.plugins",
-        "adaptive_eval.seeds",
-        "adaptive_eval.spreadsheet",
-        "adaptive_eval.core",
-    },
-    {
-        "adaptive_eval.config",
-        "adaptive_eval.questions",
-        "adaptive_eval.prompts",
-        "adaptive_eval.endpoints",
-        "adaptive_eval.graders",
-        "adaptive_eval.launch",
-        "adaptive_eval.store",
-        "adaptive_eval.simulate",
-    },
-    {"adaptive_eval.scheduler"},
-    {
-        "adaptive_eval.run",
-        "adaptive_eval.planning",
-        "adaptive_eval.replay",
-        "adaptive_eval.results",
-        "adaptive_eval.forecast",
-    },
-    {"adaptive_eval.reading"},
-    {"adaptive_eval.export", "adaptive_eval.importing", "adaptive_eval.interop"},
-    {"adaptive_eval.page"},
-    {"adaptive_eval.display"},
-    {"adaptive_eval.report"},
-    {"adaptive_eval.monitor"},
-    {"adaptive_eval.cli", "adaptive_eval.__main__"},
+# Lowest first, one room a line: a module may import from its own room and from those before it.
+LAYERS: list[str] = [
+    "scorio",
+    "adaptive_eval.errors",
+    "adaptive_eval.files",
+    "adaptive_eval.imports",
+    "adaptive_eval.sections",
+    "adaptive_eval.seeds",
+    "adaptive_eval.core",
+    "adaptive_eval.simulate",
+    "adaptive_eval.endpoints",
+    "adaptive_eval.questions",
+    "adaptive_eval.graders",
+    "adaptive_eval.store",
+    "adaptive_eval.launch",
+    "adaptive_eval.scheduler",
+    "adaptive_eval.config",
+    "adaptive_eval.record",
+    "adaptive_eval.exchange",
+    "adaptive_eval.run",
+    "adaptive_eval.study",
+    "adaptive_eval.show",
+    "adaptive_eval.cli",
+    "adaptive_eval.__main__",
 ]
 
 
@@ -70,8 +55,8 @@ def imports(path: Path) -> set[str]:
 
 
 def layer_of(name: str) -> int | None:
-    for level, names in enumerate(LAYERS):
-        if any(name == known or name.startswith(known + ".") for known in names):
+    for level, known in enumerate(LAYERS):
+        if name == known or name.startswith(known + "."):
             return level
     return None
 
@@ -104,6 +89,20 @@ def test_imports_point_downwards(path: Path) -> None:
     assert level is not None, f"{own} has no layer: give it one in this test"
     above = {name for name in imports(path) if (other := layer_of(name)) is not None and other > level}
     assert not above, f"{own} imports from a higher layer"
+
+
+ROOMS = [name for name in LAYERS if (ROOT / name.replace(".", "/")).is_dir()]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_says_in_a_sentence_what_it_is_for(room: str) -> None:
+    text = ast.get_docstring(ast.parse((ROOT / room.replace(".", "/") / "__init__.py").read_text()))
+    assert text is not None and text.partition("\n")[0].endswith((".", ":")), f"{room}/__init__.py"
+
+
+def test_every_folder_of_the_package_is_a_room() -> None:
+    folders = {path.name for path in (ROOT / "adaptive_eval").iterdir() if (path / "__init__.py").exists()}
+    assert folders == {name.removeprefix("adaptive_eval.") for name in ROOMS if name != "scorio"}
 
 
 def test_scorio_stands_alone() -> None:

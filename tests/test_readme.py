@@ -11,7 +11,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import COMMANDS, app
-from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.errors import ExitCode
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

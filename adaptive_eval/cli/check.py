@@ -1,15 +1,80 @@
-"""`adaptive-eval check`: are the models' servers up, and do they answer?"""
+"""`adaptive-eval check`: are the models' servers up, and do they answer?
+
+What `--dry-run` does: everything but the run.
+"""
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import typer
 
-from adaptive_eval.cli.arguments import Config, Overrides
-from adaptive_eval.cli.errors import reported
-from adaptive_eval.cli.rehearsal import show_health
+from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.load import load_config
-from adaptive_eval.run.exit_codes import ExitCode
-from adaptive_eval.run.health import check_endpoints
+from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.core import Plan
+from adaptive_eval.endpoints.types import Health
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.history import look_back, trials_there
+from adaptive_eval.run.health import check_endpoints, look_around
+from adaptive_eval.show.text import count, duration, safe
+
+
+def rehearse(prepared: Prepared, directory: Path) -> ExitCode:
+    """Check what the run begins with and the endpoints, and say what would run and at most cost.
+
+    Raises `ConfigError` or `StoreError` where the run could not begin or go on.
+    """
+    there = trials_there(prepared, directory)
+    prepared = look_back(prepared, directory).prepared
+    healthy = show_health(asyncio.run(look_around(prepared.config)))
+    place = "begins" if there is None else f"resumes, {count(there)} trials are there"
+    for line in (*_outlook(prepared), f"lies in   {safe(str(directory), 200)} ({place})"):
+        typer.echo(line)
+    return ExitCode.REACHED if healthy else ExitCode.ENDPOINTS
+
+
+def show_health(found: Mapping[str, Health]) -> bool:
+    """Print the health of every replica; True when all are well."""
+    for name, health in found.items():
+        for replica in health.replicas:
+            state = "ok  " if replica.healthy else "FAIL"
+            took = "" if replica.latency is None else f" ({replica.latency:.2f} s)"
+            typer.echo(f"{state}  {safe(name, 40)}  {safe(replica.url, 80)}  {safe(replica.detail, 400)}{took}")
+            for notice in replica.notices:
+                typer.echo(f"warn  {safe(name, 40)}  {safe(notice.text, 400)}")
+    return all(health.ok for health in found.values())
+
+
+def _outlook(prepared: Prepared) -> Iterator[str]:
+    config, plan = prepared.config, prepared.plan
+    bench = plan.bench
+    yield f"{config.name}: {bench.models} models on {bench.questions} questions, objective {config.objective.kind}"
+    categories = zip(prepared.rubric.names, bench.weights, strict=True)
+    yield f"rubric    {', '.join(f'{safe(name)} {weight:g}' for name, weight in categories)}"
+    stopping = config.stopping
+    yield f"stopping  {stopping.rule} at confidence {stopping.confidence:g}, delta {stopping.delta:g}"
+    yield f"policy    {config.allocation.policy}, {plan.trials.min} to {plan.trials.max} trials a question"
+    yield f"at most   {', '.join(_at_most(plan))}"
+    prompt = prepared.prompts[0][0]
+    first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
+    yield f"first     {safe(first, 160)}"
+
+
+def _at_most(plan: Plan) -> Iterator[str]:
+    """Each cost at its worst: the horizon for everyone, or the cap where that is lower."""
+    budget, bench = plan.budget, plan.bench
+    each = plan.trials.max * bench.questions
+    trials = min(each * bench.models, budget.trials or each * bench.models)
+    yield f"{count(trials)} trials"
+    for name, cap, unit in (("tokens", budget.tokens, "tokens"), ("usd", budget.usd, "USD")):
+        worst = sum(getattr(cost, name) for cost in bench.worst_cost) * each
+        if worst or cap is not None:
+            yield f"{count(min(worst or float('inf'), cap or float('inf')))} {unit}"
+    if budget.gpu_seconds is not None:
+        yield f"{budget.gpu_seconds / 3600:g} GPU hours"
+    if budget.wall_seconds is not None:
+        yield duration(budget.wall_seconds)
 
 
 def check(config: Config, overrides: Overrides = None) -> None:

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.cli.errors import reported
+from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
-from adaptive_eval.reading import RunView, read_run
-from adaptive_eval.reading.counts import read_counts
-from adaptive_eval.report.changed import changed
-from adaptive_eval.report.changes import Changes, changes
+from adaptive_eval.record.restore import read_counts
+from adaptive_eval.record.view import RunView, read_run
+from adaptive_eval.show.changed import changed
+from adaptive_eval.show.changes import Changes, changes
 from adaptive_eval.store import Change
 
 FORMAT = "adaptive-eval.comparison/1"

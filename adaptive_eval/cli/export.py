@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.errors import reported
-from adaptive_eval.cli.progress import Progress
+from adaptive_eval.cli.shared import Progress, reported
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.export import FORMATS, Exported, Request
-from adaptive_eval.export import export as export_run
+from adaptive_eval.exchange.export import FORMATS, Exported, Request
+from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.store import RunReader
 
 SHOWN = 1000

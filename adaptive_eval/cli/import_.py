@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.errors import reported
-from adaptive_eval.cli.progress import Progress
+from adaptive_eval.cli.shared import Progress, reported
 from adaptive_eval.config.load import load_config
-from adaptive_eval.display.summary import findings
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.importing import Imported, Request, import_logs
-from adaptive_eval.importing.configure import CONFIG_FILE
+from adaptive_eval.exchange.configure import CONFIG_FILE, Request
+from adaptive_eval.exchange.importing import Imported, import_logs
+from adaptive_eval.show.summary import findings
 
 SHOWN_REASONS = 3
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.errors import reported
+from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]

@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.errors import reported
-from adaptive_eval.display import Kind, open_display
-from adaptive_eval.display.json_lines import JsonDisplay
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.cli.shared import reported
+from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.monitor.attach import PAUSE_SECONDS, attach, end, glance, open_feed, still
-from adaptive_eval.monitor.feed import Feed
-from adaptive_eval.monitor.folder import Folder
-from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.show.displays import Kind, open_display
+from adaptive_eval.show.plain import JsonDisplay
+from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, end, glance, open_feed, still
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.folder import Folder
 
 PATIENCE_SECONDS = 30.0
 """How long to wait for a run that has not begun: a monitor is often started together with its run."""
@@ -116,7 +115,7 @@ def _wait_for(directory: Path) -> None:
 
 def _serve(path: Path, host: str | None, port: int) -> None:
     # imported here: a terminal needs none of it
-    from adaptive_eval.monitor.serve import LOOPBACK, serve, stays_here
+    from adaptive_eval.show.serve.site import LOOPBACK, serve, stays_here
 
     _wait_for(path)
     if not path.is_dir():

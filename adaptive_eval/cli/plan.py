@@ -7,18 +7,17 @@ import orjson
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.cli.arguments import Config, Overrides
-from adaptive_eval.cli.errors import reported
-from adaptive_eval.cli.progress import Progress
+from adaptive_eval.cli.shared import Config, Overrides, Progress, reported
 from adaptive_eval.config.load import load_config
-from adaptive_eval.display.forecast import forecast_lines
-from adaptive_eval.display.text import safe
+from adaptive_eval.config.prepare import Prepared, prepare
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.forecast import Forecast, Request, make_forecast
-from adaptive_eval.run.directory import newest
-from adaptive_eval.run.prepare import Prepared, prepare
+from adaptive_eval.record.history import newest
 from adaptive_eval.sections import Share
-from adaptive_eval.store.schema import DATABASE_FILE
+from adaptive_eval.show.forecast import forecast_lines
+from adaptive_eval.show.text import safe
+from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.study.forecast import Request, make_forecast
+from adaptive_eval.study.types import Forecast
 
 FEWEST_WORLDS = 10
 """Fewer have no 80% interval."""

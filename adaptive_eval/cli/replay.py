@@ -8,24 +8,18 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.arguments import Overrides
-from adaptive_eval.cli.errors import reported
-from adaptive_eval.cli.progress import Progress
+from adaptive_eval.cli.shared import Overrides, Progress, reported
 from adaptive_eval.core import Look
-from adaptive_eval.display.study import study_table
-from adaptive_eval.display.summary import findings
-from adaptive_eval.display.text import verdict_counts
-from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.replay.idleness import slot_use
-from adaptive_eval.replay.judged import Judged, judge
-from adaptive_eval.replay.perform import Servers, perform
-from adaptive_eval.replay.prepare import Prepared, Request, prepare
-from adaptive_eval.replay.results import results_of
-from adaptive_eval.replay.timed import latency_of_mean
-from adaptive_eval.results import write_results
-from adaptive_eval.run.ending import EXIT_CODES, why_finished
-from adaptive_eval.run.exit_codes import ExitCode
-from adaptive_eval.store.schema import DATABASE_FILE
+from adaptive_eval.errors import ConfigError, ExitCode, StoreError
+from adaptive_eval.record.ending import EXIT_CODES, why_finished
+from adaptive_eval.record.results import write_results
+from adaptive_eval.show.forecast import study_table
+from adaptive_eval.show.summary import findings
+from adaptive_eval.show.text import verdict_counts
+from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.study.judged import Judged, judge, slot_use
+from adaptive_eval.study.replay import Prepared, Request, Servers, perform, prepare, results_of
+from adaptive_eval.study.timed import latency_of_mean
 
 RUNS_FILE = "runs.csv"
 

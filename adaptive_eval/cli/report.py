@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.cli.errors import reported
+from adaptive_eval.cli.shared import reported
 from adaptive_eval.files import write_whole
-from adaptive_eval.reading import RunView, read_run
+from adaptive_eval.record.view import RunView, read_run
 
 FORMAT = "adaptive-eval.report/1"
 
@@ -47,7 +47,7 @@ def report(
 
 def _drawn(view: RunView, folder: Path) -> list[Path]:
     # imported here: it needs an extra
-    from adaptive_eval.report.plots import draw_all
+    from adaptive_eval.show.plots import draw_all
 
     return draw_all(view, folder)
 
@@ -55,15 +55,15 @@ def _drawn(view: RunView, folder: Path) -> list[Path]:
 def _rendered(view: RunView, kind: Literal["html", "md", "json", "csv"]) -> str:
     match kind:
         case "html":
-            from adaptive_eval.page import report_page
+            from adaptive_eval.show.page.documents import report_page
 
             return report_page(view)
         case "md":
-            from adaptive_eval.report.markdown import markdown
+            from adaptive_eval.show.markdown import markdown
 
             return markdown(view)
         case "csv":
-            from adaptive_eval.report.spreadsheet import ranking_csv
+            from adaptive_eval.show.markdown import ranking_csv
 
             return ranking_csv(view)
         case "json":

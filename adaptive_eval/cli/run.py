@@ -9,17 +9,16 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.arguments import Config, Overrides
-from adaptive_eval.cli.errors import reported
-from adaptive_eval.cli.rehearsal import rehearse
+from adaptive_eval.cli.check import rehearse
+from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.load import load_config
-from adaptive_eval.display import Display, Kind, open_display
+from adaptive_eval.config.prepare import prepare
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.run.directory import fresh as fresh_directory
-from adaptive_eval.run.directory import newest
+from adaptive_eval.record.history import fresh as fresh_directory
+from adaptive_eval.record.history import newest
 from adaptive_eval.run.execute import execute
-from adaptive_eval.run.prepare import prepare
 from adaptive_eval.run.watching import Watcher, Watchers
+from adaptive_eval.show.displays import Display, Kind, open_display
 
 RunDir = Annotated[
     Path | None, typer.Option("--run-dir", help="Where the run lies; default: store.folder and the run's name.")
@@ -83,7 +82,7 @@ def _watched_by(shown: Display, metrics: str | None) -> Iterator[Watcher]:
         yield shown
         return
     # imported here: it needs an extra
-    from adaptive_eval.monitor.metrics import Address, metrics_at
+    from adaptive_eval.show.serve.metrics import Address, metrics_at
 
     with metrics_at(Address.of(metrics)) as served:
         yield Watchers(shown, served)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.errors import reported
+from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.simulate.faults import Faults, parse_faults
 from adaptive_eval.simulate.server import SimulatedServer

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import typer
 
-from adaptive_eval.cli.arguments import Config, Overrides
-from adaptive_eval.cli.errors import reported
-from adaptive_eval.config.environment import read_environment
+from adaptive_eval.cli.shared import Config, Overrides, reported
+from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import Prepared, missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.run.prepare import Prepared, prepare
-from adaptive_eval.run.programs import missing_programs
 
 
 def validate(config: Config, overrides: Overrides = None) -> None:

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig
 from adaptive_eval.config.problems import KeyPath, Problem, shown
 from adaptive_eval.config.run import ModelConfig
-from adaptive_eval.graders.facts import ANSWER_SIGNALS
 from adaptive_eval.graders.rubric import RubricConfig, SchemaRubric, open_rubric
-from adaptive_eval.graders.types import GraderOptions
-from adaptive_eval.prompts import QUESTION_FIELDS, PromptConfig, template_problems
+from adaptive_eval.graders.types import ANSWER_SIGNALS, GraderOptions
+from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
 
 Names = tuple[str, ...]
@@ -161,7 +160,7 @@ def _on_this_machine(model: ModelConfig) -> bool:
 
 
 def _world_is_known(questions: QuestionsConfig) -> Iterator[Problem]:
-    from adaptive_eval.simulate.worlds import WORLDS  # needs scipy, which a configuration without a world does not
+    from adaptive_eval.simulate.worlds import WORLDS
 
     if questions.world is not None and questions.world not in WORLDS:
         close = get_close_matches(questions.world, WORLDS, 1)

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from adaptive_eval.graders.rubric import RubricConfig
-from adaptive_eval.plugins import SPECIFICATION
+from adaptive_eval.imports import SPECIFICATION
 from adaptive_eval.sections import Count, Seconds, Section, Share, refuse
 
 OBJECTIVES = {"top_k": "k", "baseline": "baseline", "pairs": "pairs", "precision": "half_width", "threshold": "value"}

@@ -2,6 +2,8 @@
 
 A replay has its models and questions from elsewhere: `load_decisions` reads the sections that decide, and passes over
 what else a run is told.
+
+Takes secrets out of a configuration before anything else sees it.
 """
 
 import json
@@ -11,17 +13,68 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.config.censor import remove_secrets
 from adaptive_eval.config.checks import cross_check
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.document import Document, read_document
-from adaptive_eval.config.environment import read_environment
-from adaptive_eval.config.normal import expand_short_forms, fill_in_addresses, spell_out
-from adaptive_eval.config.overrides import apply_override
-from adaptive_eval.config.problems import Problem, report
+from adaptive_eval.config.document import VARIABLE, Document, read_document, read_environment
+from adaptive_eval.config.normal import apply_override, expand_short_forms, fill_in_addresses, spell_out
+from adaptive_eval.config.problems import KeyPath, Problem, report
 from adaptive_eval.config.refusals import problems_of
 from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.endpoints.secrets import (
+    HEADERS,
+    INHERITED,
+    SECRET_VARIABLE,
+    holds_secret,
+    looks_secret,
+    path_looks_secret,
+    secret_given,
+)
 from adaptive_eval.errors import ConfigError
+
+BLANK = "***"
+
+
+def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
+    """Take every secret out of the document, and note the problem."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        inner = (*path, key)
+        if isinstance(value[key], dict | list):
+            remove_secrets(document, value[key], inner)
+        elif rule := _secret_rule(document, inner, value[key]):
+            mend = "give the name of an environment variable as api_key_env; without a key, leave it out"
+            if set(inner) & set(HEADERS):
+                mend = "write ${NAME} for an environment variable"
+            elif "launch" in inner:
+                mend = INHERITED
+            document.problems.append(Problem(inner, rule, mend, place=document.place(inner)))
+            value[key] = BLANK
+
+
+def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None:
+    """Why a value may not stand in the file: keys come from the environment, and go into headers only."""
+    if value is None:
+        return None
+    in_header = bool(set(path) & set(HEADERS))
+    variables = document.variables.get(document.origin(path), ())
+    if in_header:
+        literal = VARIABLE.sub("", document.raw.get(path, str(value)))
+        named = holds_secret(str(path[-1])) and not variables
+        return "holds a secret, which must not stand in the file" if named or looks_secret(literal) else None
+    if holds_secret(_key(path)) or looks_secret(str(value)):
+        return "holds a secret, which must not stand in the file"
+    if {"launch", "command"} <= set(path) and (given := secret_given(str(value))):
+        return f"holds a secret ({given}), which would be stored"
+    if "base_url" in path and variables and path_looks_secret(str(value)):
+        return "takes in what looks like a key, which would be stored with the results"
+    if path[-1] != "api_key_env" and any(SECRET_VARIABLE.search(name) for name in variables):
+        return "takes in a secret, which would be stored with the results"
+    return None
+
+
+def _key(path: KeyPath) -> str:
+    """The key that a value stands under, be it in a list."""
+    return next((part for part in reversed(path) if isinstance(part, str)), "")
+
 
 Schema = TypeVar("Schema", bound=Decisions)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from adaptive_eval.config.secrets import redacted
+from adaptive_eval.endpoints.secrets import redacted
 
 KeyPath = tuple[str | int, ...]
 SHOWN_CHARACTERS = 60

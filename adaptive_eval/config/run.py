@@ -11,7 +11,7 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig
-from adaptive_eval.prompts import PromptConfig
+from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.sections import Count, Section, refuse
 from adaptive_eval.seeds import SEED_SPAN

@@ -13,16 +13,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.checks import require
-from adaptive_eval.core.estimates import Estimates, update
-from adaptive_eval.core.evidence import Evidence, IndexArray, weigh
+from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, update, weigh
 from adaptive_eval.core.horizon import Continued, Extension, carried_over
 from adaptive_eval.core.judge import Memory
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import View
-from adaptive_eval.core.purse import Purse
 from adaptive_eval.core.result import Result, conclude
-from adaptive_eval.core.rounds import Batch, Round
+from adaptive_eval.core.rounds import Batch, Purse, Round
+from adaptive_eval.core.settings import require
 from adaptive_eval.core.standing import Standing, Supply, likely_open, pair_verdicts, stand, tiers
 from adaptive_eval.core.types import Ask, Look, Outcome, Reason, SetAside, Verdict
 from scorio.moments import FloatArray

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from adaptive_eval.core.checks import require
 from adaptive_eval.core.evidence import IndexArray, pair_indices
+from adaptive_eval.core.settings import require
 
 FAR_AWAY = -1e6
 """A reference that no score comes near, where only the precision of the score matters."""

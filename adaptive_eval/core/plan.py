@@ -5,15 +5,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.checks import require
-from adaptive_eval.core.estimates import Prior
-from adaptive_eval.core.evidence import IndexArray
+from adaptive_eval.core.evidence import IndexArray, Prior
 from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, PrecisionOf, Ranking
 from adaptive_eval.core.policies import Policy, Weighted
 from adaptive_eval.core.rules import Correctable, Precision, Rule, Sequential
-from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+from adaptive_eval.core.settings import Bench, Budget, Pace, Trials, require
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.checks import require
 from adaptive_eval.core.evidence import IndexArray
+from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray, IntArray
 
 

@@ -2,15 +2,75 @@
 
 A `Batch` is one model's share of a round: `extra[q]` further trials of question q, numbered from `first[q]`. Trials are
 held by their place in the batch, so that neither the order of arrival nor the batching of `tell` can matter.
+
+Hard caps: what is spent, what is reserved for trials in flight, and whether a further round still fits.
+
+Only committed rounds count with what they used; everything later is reserved at its worst, so that a cap is never
+exceeded and the answer depends on what was issued, not on what has arrived.
 """
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from adaptive_eval.core.settings import MOST_CATEGORIES
+from adaptive_eval.core.settings import MOST_CATEGORIES, Budget
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Outcome
-from scorio.moments import IntArray
+from scorio.moments import FloatArray, IntArray
+
+CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
+FREE = 1e-9
+"""The price of a trial that costs nothing: small, so that it goes first, and positive, so that prices divide."""
+
+
+class Purse:
+    """The run's account: a row for each model, a column for each currency."""
+
+    def __init__(self, budget: Budget, worst: tuple[Cost, ...]) -> None:
+        self._currency = CURRENCIES.index(budget.currency)
+        caps = (getattr(budget, currency) for currency in CURRENCIES)
+        self._caps = np.array([math.inf if cap is None else cap for cap in caps])
+        self._worst = np.array([(1.0, *cost) for cost in worst])
+        self._reserved = np.zeros(len(worst), dtype=np.int64)
+        self._spent = np.zeros_like(self._worst)
+
+    def reserve(self, trials: NDArray[np.int64]) -> None:
+        """Set trials of each model aside as in flight."""
+        self._reserved = self._reserved + trials
+
+    def settle(self, model: int, reserved: int, came: int, cost: Cost, lost: int = 0) -> None:
+        """Replace a reservation by the trials that came, with their cost, and those that are lost, at their worst."""
+        self._reserved[model] -= reserved
+        self._spent[model] += np.array((came, *cost)) + lost * self._worst[model]
+
+    def fits(self, trials: NDArray[np.int64]) -> bool:
+        """Whether further trials of each model stay within every cap even if each of them costs the most it may."""
+        need = (self._reserved + trials) @ self._worst
+        return bool(np.all(self._used() + need <= self._caps))
+
+    def affordable(self) -> float:
+        """How many further trials the caps would pay for at the mean price seen so far; infinite without caps."""
+        used = self._used()
+        price = used / used[0] if used[0] > 0.0 else self._worst.mean(axis=0)
+        capped = np.isfinite(self._caps) & (price > 0.0)
+        left = np.min((self._caps - used)[capped] / price[capped], initial=math.inf)
+        return max(float(left) - float(self._reserved.sum()), 0.0)
+
+    def prices(self) -> FloatArray:
+        """Each model's price of a trial in the budget's currency: the mean of its trials so far, else the worst."""
+        trials, spent = self._spent[:, 0], self._spent[:, self._currency]
+        price = np.where(trials > 0.0, spent / np.maximum(trials, 1.0), self._worst[:, self._currency])
+        return np.where(price > 0.0, price, FREE)
+
+    def spent(self) -> Cost:
+        """What was used so far, trials in flight left out."""
+        _, tokens, usd, gpu_seconds = self._used().tolist()
+        return Cost(int(tokens), usd, gpu_seconds)
+
+    def _used(self) -> FloatArray:
+        return np.asarray(self._spent.sum(axis=0))
+
 
 MISSING = MOST_CATEGORIES
 """The mark of a trial that has not come; categories lie below it."""

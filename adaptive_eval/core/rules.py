@@ -23,11 +23,11 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
-from adaptive_eval.core.checks import require
 from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 from scorio.sinf.boundary import Mixture, WangTsiatis
-from scorio.sinf.loss import expected_loss
+from scorio.sinf.compare import expected_loss
 
 
 class Rule(Protocol):

@@ -1,12 +1,21 @@
-"""What a controller is told once: sizes, pace and caps. Everything else is a plug-in."""
+"""What a controller is told once: sizes, pace and caps. Everything else is a plug-in.
+
+How the core refuses what it cannot work with: the rule, and what was given instead.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.checks import require
 from adaptive_eval.core.types import NO_COST, Cost
+
+
+def require(holds: bool, rule: str, got: object) -> None:
+    """Raise ValueError unless the rule holds."""
+    if not holds:
+        raise ValueError(f"{rule}, but got {got!r}")
+
 
 MOST_CATEGORIES = 255
 """An outcome in flight is held in one byte."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.estimates import Estimates
-from adaptive_eval.core.evidence import AT_HORIZON, Evidence, IndexArray, weigh
+from adaptive_eval.core.evidence import AT_HORIZON, Estimates, Evidence, IndexArray, weigh
 from adaptive_eval.core.horizon import Continued
 from adaptive_eval.core.judge import BoolArray, Forecast, Judging, Memory, forecast, judge, power_by
 from adaptive_eval.core.objectives import Objective

@@ -10,8 +10,18 @@ from collections.abc import Sequence
 from math import log
 from typing import Any, NamedTuple
 
-from adaptive_eval.endpoints.failures import Failure, Kind, UnknownFinish, clean
-from adaptive_eval.endpoints.finish import FAILED, FINISHED, NO_REASON, declares, finish_word, signals_of_finish
+from adaptive_eval.endpoints.failures import (
+    FAILED,
+    FINISHED,
+    NO_REASON,
+    Failure,
+    Kind,
+    UnknownFinish,
+    clean,
+    declares,
+    finish_word,
+    signals_of_finish,
+)
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Prompt, Signal
 
 _LN2 = log(2.0)

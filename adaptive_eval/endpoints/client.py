@@ -11,8 +11,7 @@ from pydantic import SecretStr
 
 from adaptive_eval.endpoints.failures import SECRET_LENGTH, Failure, Kind, clean, error_in, status_of
 from adaptive_eval.endpoints.http1 import Header
-from adaptive_eval.endpoints.parsing import parsed
-from adaptive_eval.endpoints.sse import StreamReader
+from adaptive_eval.endpoints.parsing import StreamReader, parsed
 from adaptive_eval.endpoints.transport import Exchange, Origin, SlotTransport, Stalled, origin_of
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import PATHS

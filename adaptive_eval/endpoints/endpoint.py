@@ -11,16 +11,12 @@ from dataclasses import dataclass, field
 
 import tenacity
 
-from adaptive_eval.endpoints.acquaintance import Acquaintance
 from adaptive_eval.endpoints.answers import Arrival, Reader, without_text
 from adaptive_eval.endpoints.client import Caller, Reply
-from adaptive_eval.endpoints.failures import Failure, Kind, UnknownFinish, signal_of_error
-from adaptive_eval.endpoints.health import HealthWatch
-from adaptive_eval.endpoints.load_watch import LoadWatch
-from adaptive_eval.endpoints.pacing import Pacer
-from adaptive_eval.endpoints.replicas import Replica, ReplicaSet
-from adaptive_eval.endpoints.retry import Persistence
-from adaptive_eval.endpoints.servers import Server, meet, name_of
+from adaptive_eval.endpoints.failures import Failure, Kind, Persistence, UnknownFinish, signal_of_error
+from adaptive_eval.endpoints.load import LoadWatch
+from adaptive_eval.endpoints.replicas import HealthWatch, Pacer, Replica, ReplicaSet
+from adaptive_eval.endpoints.servers import Acquaintance, Server, meet, name_of
 from adaptive_eval.endpoints.types import (
     Answer,
     EndpointConfig,

@@ -7,19 +7,84 @@ connection refused, reset, stalled, timed out  repeat
 prompt longer than the context, content filter an answer with its own signal
 any other 3xx and 4xx, a used-up quota         no retry mends it; redirects are never followed
 an unknown finish reason                       no retry mends it, but a line in the configuration
+
+When a failed request is sent again, and when it is given up.
+
+It is given up after `attempts` failures, but not before the model has failed it for `patience` seconds: servers
+restart in minutes, and a few quick failures in a row happen to some request on every long run. Refusals (429) are
+waited out for as long as one answer may take. A connection that could not be made counts for nothing here: the
+replica is set aside, and whether one is left is decided by its health. A request over its time limit is sent again
+`attempts` times; then it is an answer, which its caller makes of it.
+
+Waits grow exponentially with full jitter. A Retry-After holds for the replica that sent it (`ReplicaSet.pause`): the
+request only comes apart from the others that were told the same, and may go to another replica.
+
+What a finish reason means: only an answer that its server says is finished is one (DESIGN 3.10).
+
+The reasons are those of the OpenAI API and of who speaks it: vLLM, SGLang, llama.cpp, TGI, Azure, OpenRouter, DeepSeek,
+Mistral, Zhipu and Together, and those of Anthropic, Cohere and Gemini that gateways pass on. Case and hyphens mean
+nothing. What is known neither as finished nor as failed is graded only where the configuration declares it.
+
+A choice whose reason is null is unfinished: that is what it is in each event of a stream but the last, and what
+gateways send when their upstream breaks off. A choice without the field says nothing, so that only the configuration
+can: `finish_reasons: [none]` declares both as finished.
 """
 
 import re
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from urllib.parse import urlsplit
 
 import orjson
+import tenacity
 
-from adaptive_eval.endpoints.types import Signal
+from adaptive_eval.endpoints.types import Limits, Signal
 from adaptive_eval.errors import Rejected, Retryable
+
+NO_REASON = "none"
+"""Stands for a missing reason in the configuration."""
+
+FILTERED = frozenset(
+    {"content_filter", "content_filtered", "sensitive", "safety", "recitation", "blocklist", "prohibited_content"}
+)
+TRUNCATED = frozenset(
+    {"length", "max_tokens", "model_length", "max_length", "model_context_window_exceeded", "repetition"}
+)
+"""The last is vLLM's, where a server is told to cut off what repeats itself."""
+REFUSED = frozenset({"refusal"})
+_ENDED = frozenset(
+    {"stop", "eos", "eos_token", "stop_sequence", "end_turn", "complete", "tool_calls", "tool_use", "function_call"}
+)
+FINISHED = _ENDED | TRUNCATED | FILTERED | REFUSED
+FAILED = frozenset(
+    {
+        *("abort", "aborted", "cancel", "cancelled", "canceled", "error", "error_toxic", "error_limit"),
+        *("insufficient_system_resource", "network_error", "timeout", "time_out", "server_error", "internal_error"),
+        *("overloaded", "interrupted", "null"),
+    }
+)
+"""The server gave up in the middle; Qwen's API writes `null` while it goes on."""
+
+
+def finish_word(reason: str) -> str:
+    """A finish reason as it is compared."""
+    return reason.strip().lower().replace("-", "_")
+
+
+def signals_of_finish(reason: str) -> frozenset[Signal]:
+    """The signals that a finish reason shows by itself."""
+    word = finish_word(reason)
+    told: dict[Signal, frozenset[str]] = {"truncated": TRUNCATED, "content_filter": FILTERED, "refusal": REFUSED}
+    return frozenset(signal for signal, words in told.items() if word in words)
+
+
+def declares(reason: str) -> str:
+    """The option that says that a reason is one of a finished answer."""
+    return f"`finish_reasons: [{reason}]` on this model"
+
 
 _REPEATABLE = frozenset({408, 409, 425})
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
@@ -169,3 +234,51 @@ def signal_of_error(
         raise Failure(Kind.SERVER_ERROR, shown, retry_after(headers))
     hint = redirection(headers, secrets) if status < 400 else _HINTS.get(status, "")
     raise Rejected(f"{shown} ({hint})" if hint else shown)
+
+
+SLOWEST = 30.0
+APART = 0.5
+
+_AT_ONCE = frozenset({Kind.UNREACHABLE, Kind.REPLICA_LOST, Kind.TIMED_OUT})
+"""Nothing is gained by waiting: the next attempt goes elsewhere, or waits for a replica's health."""
+_UNCOUNTED = frozenset({Kind.UNREACHABLE, Kind.RATE_LIMITED, Kind.TIMED_OUT})
+
+_backoff = tenacity.wait_random_exponential(multiplier=1.0, max=SLOWEST)
+_apart = tenacity.wait_random(0.0, APART)
+
+
+class Persistence:
+    """The decisions for one request that has failed once, in tenacity's terms."""
+
+    def __init__(self, limits: Limits, timeouts: int, longest_refusal: float, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._timeouts = timeouts
+        self._longest_refusal = longest_refusal
+        self._clock = clock
+        self._began = clock()
+        self._counts: Counter[Kind] = Counter()
+
+    def stop(self, state: tenacity.RetryCallState) -> bool:
+        """Whether the request is given up; called once for each failure."""
+        failure = _failure(state)
+        self._counts[failure.kind] += 1
+        waited = self._clock() - self._began
+        if failure.kind is Kind.TIMED_OUT:
+            return self._counts[Kind.TIMED_OUT] >= self._timeouts
+        if failure.kind is Kind.RATE_LIMITED:
+            return waited + (failure.retry_after or 0.0) > self._longest_refusal
+        counted = sum(count for kind, count in self._counts.items() if kind not in _UNCOUNTED)
+        return counted >= self._limits.attempts and waited >= self._limits.patience
+
+    def wait(self, state: tenacity.RetryCallState) -> float:
+        """Seconds until the next attempt."""
+        failure = _failure(state)
+        if failure.kind is Kind.RATE_LIMITED and failure.retry_after:
+            return _apart(state)
+        return 0.0 if failure.kind in _AT_ONCE else _backoff(state)
+
+
+def _failure(state: tenacity.RetryCallState) -> Failure:
+    error = state.outcome.exception() if state.outcome is not None else None
+    assert isinstance(error, Failure)
+    return error

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from adaptive_eval.endpoints.client import Caller, HttpCaller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.load_watch import LoadWatch
+from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Limits, Sampling
 from adaptive_eval.errors import ConfigError
 

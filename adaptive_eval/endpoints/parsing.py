@@ -1,13 +1,24 @@
 """JSON as model servers write it.
 
-A model's text may hold half of a surrogate pair, which Python servers escape as `\\ud800`, others send bytes that are
+A model's text may hold half of a surrogate pair, which Python servers escape as `\ud800`, others send bytes that are
 no UTF-8, and some write NaN among log-probabilities. None of it is JSON, and all of it comes again at every attempt
 with the same seed: it is an answer with a spoilt character, and no reason to give a model up.
+
+A streamed answer, put together into the response that the same request would have had without a stream.
+
+One thing more than there: llama-server says the usage of each choice after it, and each choice keeps its own.
+
+A server that ignores `stream: true` sends the whole response at once, which is taken as it is. An error comes as an
+event of that name, as `error` in an event or in one of its choices, or as a field of that name (llama-server).
 """
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import orjson
+
+from adaptive_eval.endpoints.failures import Failure, Kind, error_in
 
 
 def parsed(body: bytes) -> object:
@@ -22,3 +33,175 @@ def parsed(body: bytes) -> object:
         return json.loads(whole)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+MAX_LINE = 16 * 1024 * 1024
+
+
+class _Choice:
+    """The pieces of one choice so far."""
+
+    __slots__ = ("finish_reason", "logprobs", "pieces", "steps", "token_logprobs", "usage")
+
+    def __init__(self) -> None:
+        self.pieces: dict[str, list[str]] = {}
+        self.finish_reason: str | None = None
+        self.logprobs: list[object] = []
+        self.token_logprobs: list[object] = []
+        self.steps = 0
+        self.usage: dict[str, Any] | None = None
+        """What came right after its end."""
+
+    def add(self, choice: dict[str, Any]) -> bool:
+        """Take one event's part of this choice; True where it carried text."""
+        delta = choice.get("delta")
+        source = delta if isinstance(delta, dict) else choice
+        spoke = False
+        for name in ("content", "text", "reasoning_content", "reasoning", "refusal"):
+            piece = source.get(name)
+            if isinstance(piece, str) and piece:
+                self.pieces.setdefault(name, []).append(piece)
+                spoke = True
+        if isinstance(reason := choice.get("finish_reason"), str):
+            self.finish_reason = reason
+        if isinstance(logprobs := choice.get("logprobs"), dict):
+            for name, into in (("content", self.logprobs), ("token_logprobs", self.token_logprobs)):
+                if isinstance(values := logprobs.get(name), list):
+                    into += values
+        self.steps += spoke
+        return spoke
+
+    def payload(self, index: int, chat: bool, apart: bool) -> dict[str, Any]:
+        texts = {name: "".join(pieces) for name, pieces in self.pieces.items()}
+        choice: dict[str, Any] = {"index": index, "finish_reason": self.finish_reason}
+        if apart:
+            choice["usage"] = self.usage
+        if self.logprobs:
+            choice["logprobs"] = {"content": self.logprobs}
+        elif self.token_logprobs:
+            choice["logprobs"] = {"token_logprobs": self.token_logprobs}
+        return choice | ({"message": {"content": None} | texts} if chat else {"text": ""} | texts)
+
+
+class StreamReader:
+    """Takes the bytes of an event stream and gives the whole response; `clock` dates the first token."""
+
+    def __init__(self, chat: bool, clock: Callable[[], float]) -> None:
+        self._chat = chat
+        self._clock = clock
+        self._rest = b""
+        self._choices: dict[int, _Choice] = {}
+        self._usage: dict[str, Any] | None = None
+        self._ended: _Choice | None = None
+        """The choice that has ended last."""
+        self._timings: object = None
+        self._done = False
+        self._model: object = None
+        """What the newest event that says so is named after."""
+        self._name = b""
+        """Of the event whose lines come now."""
+        self._error: bytes | None = None
+        self._whole: list[bytes] | None = None
+        """A response that is no stream."""
+        self._size = 0
+        self.first_token_at: float | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes, cut anywhere."""
+        if self._whole is None and not self._size and data.lstrip()[:1] == b"{":
+            self._whole = []
+        self._size += len(data.strip())
+        if self._whole is not None:
+            self._gather(data)
+            return
+        lines = (self._rest + data if self._rest else data).split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > MAX_LINE:
+            raise Failure(Kind.BAD_RESPONSE, f"a line of the stream is longer than {MAX_LINE} bytes")
+        for line in lines:
+            self._line(line.strip())
+
+    def _gather(self, data: bytes) -> None:
+        assert self._whole is not None
+        if self._size > MAX_LINE:
+            raise Failure(Kind.BAD_RESPONSE, f"the response is longer than {MAX_LINE} bytes")
+        self._whole.append(data)
+
+    def _line(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if not line:
+            self._name = b""
+        elif name == b"event":
+            self._name = value.strip()
+        elif name == b"error" or (name == b"data" and self._name == b"error"):
+            self._fail(value.strip())
+        elif name == b"data":
+            self._event(value.strip())
+
+    def _fail(self, data: bytes) -> None:
+        """Keep an error as the body of a response that has failed."""
+        if self._error is not None:
+            return
+        try:
+            error = parsed(data)
+        except ValueError:
+            error = data.decode("utf-8", "replace")
+        self._error = data if error_in(error) is not None else orjson.dumps({"error": error or "no message"})
+
+    def _event(self, data: bytes) -> None:
+        if data == b"[DONE]":
+            self._done = True
+            return
+        try:
+            event = parsed(data)
+        except ValueError as error:
+            raise Failure(Kind.BAD_RESPONSE, "an event of the stream is not JSON") from error
+        if not isinstance(event, dict):
+            raise Failure(Kind.BAD_RESPONSE, f"an event of the stream is of type {type(event).__name__}")
+        if error_in(event) is not None:
+            self._fail(data)
+        if isinstance(event.get("model"), str):
+            self._model = event["model"]
+        self._timings = event.get("timings", self._timings)
+        choices = event.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and isinstance(index := choice.get("index", 0), int):
+                self._part(self._choices.setdefault(index, _Choice()), choice)
+        if isinstance(usage := event.get("usage"), dict):
+            self._usage = usage
+            if self._ended is not None:
+                self._ended.usage = usage
+
+    def _part(self, choice: _Choice, part: dict[str, Any]) -> None:
+        """Take one event's part of a choice."""
+        if choice.add(part) and self.first_token_at is None:
+            self.first_token_at = self._clock()
+        if isinstance(part.get("finish_reason"), str):
+            self._ended = choice
+
+    def instead(self) -> bytes | None:
+        """What came instead of a streamed answer, once all bytes are there: an error as JSON, or a whole response."""
+        if self._whole is not None:
+            return b"".join(self._whole)
+        rest, self._rest = self._rest, b""
+        if self._error is None and (rest.startswith(b"error:") or self._name == b"error"):
+            self._line(rest.strip())
+        return self._error
+
+    def payload(self) -> dict[str, Any]:
+        """The response; raises `Failure` for a stream that stopped before its end.
+
+        A choice without a finish reason keeps none: what that means is for the reader of responses to say.
+        """
+        ended = self._choices and all(choice.finish_reason for choice in self._choices.values())
+        if not (self._done or ended):
+            raise Failure(Kind.RESET, "the stream ended before the answer was complete")
+        # a server that sends no usage sends about one token per event
+        steps = sum(choice.steps for choice in self._choices.values())
+        apart = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())
+        payload: dict[str, Any] = {
+            "choices": [choice.payload(index, self._chat, apart) for index, choice in sorted(self._choices.items())],
+            "usage": self._usage or {"completion_tokens": steps},
+        }
+        told = {"model": self._model, "timings": self._timings}
+        return payload | {name: value for name, value in told.items() if value is not None}

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from adaptive_eval.endpoints.client import PROBE_SECONDS, QUIET_SECONDS, Reply, payload_of, request_headers, secrets_of
 from adaptive_eval.endpoints.failures import Failure, Kind, clean
-from adaptive_eval.endpoints.sse import StreamReader
+from adaptive_eval.endpoints.parsing import StreamReader
 from adaptive_eval.endpoints.transport import CONNECT_SECONDS
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 

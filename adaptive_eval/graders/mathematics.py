@@ -6,19 +6,119 @@ equal". Here a comparison that takes too long is a grader error.
 
 What math-verify decides is worth knowing (see the tests): (1,2) and [1,2] differ; the key 0.333 is not 1/3 (use
 `numeric` with a tolerance), but 0.33333333 is; 50% equals 0.5 and 50; units beside a number are ignored; x = 3 is 3.
+
+Two answers written in LaTeX, made comparable as text: what changes the look and not the value is taken away.
+
+Numbers too large to be written out, told apart from plain ones without computing them: 9^9^9^9 is not 3.
 """
 
 import logging
+import math
 import re
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from adaptive_eval.graders.boxed import last_box
-from adaptive_eval.graders.latex import normal, rational
-from adaptive_eval.graders.reading import final_text
+from sympy import Integer, Mul, Pow, Rational, factorial
+
+from adaptive_eval.graders.finding import final_text, last_box
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
+
+CAP = 300.0
+"""log10 of about the largest value that a float holds."""
+
+
+def far_apart(one: Any, other: Any) -> bool:
+    """One expression is a plain number, and the other is so large that it cannot be equal."""
+    return _larger(one, other) or _larger(other, one)
+
+
+def _larger(large: Any, plain: Any) -> bool:
+    least, size = digits_at_least(large), _digits(plain)
+    return least is not None and size is not None and least > size + 1.0
+
+
+def _digits(number: Any) -> float | None:
+    """log10 of the absolute value of a number that is written out."""
+    if not isinstance(number, Rational) or number.q == 0:
+        return None
+    top, bottom = abs(int(number.p)), int(number.q)
+    return (math.log10(top) if top else -math.inf) - math.log10(bottom)
+
+
+def digits_at_least(expression: Any) -> float | None:
+    """A lower bound of log10 of an expression made of whole numbers, products, powers and factorials; None for others.
+
+    log10 b^e = e log10 b;  log10 n! = ln Gamma(n + 1) / ln 10.  Every part is at least 1, so each bound carries over.
+    """
+    if isinstance(expression, Integer):
+        return math.log10(int(expression)) if expression >= 1 else None
+    if not isinstance(expression, Mul | Pow | factorial):
+        return None
+    parts: list[float] = []
+    for part in expression.args:
+        digits = digits_at_least(part)
+        if digits is None:
+            return None
+        parts.append(digits)
+    if isinstance(expression, Mul):
+        return math.fsum(parts)
+    if isinstance(expression, Pow):
+        return parts[0] * _value(parts[1])
+    return math.lgamma(_value(parts[0]) + 1.0) / math.log(10.0)
+
+
+def _value(digits: float) -> float:
+    """10^digits, as large as a float holds."""
+    return math.pow(10.0, min(digits, CAP))
+
+
+REMOVED = re.compile(
+    r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|limits|q?quad)(?![a-zA-Z])"  # sizes and wide spaces
+    r"|\\[,!;:> ()\[\]]|\\?\$|~"  # narrow spaces, and the signs around a formula
+    r"|(?<!\d)\s+|\s+(?!\d)"
+)
+UNWRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname)\{([^{}]*)\}")
+SHORT_FRACTION = re.compile(r"\\frac(\d)(\d)(?!\d)")
+DEGREES = re.compile(r"\^(?:\\circ|\{\\circ\})|°")
+THOUSANDS = re.compile(r"(?<![\d.,{}])\d{1,3}(?:(?:,|\{,\})\d{3})+(?![\d,{])")
+SPACED_COMMA = re.compile(r",\s")
+DECIMAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)")
+RATIO = re.compile(r"([-+]?)(?:\\frac\{(-?\d+)\}\{(\d+)\}|(\d+)/(\d+))")
+MAX_DIGITS = 1_000
+
+
+def normal(latex: str) -> str:
+    r"""The expression without spaces, sizes, `\left`, dollar signs, `\text`, degree signs and a final full stop.
+
+    A space between two digits stays: `1 2` is not 12. Case is dropped where there is no command, as \Phi is not \phi.
+    """
+    text = latex.strip().replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("−", "-")
+    text = UNWRAPPED.sub(r"\1", REMOVED.sub("", UNWRAPPED.sub(r"\1", text)))
+    text = SHORT_FRACTION.sub(r"\\frac{\1}{\2}", DEGREES.sub("", text)).replace("\\%", "%").rstrip(".")
+    return text if "\\" in text else text.casefold()
+
+
+def rational(latex: str) -> Fraction | None:
+    r"""The value of an integer, a decimal, `a/b` or `\frac{a}{b}`; None for all else.
+
+    A comma separates thousands only between groups of three digits and without a space: `1,000` is a number, `(1,2)`
+    and `1, 200` are not.
+    """
+    text = normal(latex)
+    if len(text) > MAX_DIGITS:
+        return None
+    if THOUSANDS.fullmatch(text.lstrip("-+")) and not SPACED_COMMA.search(latex):
+        text = text.replace("{,}", "").replace(",", "")
+    if DECIMAL.fullmatch(text):
+        return Fraction(text)
+    match = RATIO.fullmatch(text)
+    if match is None:
+        return None
+    top, bottom = int(match[2] or match[4]), int(match[3] or match[5])
+    return Fraction(-top if match[1] == "-" else top, bottom) if bottom else None
+
 
 MAX_EXPRESSION = 1_000
 MAX_DEPTH = 30
@@ -142,6 +242,5 @@ def _math_verify() -> Any:
 
 
 def _far_apart(one: Any, other: Any) -> bool:
-    from adaptive_eval.graders.magnitude import far_apart  # sympy is for worker processes only
 
     return far_apart(one, other)

@@ -1,16 +1,159 @@
-"""Grading for the event loop: at once where that is cheap, in a worker process where it may take time."""
+"""Grading for the event loop: at once where that is cheap, in a worker process where it may take time.
 
+The worker processes: started when there is work, killed when they hang, replaced when they are gone.
+
+The clock of an answer starts when its worker begins with it, and runs in the worker. The parent steps in only where a
+worker is silent for longer than that: it is killed, the answer it was at is a grader error, and what it had not begun
+goes to another. A worker that dies, or runs out of memory, gets the benefit of the doubt: its answer is tried again.
+"""
+
+import asyncio
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.facts import FLAGS, answer_facts, reads_as_refusal
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import Grade, Grader, Marks
-from adaptive_eval.graders.workers import Workers
+from adaptive_eval.graders.types import FLAGS, Grade, Grader, Marks, answer_facts, reads_as_refusal
+from adaptive_eval.graders.worker import Dead, Done, Failed, Hung, Setup, Task, Worker
 from adaptive_eval.questions.types import Question
+
+BATCH = 32
+BATCH_CHARACTERS = 1_000_000
+START_LIMIT = 120.0
+GRACE = 1.0
+"""Seconds beyond the time limit after which a silent worker is killed."""
+ATTEMPTS = 2
+CLOSED = Failed("was closed before it came to this answer", over=True)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """An answer that waits for its marks."""
+
+    task: Task
+    result: asyncio.Future[Marks]
+    attempts: int = 0
+
+    def settle(self, reply: Done | Failed) -> None:
+        """Give the caller its marks or its error, unless it has gone."""
+        if self.result.done():
+            return
+        if isinstance(reply, Done) and reply.marks is not None:
+            self.result.set_result(reply.marks)
+        else:
+            reason = reply.reason if isinstance(reply, Failed) else "gave no marks"
+            self.result.set_exception(GraderError(f"the grader {reason}"))
+
+
+class Workers:
+    """Grades in at most `count` processes, in batches."""
+
+    def __init__(self, grader: Grader, count: int, folder: Path, keys: Collection[str] = ()) -> None:
+        self._grader, self._count, self._folder, self._keys = grader, count, folder, keys
+        self._waiting: asyncio.Queue[_Job] = asyncio.Queue()
+        self._serving: set[asyncio.Task[None]] = set()
+        self._idle = 0
+        self._closed = False
+
+    async def grade(self, text: str, question: Question) -> Marks:
+        """The marks of one answer, from a worker."""
+        job = _Job(Task(text, question), asyncio.get_running_loop().create_future())
+        if self._closed:
+            job.settle(CLOSED)
+        else:
+            self._waiting.put_nowait(job)
+        if not self._closed and self._idle == 0 and len(self._serving) < self._count:
+            self._serving.add(asyncio.create_task(self._serve()))
+        return await job.result
+
+    async def close(self) -> None:
+        """End every worker; what was not graded yet is a grader error."""
+        self._closed = True
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        self._serving.clear()
+        while not self._waiting.empty():
+            self._waiting.get_nowait().settle(CLOSED)
+
+    async def _serve(self) -> None:
+        """One worker and its successors, for ever."""
+        worker: Worker | None = None
+        batch: list[_Job] = []
+        try:
+            while True:
+                batch = await self._batch()
+                worker = worker or await self._start(batch)
+                if worker is not None and not await self._grade(worker, batch):
+                    await worker.end()
+                    worker = None
+        finally:
+            if worker is not None and not all(job.result.done() for job in batch):
+                worker.kill()
+            for job in batch:
+                job.settle(CLOSED)
+            if worker is not None:
+                await worker.end()
+
+    async def _batch(self) -> list[_Job]:
+        """A worker's share of what is waiting."""
+        self._idle += 1
+        try:
+            batch = [await self._waiting.get()]
+        finally:
+            self._idle -= 1
+        share = min(BATCH, self._waiting.qsize() // self._count + 1)
+        characters = len(batch[0].task.text)
+        while len(batch) < share and characters < BATCH_CHARACTERS and not self._waiting.empty():
+            batch.append(self._waiting.get_nowait())
+            characters += len(batch[-1].task.text)
+        return batch
+
+    async def _start(self, batch: Sequence[_Job]) -> Worker | None:
+        """A new worker that is ready; without one, the batch has failed with the reason."""
+        try:
+            worker = await Worker.start(self._folder, self._keys)
+        except OSError as error:
+            reply: Done | Failed = Failed(f"cannot start: {error}", over=True)
+        else:
+            await worker.send(Setup(self._grader))
+            reply = await self._reply(worker, START_LIMIT)
+            if isinstance(reply, Done):
+                return worker
+            worker.kill()
+            await worker.end()
+        for job in batch:
+            job.settle(reply)
+        return None
+
+    async def _grade(self, worker: Worker, batch: Sequence[_Job]) -> bool:
+        """Have a batch graded. False: the worker is gone, and what it had not begun waits for another."""
+        await worker.send([job.task for job in batch])
+        for number, job in enumerate(batch, start=1):
+            reply = await self._reply(worker, self._grader.timeout + GRACE)
+            job.attempts += 1
+            if isinstance(reply, Failed) and reply.again and job.attempts < ATTEMPTS:
+                self._waiting.put_nowait(job)
+            else:
+                job.settle(reply)
+            if isinstance(reply, Failed) and reply.over:
+                for rest in batch[number:]:
+                    self._waiting.put_nowait(rest)
+                return False
+        return True
+
+    async def _reply(self, worker: Worker, limit: float) -> Done | Failed:
+        try:
+            return await worker.receive(limit)
+        except Hung as error:
+            worker.kill()
+            return Failed(str(error), over=True)
+        except Dead as error:
+            return Failed(str(error), over=True, again=True)
+
 
 MOST_WORKERS = 4
 

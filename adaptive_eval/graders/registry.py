@@ -1,16 +1,79 @@
-"""Every grader by its name, and the section of the configuration that is one of them."""
+"""Every grader by its name, and the section of the configuration that is one of them.
 
-from typing import Annotated
+The grader that is a function of yours: `package.module:function`.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.choice import Choice
-from adaptive_eval.graders.custom import Python
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.structured import Json
 from adaptive_eval.graders.text import Contains, Exact, Regex
-from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
+from adaptive_eval.imports import SPECIFICATION, load_attribute
+from adaptive_eval.questions.types import Question
+
+
+class Python(GraderOptions):
+    """What `function(text, question)` says: true or false, a number, or a mapping of signals.
+
+    The text comes as the model wrote it, thoughts included; `question` has id, prompt, answer, choices, cluster and
+    metadata. A number is the signal `score`, correct at 0.5 and more. A mapping may say under `extracted` what the
+    answer was. It runs in a worker process; an exception is a grader error, and what it prints is dropped.
+    """
+
+    kind: Literal["python"] = "python"
+    function: str = Field(pattern=SPECIFICATION)
+    """`package.module:function`, looked for beside the configuration and among what is installed."""
+    signals: tuple[str, ...] = ()
+    """The names of the signals that it gives, if the rubric is to be checked against them."""
+
+    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset(self.signals)
+
+    def quick(self, text: str, question: Question) -> Marks | None:
+        return None
+
+    def grade(self, text: str, question: Question) -> Marks:
+        function: Any = load_attribute(self.function, Path())
+        return _marks(function(text, question), self.function)
+
+    def warm_up(self) -> None:
+        load_attribute(self.function, Path())
+
+    def key_problem(self, question: Question) -> str | None:
+        return None
+
+
+def _marks(said: object, name: str) -> Marks:
+    if isinstance(said, bool):
+        return Marks({"is_correct": said}, None)
+    if isinstance(said, int | float):
+        return Marks({"is_correct": said >= 0.5, "score": _signal(said, "score", name)}, None)
+    if not isinstance(said, Mapping):
+        raise GraderError(f"{name} must return true, false, a number or a mapping of signals, but got {said!r:.80}")
+    extracted = said.get("extracted")
+    signals = {str(key): _signal(value, str(key), name) for key, value in said.items() if key != "extracted"}
+    return Marks(signals, None if extracted is None else str(extracted))
+
+
+def _signal(value: object, key: str, name: str) -> SignalValue:
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    raise GraderError(
+        f"{name} must give true, false, a finite number or a text for signal {key}, but got {value!r:.80}"
+    )
+
 
 GraderConfig = Annotated[
     Exact | Choice | Numeric | Regex | Contains | Math | Json | Python,

@@ -23,7 +23,7 @@ from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.sections import Section, refuse
 from scorio.categorical import SCHEMATA, Schema, Signals, Thresholds, classify
 from scorio.categorical.signals import RANGES
-from scorio.categorical.thresholds import PERCENTILES
+from scorio.categorical.variables import PERCENTILES
 
 Facts = Mapping[str, SignalValue]
 

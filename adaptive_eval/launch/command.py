@@ -1,10 +1,34 @@
-"""What is started for a model: a pure function of its `launch` section, the name it is served under, and the port."""
+"""What is started for a model: a pure function of its `launch` section, the name it is served under, and the port.
+
+Whether the program of a command is there.
+
+Ports for servers on this machine.
+"""
 
 import json
+import os
+import random
 import re
-from collections.abc import Iterator, Mapping
+import shutil
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.types import FlagValue, LaunchConfig, Scalar, spelled
+
+
+def missing_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str | None:
+    """What is wrong where the program cannot be found as the server would find it; None where all is well."""
+    program = command[0]
+    if os.sep in program:
+        found = shutil.which(folder / program)
+        return None if found else f"{program} is not a program, seen from {folder}"
+    if shutil.which(program, path=environment.get("PATH", os.defpath)):
+        return None
+    mend = "pip install vllm, or give launch.command" if program == "vllm" else "install it, or give its whole path"
+    return f"the program {program} is not found on the PATH; {mend}"
+
 
 HOST = "127.0.0.1"
 VLLM_FLAGS: Mapping[str, FlagValue] = {"generation-config": "vllm"}
@@ -48,3 +72,25 @@ def _flag(name: str, value: FlagValue) -> Iterator[str]:
 
 def _word(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+RANGE = range(20_000, 30_000)
+"""Below those that systems give to outgoing connections: a server may bind its port minutes after it was chosen."""
+TRIES = 1000
+
+
+def free_ports() -> Iterator[int]:
+    """Different ports that nothing listens on, at random, so that two runs choose different ones."""
+    yield from filter(is_free, random.sample(RANGE, TRIES))
+    raise LaunchFailed(f"no free port was found among {TRIES} between {RANGE[0]} and {RANGE[-1]}")
+
+
+def is_free(port: int) -> bool:
+    """Whether nothing listens there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,13 +1,112 @@
-"""Where servers run: a place of its own for each, or one that several models share, one at a time."""
+"""Where servers run: a place of its own for each, or one that several models share, one at a time.
+
+Places that models share, such as a GPU: among all runs of a user on this machine, one at a time has each.
+
+A run takes a place when it first serves a model there, and keeps it until its last server there has ended: between two
+of its models nobody else comes in, for that would cost both runs a swap at every turn. A run that uses several takes
+them in the order of their names, and each only when it has those before it; so no two runs wait for each other.
+
+A place is a locked file in a folder that only its user can write. The keeper of a server holds the lock as well: where
+a run is killed, the place is free when its server has ended.
+"""
 
 import asyncio
+import os
+import socket
+import stat
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.launch.places import Places
+from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.files import FileLock, holder_of, is_locked
 from adaptive_eval.launch.server import Server, Tell
 from adaptive_eval.store import Event, EventKind
+
+POLL_SECONDS = 0.5
+
+
+class Places:
+    """The places of one run, by the words that name them."""
+
+    def __init__(self, words: Iterable[str], run: str, *, patient: bool = True) -> None:
+        self._words = sorted(set(words))
+        self._run = run
+        self._patient = patient
+        """Wait for a place that another run has, instead of failing."""
+        self._locks: dict[str, FileLock] = {}
+        self._turns = {word: asyncio.Lock() for word in self._words}
+
+    async def take(self, word: str, tell: Callable[[str, str], None]) -> int:
+        """Have this place; gives the descriptor that holds it. Raises `LaunchFailed`.
+
+        `tell` hears of a place that has to be waited for, and of who has it, as often as that changes.
+        """
+        for before in self._words[: self._words.index(word) + 1]:
+            async with self._turns[before]:
+                if before not in self._locks:
+                    self._locks[before] = await self._taken(before, tell)
+        return self._locks[word].descriptor
+
+    def release(self) -> None:
+        """Let go of every place."""
+        for lock in self._locks.values():
+            lock.release()
+        self._locks.clear()
+
+    async def _taken(self, word: str, tell: Callable[[str, str], None]) -> FileLock:
+        path, told = _file(word), None
+        while True:
+            try:
+                return FileLock.take(path, run=self._run)
+            except BlockingIOError:
+                holder = _named(path)
+            except OSError as error:
+                raise LaunchFailed(f"cannot have {word} for itself: {path}: {error.strerror}") from error
+            if not self._patient:
+                raise LaunchFailed(f"cannot be started: {holder} has {word}; wait until it has ended")
+            if holder != told:
+                tell(word, holder)
+                told = holder
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def who_has(word: str) -> str | None:
+    """The run that has a place now; None where it is free. Raises `LaunchFailed`."""
+    path = _file(word)
+    return _named(path) if is_locked(path) else None
+
+
+def _file(word: str) -> Path:
+    """The file of a place; other machines that see the same folder have files of their own."""
+    digest = blake2b(f"{socket.gethostname()}\0{word}".encode(), digest_size=16).hexdigest()
+    return _folder() / f"{digest}.lock"
+
+
+def _folder() -> Path:
+    """A folder where nobody else can hold a place, or say who does; raises `LaunchFailed` where there is none."""
+    folder = Path(tempfile.gettempdir()) / f"adaptive-eval-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise LaunchFailed(f"cannot say which place it uses: {folder}: {error.strerror}; set TMPDIR") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        mend = "remove it, or set TMPDIR to a folder of yours"
+        raise LaunchFailed(f"cannot say which place it uses: {folder} is no folder that only you can write; {mend}")
+    return folder
+
+
+def _named(path: Path) -> str:
+    """Who has a place."""
+    holder = holder_of(path)
+    return (
+        f"the run {holder.get('run')} (process {holder['pid']}, since {holder['since']})" if holder else "another run"
+    )
+
 
 WAITED_SECONDS = 0.1
 """A place that is free is had in less."""

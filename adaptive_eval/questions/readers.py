@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.extras import load_extra, load_pyarrow
+from adaptive_eval.imports import load_extra, load_pyarrow
 from adaptive_eval.questions.types import FORMATS, Format, QuestionsConfig
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}

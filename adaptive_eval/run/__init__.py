@@ -1,1 +1,1 @@
-"""A run from its configuration to its results."""
+"""A run from its first request to its last look."""

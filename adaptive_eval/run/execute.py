@@ -1,37 +1,115 @@
-"""A run from its first request to its last look."""
+"""A run from its first request to its last look.
+
+Keeping results.json up to date while a run goes on.
+
+Ctrl-C and SIGTERM, from the first request until the last server has ended.
+"""
 
 import asyncio
 import gc
 import os
+import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from adaptive_eval import __version__
+from adaptive_eval.config.prepare import Prepared, make_lane
 from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.errors import AdaptiveEvalError, StoreError
+from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError
 from adaptive_eval.graders.pool import GradingPool
-from adaptive_eval.results import Snapshot, take_snapshot
-from adaptive_eval.run.ending import Ended
-from adaptive_eval.run.endpoints import Serving, opened_endpoints
-from adaptive_eval.run.exit_codes import ExitCode
-from adaptive_eval.run.history import look_back
-from adaptive_eval.run.interrupts import Interrupts
-from adaptive_eval.run.mishap import note_mishap
-from adaptive_eval.run.prepare import Prepared, make_lane
-from adaptive_eval.run.publish import Publisher
-from adaptive_eval.run.servers import LOGS
-from adaptive_eval.run.status import StatusTaker
-from adaptive_eval.run.subject import subject_of
+from adaptive_eval.record.build import Snapshot, build_results, subject_of, take_snapshot
+from adaptive_eval.record.ending import Ended, note_mishap
+from adaptive_eval.record.history import look_back
+from adaptive_eval.record.results import Results, write_results
+from adaptive_eval.record.status import StatusTaker
+from adaptive_eval.run.serving import LOGS, Serving, opened_endpoints
 from adaptive_eval.run.watching import Watcher
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import Batch, Event, EventKind, Opened, Store
+
+HEARD = 2
+"""The next one acts as it does in any program."""
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts(AbstractContextManager["Interrupts"]):
+    """Hears them in the loop from `hear` to the end of the context."""
+
+    def __init__(self) -> None:
+        self._left = HEARD
+
+    def hear(self, handle: Callable[[], None]) -> None:
+        """Call this at each of them from now on."""
+
+        def heard() -> None:
+            self._left -= 1
+            if not self._left:
+                _forget()
+            handle()
+
+        for number in NUMBERS:
+            asyncio.get_running_loop().add_signal_handler(number, heard)
+
+    def __exit__(self, *_: object) -> None:
+        _forget()
+
+
+def _forget() -> None:
+    for number in NUMBERS:
+        asyncio.get_running_loop().remove_signal_handler(number)
+
+
+SHARE_OF_TIME = 0.1
+"""Of the time at most this goes into results.json: with thousands of questions it takes a while to write, and where
+looks follow each other faster than that, only the latest is written."""
+
+
+class Publisher:
+    """Writes the results after looks, one file at a time and off the loop."""
+
+    def __init__(self, directory: Path, take: Callable[[], Snapshot | None]) -> None:
+        self._directory = directory
+        self._take = take
+        self._due = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="results-writer")
+
+    def looked(self) -> None:
+        """There is something new."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Write whenever there is something new, until cancelled; raises the `StoreError` of a write that failed."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            began = time.monotonic()
+            await self.publish()
+            await asyncio.sleep((time.monotonic() - began) * (1.0 / SHARE_OF_TIME - 1.0))
+
+    async def publish(self) -> Results | None:
+        """Write the results as they are now; None before the first look."""
+        snapshot = self._take()
+        if snapshot is None:
+            return None
+        # shielded: a write that has begun ends before another one begins
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._write, snapshot))
+
+    def _write(self, snapshot: Snapshot) -> Results:
+        results = build_results(snapshot)
+        write_results(self._directory, results)
+        return results
+
+    def close(self) -> None:
+        """Wait for the writer's thread to end."""
+        self._thread.shutdown()
 
 
 async def execute(prepared: Prepared, directory: Path, watcher: Watcher, tell: Callable[[Ended], None]) -> ExitCode:

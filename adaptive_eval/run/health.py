@@ -6,15 +6,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from adaptive_eval.config.environment import read_environment
+from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.prepare import launch_words, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.host import Host
-from adaptive_eval.launch.places import who_has
+from adaptive_eval.launch.host import Host, who_has
 from adaptive_eval.launch.types import LaunchConfig
-from adaptive_eval.run.endpoints import Serving, opened_endpoints
-from adaptive_eval.run.programs import launch_words, missing_programs
+from adaptive_eval.run.serving import Serving, opened_endpoints
 
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_eval.config.prepare import run_header, stored_config, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.graders.custom import Python
 from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.questions import Question, load_questions
-from adaptive_eval.run.meaning import run_header, stored_config, stored_questions
 from adaptive_eval.scheduler.grading import grade_stored
 from adaptive_eval.store import Event, EventKind, Regrade, RunHeader, Store, TrialRecord, require_same_meaning
 

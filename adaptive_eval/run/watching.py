@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from adaptive_eval.core.types import Look
-from adaptive_eval.run.status import Status
+from adaptive_eval.record.status import Status
 from adaptive_eval.scheduler.types import Observer
 from adaptive_eval.store import Event
 

@@ -1,0 +1,1 @@
+"""The only asyncio loop: moves values between the decision core and the servers, the graders and the store."""

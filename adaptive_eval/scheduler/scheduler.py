@@ -18,9 +18,7 @@ from adaptive_eval.errors import EndpointError, Rejected, StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of
-from adaptive_eval.scheduler.looks import plain_look
 from adaptive_eval.scheduler.regrading import Regrading
-from adaptive_eval.scheduler.tallies import Tally
 from adaptive_eval.scheduler.time_outs import to_be_asked_again
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import Asking, Host, Turns
@@ -28,6 +26,8 @@ from adaptive_eval.scheduler.types import Cause, Decider, Halt, Lane, Lost, Obse
 from adaptive_eval.scheduler.waiting import Group, WaitingLine
 from adaptive_eval.seeds import SEED_SPAN, trial_seed
 from adaptive_eval.store import Batch, Event, EventKind, Store, StoredOutcome
+from adaptive_eval.store.looks import plain_look
+from adaptive_eval.store.usage import Tally
 
 ASKED_AHEAD = 16
 """Requests whose trials wait besides those that fill the free slots, so that the core is not asked at every answer."""

@@ -1,0 +1,1 @@
+"""A simulated model server with known success probabilities, and faults on demand."""

@@ -19,8 +19,7 @@ from typing import Self
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import Faults
-from adaptive_eval.simulate.http1 import Reply, Request, ServerProtocol
-from adaptive_eval.simulate.places import Places
+from adaptive_eval.simulate.http1 import Places, Reply, Request, ServerProtocol
 from adaptive_eval.simulate.worlds import World
 
 HOST = "127.0.0.1"

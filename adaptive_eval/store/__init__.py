@@ -1,8 +1,7 @@
 """The durable store: what a run has, in one directory, safe against kills, crashes and full disks."""
 
+from adaptive_eval.store.database import is_held
 from adaptive_eval.store.draft import Draft
-from adaptive_eval.store.lock import is_held
-from adaptive_eval.store.meaning import Change, differences, require_same_meaning
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     Batch,
@@ -22,7 +21,7 @@ from adaptive_eval.store.records import (
     TrialUse,
     answer_digest,
 )
-from adaptive_eval.store.store import Opened, Store
+from adaptive_eval.store.store import Change, Opened, Store, differences, require_same_meaning
 
 __all__ = [
     "Batch",

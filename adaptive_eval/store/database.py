@@ -4,17 +4,147 @@ Write-ahead log with `synchronous = FULL`: a commit then survives not only the d
 that) but a power failure as well, and a look that a person has seen is never contradicted by trials that came out
 differently the second time. It costs one fsync per group commit, in the writer's thread, off the loop: at 75 trials a
 commit 10 microseconds a trial against 9.5.
+
+The tables of `run.sqlite`.
+
+A model and a question have a small integer here, which only the tables know; outside they go by name and id. A trial is
+unique by (model, question, trial). A look belongs to the configuration that took it: a resume that changes a setting
+takes its looks anew on the same trials, and those taken before stay readable. `configurations` has one row for each
+distinct configuration the run was started with, the newest last.
+
+One process per run directory.
 """
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote
 
-from adaptive_eval.errors import StoreError, StoreFull
-from adaptive_eval.store.schema import APPLICATION_ID, DATABASE_FILE, SCHEMA_VERSION, TABLES
+from adaptive_eval.errors import RunLocked, StoreError, StoreFull
+from adaptive_eval.files import FileLock, holder_of, is_locked
+
+LOCK_FILE = "lock"
+TRIES, PAUSE = 10, 0.02
+"""A lock that is only being looked at is free again in microseconds."""
+
+
+class RunLock(FileLock):
+    """Holds `<run directory>/lock`."""
+
+    @classmethod
+    def acquire(cls, directory: Path) -> Self:
+        """Take the lock, or raise `RunLocked` naming its holder, or `StoreError` where no file can be written."""
+        path, left = directory / LOCK_FILE, TRIES
+        while True:
+            try:
+                return cls.take(path)
+            except BlockingIOError as error:
+                left -= 1
+                if not left:
+                    raise _refusal(directory, path) from error
+                time.sleep(PAUSE)
+            except OSError as error:
+                mend = "mend that, or choose another --run-dir"
+                raise StoreError(f"cannot write {path}: {error.strerror}; {mend}") from error
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a process is writing the run now."""
+    return is_locked(directory / LOCK_FILE)
+
+
+def _refusal(directory: Path, path: Path) -> RunLocked:
+    holder = holder_of(path)
+    who = "process {pid} on {host} since {since}".format(**holder) if holder else "another process"
+    return RunLocked(
+        f"{directory} is held by {who}. Two processes cannot write one run: "
+        "wait for it, stop it, or start another run with --run-dir"
+    )
+
+
+DATABASE_FILE = "run.sqlite"
+
+APPLICATION_ID = 0x61644576
+"""Marks the file as ours (PRAGMA application_id)."""
+
+SCHEMA_VERSION = 1
+"""PRAGMA user_version; a file with another number is refused, never guessed at."""
+
+TABLES = """
+CREATE TABLE run (
+    key TEXT PRIMARY KEY,          -- name, created, version, meaning, elapsed
+    value NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE configurations (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,              -- every time is in seconds since 1970, UTC
+    body TEXT NOT NULL             -- JSON
+);
+
+CREATE TABLE models (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    meaning TEXT NOT NULL          -- JSON: what its trials depend on
+);
+
+CREATE TABLE questions (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    body TEXT NOT NULL             -- JSON: prompt, answer, choices, cluster, metadata
+);
+
+CREATE TABLE trials (
+    id INTEGER PRIMARY KEY,        -- in the order of commitment
+    model INTEGER NOT NULL REFERENCES models (id),
+    question INTEGER NOT NULL REFERENCES questions (id),
+    trial INTEGER NOT NULL,
+    round INTEGER NOT NULL,
+    seed INTEGER NOT NULL,
+    category INTEGER,              -- NULL: the grader failed, see grader_error
+    signals TEXT,                  -- JSON, of the grader
+    extracted TEXT,
+    grader_error TEXT,
+    flags TEXT,                    -- of the answer: truncated, empty, ... by spaces
+    digest INTEGER,                -- of text and reasoning where long, to find identical answers
+    finish_reason TEXT NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    latency REAL NOT NULL,
+    ttft REAL,
+    replica TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    completion_bpt REAL,
+    prompt_bpt REAL,
+    tokens INTEGER NOT NULL,       -- the cost that the budgets count
+    usd REAL NOT NULL,
+    gpu_seconds REAL NOT NULL,
+    at REAL NOT NULL,
+    text BLOB,                     -- TEXT as it is, or BLOB: zlib; the long columns come last, so that what is summed
+    reasoning BLOB,                -- over all trials is read without following their texts over the pages
+    UNIQUE (model, question, trial)
+);
+
+CREATE TABLE looks (
+    configuration INTEGER NOT NULL REFERENCES configurations (id),
+    number INTEGER NOT NULL,
+    at REAL NOT NULL,
+    body BLOB NOT NULL,            -- JSON, zlib: the whole look with every verdict
+    PRIMARY KEY (configuration, number)
+) WITHOUT ROWID;
+
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,            -- an EventKind
+    body TEXT NOT NULL             -- JSON
+);
+"""
+
 
 BUSY_SECONDS = 30.0
 """How long to wait for a reader that holds a checkpoint up."""

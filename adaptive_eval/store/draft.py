@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import Self
 
 from adaptive_eval.store import database
-from adaptive_eval.store.packing import dump_json
 from adaptive_eval.store.records import Event, RunHeader, TrialRecord
-from adaptive_eval.store.rows import INSERT_TRIAL, insert_model, insert_question, trial_row, write_events, write_run
+from adaptive_eval.store.rows import (
+    INSERT_TRIAL,
+    dump_json,
+    insert_model,
+    insert_question,
+    trial_row,
+    write_events,
+    write_run,
+)
 
 _CELL = "SELECT id FROM trials WHERE model = ? AND question = ? ORDER BY trial"
 

@@ -10,7 +10,6 @@ from typing import Any, Literal, Self, cast
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.store import database
-from adaptive_eval.store.packing import unpack_json, unpack_text
 from adaptive_eval.store.records import (
     Event,
     EventKind,
@@ -26,6 +25,7 @@ from adaptive_eval.store.records import (
     TrialRecord,
     TrialUse,
 )
+from adaptive_eval.store.rows import unpack_json, unpack_text
 
 Row = tuple[Any, ...]
 

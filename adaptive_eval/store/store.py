@@ -1,17 +1,24 @@
-"""The durable store of one run: a directory with `run.sqlite`, written by one process and one thread at a time."""
+"""The durable store of one run: a directory with `run.sqlite`, written by one process and one thread at a time.
+
+What a resume may not change, because the stored trials depend on it.
+
+Trials mean the same only under the same seed, prompt, grader and rubric, the same questions, and for each model the
+same served name and sampling settings. A model may join a run or leave it: seeds and decisions go by name, so the
+others' trials stay what they are, and the looks are taken anew over the models of today. A question may not: it is part
+of what every score is the mean of. Runs that were begun before a grader's source files were part of its meaning resume,
+and have them from then on.
+"""
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.errors import StoreError
+from adaptive_eval.errors import RunChanged, StoreError
 from adaptive_eval.store import database
-from adaptive_eval.store.lock import RunLock
-from adaptive_eval.store.meaning import Change, differences, require_same_meaning
-from adaptive_eval.store.packing import clean, dump_json, pack_json
+from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     Batch,
@@ -26,13 +33,81 @@ from adaptive_eval.store.records import (
 )
 from adaptive_eval.store.rows import (
     INSERT_TRIAL,
+    clean,
+    dump_json,
     insert_configuration,
     insert_model,
     insert_question,
+    pack_json,
     trial_row,
     write_events,
     write_run,
 )
+
+SHOWN_CHANGES = 12
+SHOWN_CHARACTERS = 80
+SOURCES = "sources"
+"""Under a grader's meaning: the files of one that is the user's own."""
+_ABSENT = object()
+
+
+class Change(NamedTuple):
+    """One setting that differs."""
+
+    path: str
+    was: object
+    now: object
+
+    def __str__(self) -> str:
+        return f"{self.path}: {_shown(self.was)} -> {_shown(self.now)}"
+
+
+def differences(was: object, now: object, path: str = "") -> Iterator[Change]:
+    """Every leaf in which two trees of plain values differ; what is on one side only has None on the other."""
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*was, *now}, key=str):
+            yield from differences(was.get(key, _ABSENT), now.get(key, _ABSENT), f"{path}.{key}" if path else str(key))
+    elif was != now:
+        yield Change(path, None if was is _ABSENT else was, None if now is _ABSENT else now)
+
+
+def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -> None:
+    """Raise `RunChanged` with every difference in what the trials mean."""
+    common = stored.models.keys() & now.models.keys()
+    changes = [
+        *differences(with_sources(stored.meaning, now.meaning), now.meaning),
+        *differences(
+            {name: stored.models[name] for name in common}, {name: now.models[name] for name in common}, "models"
+        ),
+        *differences(stored.questions, now.questions, "questions"),
+    ]
+    if changes:
+        lines = [f"  {change}" for change in changes[:SHOWN_CHANGES]]
+        if more := len(changes) - SHOWN_CHANGES:
+            lines += [f"  and {more} more"] if more > 0 else []
+        raise RunChanged(
+            f"the run in {directory} was begun with other settings, and its trials would no longer mean the same:\n"
+            + "\n".join(lines)
+            + "\nUndo the change, or give the changed model another name, or begin another run with --fresh. "
+            "After a change of grader (its source files are part of it) or rubric alone, `adaptive-eval regrade RUN "
+            "--config CONFIG` grades anew what is stored."
+        )
+
+
+def with_sources(stored: Json, now: Json) -> Json:
+    """The stored meaning, with the grader's source files of today where none were kept."""
+    was, grader = stored.get("grader"), now.get("grader")
+    if not isinstance(was, dict) or not isinstance(grader, dict) or SOURCES in was or SOURCES not in grader:
+        return stored
+    return {**stored, "grader": {**was, SOURCES: grader[SOURCES]}}
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "not set"
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
 
 # a resume takes its looks again, and most are what they were
 _INSERT_LOOK = (

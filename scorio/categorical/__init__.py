@@ -7,12 +7,17 @@
 A schema declares its categories and weights up front; they are never inferred from the trials that were seen.
 """
 
-from scorio.categorical.calibration import calibrate_verifier
-from scorio.categorical.records import signals_of
 from scorio.categorical.schema import Category, Schema, classify
 from scorio.categorical.schemata import SCHEMATA
-from scorio.categorical.signals import Signals, bits_per_token, repeated_pattern, token_ratio
-from scorio.categorical.thresholds import Thresholds, fit_thresholds
+from scorio.categorical.signals import (
+    Signals,
+    bits_per_token,
+    calibrate_verifier,
+    repeated_pattern,
+    signals_of,
+    token_ratio,
+)
+from scorio.categorical.variables import Thresholds, fit_thresholds
 
 __all__ = [
     "SCHEMATA",

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorio.categorical.signals import RANGES, Signals
-from scorio.categorical.thresholds import PERCENTILES, Thresholds
-from scorio.categorical.variables import INVALID, VARIABLES, Comparison
+from scorio.categorical.variables import INVALID, PERCENTILES, VARIABLES, Comparison, Thresholds
 from scorio.moments import IntArray
 
 Mask = NDArray[np.bool_]

@@ -1,12 +1,50 @@
-"""The base signals of a trial (paper, appendix D.1), one array per signal with one value per trial."""
+"""The base signals of a trial (paper, appendix D.1), one array per signal with one value per trial.
 
-from collections.abc import Sequence
+The base signals of trials that were recorded one by one, as the paper's inference files have them.
+
+    {"seed": 1234, "data_id": 6, "model": "...",
+     "output": {"finish_reason": "stop", "num_completion_tokens": 22818},
+     "tokens": {"completion_avg_logprob": -0.09, "prompt_avg_logprob": -4.2},
+     "processed_results": {"is_correct": 0, "has_box": 1}}
+
+Log-probabilities are natural; instead of a mean a record may have the perplexity, `completion_ppl` or `prompt_ppl`.
+
+Contextual calibration of a verifier's label logits (paper, appendix D.1).
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from scorio import _validate
 from scorio.moments import FloatArray
+
+
+def calibrate_verifier(logits: ArrayLike, baseline: ArrayLike, temperature: float = 1.0) -> FloatArray:
+    """p(y | x) = softmax((s_y - b_y) / T) over the last axis, the labels (A, B, C for correct, wrong, off-task).
+
+    `logits` (..., labels) are the scores s of the labels at the answer slot; `baseline` holds those of a content-free
+    prompt, either one per label for all trials or one row per trial. The columns are the signals verifier_a, _b, _c.
+    """
+    scores, content_free = _validate.floats(logits, "logits"), _validate.floats(baseline, "baseline")
+    if scores.ndim == 0 or scores.shape[-1] < 2:
+        raise ValueError(f"logits must have at least 2 labels on the last axis, got shape {scores.shape}")
+    if content_free.shape not in (scores.shape, scores.shape[-1:]):
+        raise ValueError(
+            f"baseline must hold one value per label, shape {scores.shape[-1:]} or that of logits {scores.shape}, "
+            f"got {content_free.shape}"
+        )
+    from scipy.special import softmax  # here, since rubrics are read by commands that need no scipy
+
+    probabilities: FloatArray = softmax(
+        (scores - content_free) / _validate.positive(temperature, "temperature"), axis=-1
+    )
+    return probabilities
+
 
 TOKEN_CAP = 32_768
 """The completion length that the paper calls 1."""
@@ -113,3 +151,42 @@ def _checked(name: str, given: ArrayLike) -> FloatArray:
         raise ValueError(f"signal {name} must be {limits} (NaN: missing), got {values[outside][0]}")
     values.setflags(write=False)
     return values
+
+
+Record = Mapping[str, Any]
+NAN = math.nan
+
+
+def signals_of(records: Iterable[Record]) -> Signals:
+    """One value a record; what a record does not have is NaN, and a signal that none of them has is not recorded."""
+    rows = [_row(record) for record in records]
+    if not rows:
+        raise ValueError("records must hold at least one trial, got none")
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    known = {name: values for name, values in columns.items() if not all(map(math.isnan, values))}
+    return Signals(**known)  # type: ignore[arg-type]
+
+
+def _row(record: Record) -> dict[str, float]:
+    output, tokens = record.get("output") or {}, record.get("tokens") or {}
+    results, reason = record.get("processed_results") or {}, output.get("finish_reason")
+    return {
+        "has_box": _number(results.get("has_box")),
+        "is_correct": _number(results.get("is_correct")),
+        "token_ratio": float(token_ratio(_number(output.get("num_completion_tokens")))),
+        "repeated_pattern": NAN if reason is None else float(reason != "stop"),
+        "prompt_bpt": _bits(tokens, "prompt"),
+        "completion_bpt": _bits(tokens, "completion"),
+    }
+
+
+def _bits(tokens: Mapping[str, Any], part: str) -> float:
+    """-mean(ln p) / ln 2 = log2(perplexity)."""
+    mean, perplexity = tokens.get(f"{part}_avg_logprob"), tokens.get(f"{part}_ppl")
+    if mean is not None:
+        return -float(mean) / math.log(2.0)
+    return NAN if perplexity is None else math.log2(perplexity)
+
+
+def _number(value: float | None) -> float:
+    return NAN if value is None else float(value)

@@ -6,11 +6,17 @@ found.pmf, found.cdf, found.never, found.worst
 curve = tau_curve(study, replicates=10_000, rng=np.random.default_rng(0))
 """
 
-from scorio.convergence.metric import BAYES, Metric
-from scorio.convergence.replicates import Progress
-from scorio.convergence.stability import NEVER, Convergence, Trajectory, convergence_at_n, trajectory
-from scorio.convergence.study import Study
-from scorio.convergence.tau import TauCurve, tau_curve
+from scorio.convergence.scoring import Progress
+from scorio.convergence.stability import (
+    NEVER,
+    Convergence,
+    TauCurve,
+    Trajectory,
+    convergence_at_n,
+    tau_curve,
+    trajectory,
+)
+from scorio.convergence.study import BAYES, Metric, Study
 
 __all__ = [
     "BAYES",

@@ -4,6 +4,8 @@
 
 A replicate without such an s does not converge; that includes one which agrees with the gold ranking at N only.
 Rankings agree when they order and tie every pair alike.
+
+Mean agreement with the gold ranking as trials are added (paper, Fig. 1 and 4).
 """
 
 from dataclasses import dataclass
@@ -12,10 +14,39 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scorio.convergence.replicates import Chunk, Progress, as_recorded, bootstrap
+from scorio.convergence.scoring import Chunk, Progress, as_recorded, bootstrap
 from scorio.convergence.study import Study
 from scorio.moments import FloatArray, IntArray
-from scorio.rank.order import rank_scores
+from scorio.rank.order import pair_signs, rank_scores, tau_b
+
+
+class TauCurve(NamedTuple):
+    """Mean Kendall's tau-b against the gold ranking."""
+
+    trials: IntArray
+    """The numbers of trials, one per step."""
+    tau: FloatArray
+
+
+def tau_curve(
+    study: Study,
+    replicates: int,
+    rng: np.random.Generator,
+    resample: str = "columns",
+    progress: Progress | None = None,
+) -> TauCurve:
+    """Mean tau-b over bootstrap replicates at each number of trials.
+
+    A ranking that ties all models agrees with nothing: its tau, which is undefined, counts as 0.
+    """
+    gold = pair_signs(-np.asarray(study.gold, dtype=float))
+    if not gold.any():
+        raise ValueError("gold must order at least two models, got a tie of them all: tau is undefined")
+    total = np.zeros(study.steps.size)
+    for chunk in bootstrap(study, replicates, rng, resample, progress):
+        total += np.nan_to_num(tau_b(pair_signs(chunk.scores, chunk.tolerance), gold)).sum(axis=0)
+    return TauCurve(study.steps, total / replicates)
+
 
 NEVER = 0
 """The convergence@n of a replicate that does not converge."""

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorio import _validate
-from scorio.eval._bank import bank_values
 from scorio.eval._inputs import (
     UNIT,
     Bounds,
@@ -22,7 +21,7 @@ from scorio.eval._inputs import (
     summary,
 )
 from scorio.eval._posterior import JointMoments, posterior_moments
-from scorio.eval._scores import Member, above_half, all_successes, any_success, spectrum
+from scorio.eval._scores import Member, above_half, all_successes, any_success, bank_values, spectrum
 from scorio.moments import FloatArray, Moments
 
 Powers = tuple[float, float]  # a of Pass@k, b of its partner

@@ -7,9 +7,8 @@ from numpy.typing import ArrayLike
 
 from scorio import _validate
 from scorio._normal import normal_interval
-from scorio._tally import successes
-from scorio.counts import Counts
-from scorio.eval._distinct import Distinct, distinct, equal_trials
+from scorio.counts import Counts, successes
+from scorio.eval._scores import Distinct, distinct, equal_trials
 from scorio.moments import FloatArray
 
 Outcomes = ArrayLike | Counts  # a vector, an (M, N) matrix of categories, or counts

@@ -12,11 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scorio.eval._bank import bank_values
-from scorio.eval._distinct import distinct
 from scorio.eval._inputs import Bounds, Outcomes, Summary, Value, any_draws, as_counts, as_value, bank_draws, summary
 from scorio.eval._posterior import posterior_moments
-from scorio.eval._scores import all_successes
+from scorio.eval._scores import all_successes, bank_values, distinct
 from scorio.moments import FloatArray, IntArray
 
 

@@ -8,7 +8,6 @@ draws would have, under a Beta(alpha0, beta0) prior of each question's success p
 from numpy.typing import ArrayLike
 
 from scorio import _validate
-from scorio.eval._bank import bank_values
 from scorio.eval._inputs import (
     UNIT,
     Bounds,
@@ -23,7 +22,18 @@ from scorio.eval._inputs import (
     summary,
 )
 from scorio.eval._posterior import posterior_moments
-from scorio.eval._scores import Member, Score, above_half, all_successes, any_success, area, majority, share, spectrum
+from scorio.eval._scores import (
+    Member,
+    Score,
+    above_half,
+    all_successes,
+    any_success,
+    area,
+    bank_values,
+    majority,
+    share,
+    spectrum,
+)
 
 
 def pass_at_k(R: Outcomes, k: int) -> Value:

@@ -21,9 +21,7 @@ import numpy as np
 from scipy.fft import dct
 
 from scorio import _validate
-from scorio.eval._distinct import Distinct
-from scorio.eval._log_factorial import log_factorials
-from scorio.eval._scores import Score
+from scorio.eval._scores import Distinct, Score, log_factorials
 from scorio.moments import FloatArray
 
 CELLS = 1 << 20  # of a (questions or nodes, nodes or draws) table that are held at a time

@@ -5,16 +5,105 @@ observed trials, `_posterior` over independent draws from a success probability 
 
 The same k is asked for again and again, so a member's score is one object for each k, and the kernels keep the tables
 that they derive from it.
+
+The finite bank: the mean score of k draws without replacement from the observed trials of a question.
+
+The number of successes among the draws is hypergeometric; a question with c successes and f failures has
+
+    value = sum_j s_j C(c, j) C(f, k-j) / C(c+f, k).
+
+The terms are taken relative to the largest one and divided by their sum, so that nothing overflows and the rounding
+errors of the logarithms of huge factorials cancel.
+
+Questions with equal counts have equal values, so each kernel is evaluated on the distinct counts only.
+
+A table of ln n!, computed once for each power of two.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
+
+
+def log_factorials(top: int) -> FloatArray:
+    """A table whose entry n is ln n! for 0 <= n <= top and infinite for -top <= n < 0, as 1 / n! is then zero."""
+    return _table(1 << max(top.bit_length(), 8))
+
+
+@lru_cache(maxsize=16)
+def _table(size: int) -> FloatArray:
+    table = np.full(2 * size, np.inf)  # a negative index lands in the second half
+    gammaln(np.arange(1.0, size + 1.0), out=table[:size])
+    table.flags.writeable = False
+    return table
+
+
+FEW = 64  # questions whose kernel costs less than finding the distinct ones
+
+
+class Distinct(NamedTuple):
+    """D distinct (successes, failures) pairs, which one each question has, (..., M), and the range of their sums."""
+
+    successes: IntArray
+    failures: IntArray
+    where: IntArray
+    fewest: int
+    most: int
+
+    def spread(self, values: FloatArray) -> FloatArray:
+        """From values of the pairs, on the last axis, to values of the questions."""
+        return values.take(self.where, axis=-1)
+
+    def mean(self, values: FloatArray) -> FloatArray:
+        """From values of the pairs, on the last axis, to their mean over a model's questions."""
+        total: FloatArray = self.spread(values).sum(axis=-1)
+        return total / int(self.where.shape[-1])
+
+    def var_of_mean(self, var: FloatArray) -> FloatArray:
+        """From variances of the pairs to the variance of the mean over a model's independent questions."""
+        return self.mean(var / self.where.shape[-1])
+
+
+def equal_trials(successes: IntArray, trials: int) -> Distinct:
+    """Group questions that all have the same number of trials."""
+    if trials < successes.size:
+        every = np.arange(trials + 1)
+        return Distinct(every, trials - every, successes, trials, trials)
+    return _group(successes, trials - successes, trials, trials)
+
+
+def distinct(successes: IntArray, failures: IntArray) -> Distinct:
+    """Group the questions, of any batch shape, by their pair of counts."""
+    trials = successes + failures
+    fewest, most = int(trials.min()), int(trials.max())
+    return equal_trials(successes, most) if fewest == most else _group(successes, failures, fewest, most)
+
+
+def _group(successes: IntArray, failures: IntArray, fewest: int, most: int) -> Distinct:
+    if successes.size <= FEW:
+        each = np.arange(successes.size).reshape(successes.shape)
+        return Distinct(successes.ravel(), failures.ravel(), each, fewest, most)
+    keys, where = _numbered(successes * (most + 1) + failures)
+    return Distinct(keys // (most + 1), keys % (most + 1), where, fewest, most)
+
+
+def _numbered(key: IntArray) -> tuple[IntArray, IntArray]:
+    """The distinct keys, and which of them each key is: without sorting where the range of the keys is small."""
+    top = int(key.max())
+    if top > 4 * key.size + 4096:
+        keys, flat = np.unique(key, return_inverse=True)
+        return keys, flat.reshape(key.shape)
+    number = np.bincount(key.ravel(), minlength=top + 1)
+    keys = number.nonzero()[0]
+    number[keys] = np.arange(keys.size)
+    return keys, number[key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,3 +179,49 @@ def area(k: int) -> Score:
 def spectrum(weights: FloatArray) -> Score:
     """w_1 + ... + w_j: the threshold spectrum sum_r w_r P(at least r successes)."""
     return Score(weights.size, 1, np.cumsum(weights))
+
+
+CELLS = 1 << 20  # of the (questions, draws) table that are held at a time
+
+
+class Draws(NamedTuple):
+    """j = 0, ..., k, and ln j! (k-j)!."""
+
+    j: IntArray
+    logs: FloatArray
+
+
+def bank_values(scores: tuple[Score, ...], pairs: Distinct) -> FloatArray:
+    """(S, D) values of S scores of k draws, for D (successes, failures) pairs of k trials or more each."""
+    draws, weights, table = _draws(scores[0].k), _weights(scores), log_factorials(pairs.most)
+    sums = np.empty((len(weights), pairs.successes.size))
+    rows = max(1, CELLS // weights.shape[1])
+    for start in range(0, pairs.successes.size, rows):
+        part = slice(start, start + rows)
+        chances = _relative_chances(draws, table, pairs.successes[part], pairs.failures[part])
+        np.matmul(weights, chances.T, out=sums[:, part])
+    values: FloatArray = sums[:-1] / sums[-1]
+    return values
+
+
+def _relative_chances(draws: Draws, table: FloatArray, successes: IntArray, failures: IntArray) -> FloatArray:
+    """Chance of each j relative to the likeliest one, (D, k + 1)."""
+    logs = table[successes[:, np.newaxis] - draws.j]
+    logs += table[failures[:, np.newaxis] - draws.j[::-1]]
+    logs += draws.logs
+    np.subtract(logs.min(axis=1, keepdims=True), logs, out=logs)
+    chances: FloatArray = np.exp(logs, out=logs)
+    return chances
+
+
+@lru_cache(maxsize=64)
+def _draws(k: int) -> Draws:
+    j = np.arange(k + 1)
+    table = log_factorials(k)
+    return Draws(j, table[j] + table[k - j])
+
+
+@lru_cache(maxsize=64)
+def _weights(scores: tuple[Score, ...]) -> FloatArray:
+    """The scores of each j, and ones below, which sum the chances: (S + 1, k + 1)."""
+    return np.array([*(score.dense() for score in scores), np.ones(scores[0].k + 1)])

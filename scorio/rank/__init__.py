@@ -5,9 +5,7 @@
 every two models; `compare_rankings` measures the agreement of two rankings.
 """
 
-from scorio.rank.agreement import RankAgreement, compare_rankings
-from scorio.rank.order import rank_scores
-from scorio.rank.pairwise import pairwise
+from scorio.rank.order import RankAgreement, Tiers, compare_rankings, pairwise, rank_scores, rank_with_uncertainty
 from scorio.rank.scored import (
     Ranked,
     auc_at_k,
@@ -27,7 +25,6 @@ from scorio.rank.scored import (
     threshold_spectrum_at_k,
     unanimous_at_k,
 )
-from scorio.rank.tiers import Tiers, rank_with_uncertainty
 
 __all__ = [
     "RankAgreement",

@@ -8,12 +8,18 @@ Apart from `stopping` these are kernels: arrays that broadcast, no validation.
 """
 
 from scorio.sinf.boundary import Mixture, WangTsiatis
-from scorio.sinf.compare import Comparison, compare, sampled_variance
-from scorio.sinf.equivalence import tied
+from scorio.sinf.compare import (
+    Comparison,
+    compare,
+    expected_loss,
+    information_fraction,
+    sampled_variance,
+    tied,
+    trial_variance,
+    variance_at,
+)
 from scorio.sinf.futility import predictive_power, smallest_delta, trials_needed
-from scorio.sinf.information import information_fraction, trial_variance, variance_at
 from scorio.sinf.looks import critical_at_looks, crossing_at_looks
-from scorio.sinf.loss import expected_loss
 from scorio.sinf.multiplicity import ebh, holm, holm_adjusted
 from scorio.sinf.prior import self_centred_average_moments, self_centred_avg, self_centred_prior
 from scorio.sinf.stopping import (

@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import COMMANDS, app
-from adaptive_eval.cli.errors import reported
+from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import Rejected
 
 COMMAND = [sys.executable, "-u", "-m", "adaptive_eval", "simulate"]

@@ -21,10 +21,10 @@ from live_runs import Site
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import COMMANDS, app
-from adaptive_eval.reading import read_run
-from adaptive_eval.reading.counts import read_counts
-from adaptive_eval.run.exit_codes import ExitCode
-from adaptive_eval.store.schema import DATABASE_FILE
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.restore import read_counts
+from adaptive_eval.record.view import read_run
+from adaptive_eval.store.database import DATABASE_FILE
 
 PLUG_IN = '''
 from adaptive_eval.core.policies import Uniform

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.config.document import read_document
-from adaptive_eval.config.environment import expand
+from adaptive_eval.config.document import expand, read_document
 
 
 def tree(text: str, **environment: str) -> Any:

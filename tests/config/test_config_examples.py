@@ -15,8 +15,8 @@ from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.registry import GRADERS
-from adaptive_eval.prompts import render
 from adaptive_eval.questions import load_questions
+from adaptive_eval.questions.prompts import render
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "configs").rglob("*.yaml"))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from adaptive_eval.core import Bench, PairVerdict, Plan
-from adaptive_eval.core.estimates import Estimates, Prior, update
+from adaptive_eval.core.evidence import Estimates, Prior, update
 from adaptive_eval.core.judge import Judging, Memory
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.rules import Rule, Sequential

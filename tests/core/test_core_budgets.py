@@ -8,19 +8,7 @@ from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_eval.core import (
-    Bench,
-    Budget,
-    Controller,
-    Cost,
-    Outcome,
-    Pace,
-    Plan,
-    Reason,
-    SetAside,
-    Trials,
-    Verdict,
-)
+from adaptive_eval.core import Bench, Budget, Controller, Cost, Outcome, Pace, Plan, Reason, SetAside, Trials, Verdict
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Pairs, Ranking
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs

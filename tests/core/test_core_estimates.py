@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_eval.core import Bench
-from adaptive_eval.core.estimates import Estimates, Prior, estimate, update
+from adaptive_eval.core.evidence import Estimates, Prior, estimate, update
 
 BINARY = np.array([0.0, 1.0])
 NAMES = Estimates.__slots__

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.config.planning import first_information, plan_on
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.planning import first_information, plan_on
 
 BINARY = np.array([0.0, 1.0])
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from adaptive_eval.core import Plan, Reason, Verdict
 from adaptive_eval.core.policies import Policy, View
-from adaptive_eval.plugins import load_attribute
+from adaptive_eval.imports import load_attribute
 
 PLUG_INS = ["core_plugins:OneByOne", *filter(None, [os.environ.get("ADAPTIVE_EVAL_POLICY")])]
 ALL: list[Policy] = [*POLICIES, *(load_attribute(name, Path(__file__).parent)() for name in PLUG_INS)]  # type: ignore[operator]

@@ -9,8 +9,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Verdict
-from adaptive_eval.core.estimates import Estimates, Prior, estimate
-from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.evidence import Estimates, Evidence, Prior, estimate
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Policy, Uniform, Weighted
 from adaptive_eval.core.rules import Anytime, Rule, Sequential

@@ -14,17 +14,8 @@ from hypothesis import strategies as st
 from adaptive_eval.core import Plan, Reason, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.rules import (
-    Anytime,
-    Correctable,
-    ExpectedLoss,
-    Intervals,
-    Precision,
-    Rule,
-    Sequential,
-    ZScore,
-)
-from adaptive_eval.plugins import load_attribute
+from adaptive_eval.core.rules import Anytime, Correctable, ExpectedLoss, Intervals, Precision, Rule, Sequential, ZScore
+from adaptive_eval.imports import load_attribute
 
 PLUG_INS = ["core_plugins:Stern", *filter(None, [os.environ.get("ADAPTIVE_EVAL_RULE")])]
 ALL: list[Rule] = [

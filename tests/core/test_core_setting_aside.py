@@ -6,18 +6,7 @@ from core_runs import RULES, Answers, Shell, drained, exact, objectives, plans, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_eval.core import (
-    Bench,
-    Budget,
-    Controller,
-    Outcome,
-    Pace,
-    Plan,
-    Reason,
-    SetAside,
-    Trials,
-    Verdict,
-)
+from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, Reason, SetAside, Trials, Verdict
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking, TopK
 from adaptive_eval.core.rules import ZScore

@@ -9,10 +9,10 @@ import pytest
 from endpoint_opener import Opener
 from pydantic import SecretStr
 
-from adaptive_eval.endpoints import health
+from adaptive_eval.endpoints import replicas as health
 from adaptive_eval.endpoints.client import HttpCaller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.load_watch import LoadWatch
+from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.sdk import SdkCaller
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 

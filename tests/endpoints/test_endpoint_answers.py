@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from raw_servers import CHAT, TEXT
 
 from adaptive_eval.endpoints.answers import Arrival, Reader, bits_per_token, without_text
-from adaptive_eval.endpoints.failures import Failure, Kind, UnknownFinish
-from adaptive_eval.endpoints.finish import FAILED, FINISHED, finish_word
+from adaptive_eval.endpoints.failures import FAILED, FINISHED, Failure, Kind, UnknownFinish, finish_word
 from adaptive_eval.endpoints.types import Answer, EndpointConfig
 
 ARRIVAL = Arrival("http://a/v1", 1.5, 0.25, 2)

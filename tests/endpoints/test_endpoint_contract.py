@@ -9,7 +9,7 @@ from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.errors import LaunchFailed, Rejected
-from adaptive_eval.launch.readiness import version_of, wait_until_ready
+from adaptive_eval.launch.server import version_of, wait_until_ready
 
 CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
 WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

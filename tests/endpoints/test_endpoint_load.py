@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.endpoints.load import Load, load_in
-from adaptive_eval.endpoints.load_watch import grown
+from adaptive_eval.endpoints.load import DOUBT_SECONDS, MARGIN, Load, Move, Steering, grown, load_in
 from adaptive_eval.endpoints.replicas import Window
-from adaptive_eval.endpoints.steering import DOUBT_SECONDS, MARGIN, Move, Steering
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.endpoints.pacing import BURST_SECONDS, Pace, Pacer
+from adaptive_eval.endpoints.replicas import BURST_SECONDS, Pace, Pacer
 
 
 class Clock:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_eval.endpoints.failures import Failure, Kind, error_in
-from adaptive_eval.endpoints.sse import StreamReader
+from adaptive_eval.endpoints.parsing import StreamReader
 
 
 def event(choices: list[dict[str, object]], **fields: object) -> bytes:

@@ -11,9 +11,10 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, raw_server
 
-from adaptive_eval.endpoints import client, load_watch
+from adaptive_eval.endpoints import client
+from adaptive_eval.endpoints import load as load_watch
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.load_watch import BEFORE_THE_FIRST, LoadWatch
+from adaptive_eval.endpoints.load import BEFORE_THE_FIRST, LoadWatch
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary

@@ -12,9 +12,9 @@ import pytest
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.custom import Python
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Exact, Regex
 from adaptive_eval.graders.types import Grader, GraderOptions, Marks

@@ -8,10 +8,9 @@ from pydantic import ValidationError
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.facts import ANSWER_SIGNALS, REFUSAL_OPENINGS, answer_facts, reads_as_refusal
 from adaptive_eval.graders.pool import make_grade
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, open_rubric
-from adaptive_eval.graders.types import Marks
+from adaptive_eval.graders.types import ANSWER_SIGNALS, REFUSAL_OPENINGS, Marks, answer_facts, reads_as_refusal
 from scorio.categorical import SCHEMATA, Signals, Thresholds, classify
 
 TRIAGE = RubricConfig.model_validate_json(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from processes import gone
 
-from adaptive_eval.launch.ports import free_ports
+from adaptive_eval.launch.command import free_ports
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 
 from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import check_text
+from adaptive_eval.config.planning import plan_on
+from adaptive_eval.config.prepare import run_header
 from adaptive_eval.config.run import RunConfig, sharing
 from adaptive_eval.core import Bench
 from adaptive_eval.launch.command import command_of, environment_of
-from adaptive_eval.planning import plan_on
-from adaptive_eval.run.meaning import run_header
 
 BASE = """\
 questions: q.jsonl

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_eval.config.secrets import secrets_in
-from adaptive_eval.launch.log import LAST_BYTES, LAST_LINES, LONGEST_LINE, Log
+from adaptive_eval.endpoints.secrets import secrets_in
+from adaptive_eval.launch.process import LAST_BYTES, LAST_LINES, LONGEST_LINE, Log
 
 KEY = "correct-horse-battery"
 

@@ -16,10 +16,9 @@ from processes import SERVER, running
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
 from adaptive_eval.errors import LaunchFailed, Unavailable
 from adaptive_eval.launch import process as process_module
-from adaptive_eval.launch import readiness
+from adaptive_eval.launch import server as readiness
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
-from adaptive_eval.launch.host import Host, unload_all
-from adaptive_eval.launch.places import Places
+from adaptive_eval.launch.host import Host, Places, unload_all
 from adaptive_eval.launch.server import RESTARTS, Server, Spec
 from adaptive_eval.store import Event, EventKind
 

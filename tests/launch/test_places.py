@@ -14,9 +14,8 @@ import pytest
 from processes import SERVER, running
 
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch import places as module
-from adaptive_eval.launch.host import Host, unload_all
-from adaptive_eval.launch.places import Places
+from adaptive_eval.launch import host as module
+from adaptive_eval.launch.host import Host, Places, unload_all
 from adaptive_eval.launch.server import Server, Spec
 from adaptive_eval.store import Event, EventKind
 
@@ -133,7 +132,7 @@ HOLDS = """
 import asyncio, os, sys
 from pathlib import Path
 from adaptive_eval.launch import process
-from adaptive_eval.launch.places import Places
+from adaptive_eval.launch.host import Places
 process.GRACE_SECONDS = 1.0
 async def main():
     folder, command = Path(sys.argv[1]), sys.argv[2:]

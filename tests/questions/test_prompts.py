@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.prompts import (
+from adaptive_eval.questions.prompts import (
     QUESTION_FIELDS,
     Example,
     PromptConfig,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Prompt
@@ -25,12 +26,11 @@ from adaptive_eval.errors import GraderError, Unavailable
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.run.ending import Ended
-from adaptive_eval.run.endpoints import Serving
+from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.status import Status
 from adaptive_eval.run.execute import execute
-from adaptive_eval.run.prepare import prepare
 from adaptive_eval.run.regrade import regrade
-from adaptive_eval.run.status import Status
+from adaptive_eval.run.serving import Serving
 from adaptive_eval.store import Event, Store
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.errors import ExitCode
 
 GATE = """
 questions: {{world: coins}}

@@ -6,8 +6,8 @@ from contextlib import closing
 from live_runs import Site
 
 from adaptive_eval.core import Controller, Outcome
-from adaptive_eval.run.exit_codes import ExitCode
-from adaptive_eval.run.history import prepared_again
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.history import prepared_again
 from adaptive_eval.store import EventKind, RunReader
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}

@@ -18,9 +18,9 @@ from live_runs import MODELS, Found, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.launch.ports import free_ports
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.process import GRACE_SECONDS
-from adaptive_eval.run.exit_codes import ExitCode
 from adaptive_eval.store import Event, EventKind, RunReader
 
 SERVER = Path(__file__).with_name("small_server.py")

@@ -10,10 +10,10 @@ from live_runs import Found, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.plugins import fingerprints, first_words
-from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.imports import fingerprints, first_words
 from adaptive_eval.store import EventKind, RunReader
-from adaptive_eval.store.schema import DATABASE_FILE
+from adaptive_eval.store.database import DATABASE_FILE
 
 GRADER = "from marking.keys import right\n\n\ndef grade(text, question):\n    return right(text, question)\n"
 KEYS = "def right(text, question):\n    return '{' + question.answer + '}' in text\n"

@@ -9,7 +9,7 @@ from live_runs import Found, Site
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
-from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import EventKind, RunReader
 
 FRAGILE = """

@@ -4,8 +4,8 @@ from live_runs import MODELS, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.run.exit_codes import ExitCode
-from adaptive_eval.store.schema import DATABASE_FILE
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store.database import DATABASE_FILE
 
 
 def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:

@@ -22,7 +22,7 @@ from live_runs import MODELS, Found, Site, kill, trials_in, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import EventKind, RunReader
 
 CONTINUE = r"continue  adaptive-eval run \S*run\.yaml"

@@ -9,10 +9,10 @@ import pytest
 from live_runs import MODELS, Found, Site, small_world
 
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice
-from adaptive_eval.planning import trial_cost
-from adaptive_eval.reading import read_run
-from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.view import read_run
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Reason
-from adaptive_eval.reading.restore import restored_results, stored_run
-from adaptive_eval.run.exit_codes import ExitCode
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.restore import restored_results, stored_run
 from adaptive_eval.scheduler.types import Cause
 from adaptive_eval.store import EventKind, RunReader
 

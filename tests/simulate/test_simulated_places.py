@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.endpoints.load import Load, load_in
-from adaptive_eval.simulate.places import Places
+from adaptive_eval.simulate.http1 import Places
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary
 

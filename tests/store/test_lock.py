@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from adaptive_eval.errors import RunLocked, StoreError
-from adaptive_eval.store.lock import RunLock
+from adaptive_eval.store.database import RunLock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from adaptive_eval.store.lock import RunLock
+from adaptive_eval.store.database import RunLock
 lock = RunLock.acquire(Path(sys.argv[1]))
 if len(sys.argv) > 2:  # leave a forked child behind
     import os

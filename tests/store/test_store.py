@@ -13,7 +13,7 @@ from two_by_two import HEADER, make_trial
 
 from adaptive_eval.errors import RunChanged, StoreError, StoreFull
 from adaptive_eval.store import Batch, Event, EventKind, Regrade, RunReader, Store, StoredLook, answer_digest
-from adaptive_eval.store.schema import DATABASE_FILE
+from adaptive_eval.store.database import DATABASE_FILE
 
 OpenStore = Callable[..., Store]
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import scorio.eval
-from scorio.convergence import NEVER, Metric, Study, convergence_at_n, replicates, trajectory
+from scorio.convergence import NEVER, Metric, Study, convergence_at_n, trajectory
+from scorio.convergence import scoring as replicates
 from scorio.counts import Counts
 from scorio.rank import rank_scores
 

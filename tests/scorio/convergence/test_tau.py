@@ -6,7 +6,8 @@ from convergence_oracle import average, pass_at, rankings, resampled
 from scipy.stats import kendalltau
 
 import scorio.eval
-from scorio.convergence import Metric, Study, replicates, tau_curve
+from scorio.convergence import Metric, Study, tau_curve
+from scorio.convergence import scoring as replicates
 
 WORLD = np.random.default_rng(21)
 R = (WORLD.random((5, 4, 7)) < np.array([0.8, 0.6, 0.6, 0.4, 0.2])[:, None, None]).astype(int)

@@ -8,9 +8,18 @@ import pytest
 from eval_oracles import bank_mean, best_reward, binary_scores, integral_of_half, share_score, spectrum_of
 
 import scorio.eval as scorio_eval
-from scorio.eval._bank import bank_values
-from scorio.eval._distinct import distinct
-from scorio.eval._scores import above_half, all_successes, any_success, area, at_least, majority, share, spectrum
+from scorio.eval._scores import (
+    above_half,
+    all_successes,
+    any_success,
+    area,
+    at_least,
+    bank_values,
+    distinct,
+    majority,
+    share,
+    spectrum,
+)
 
 OUTCOMES = np.array(
     [[0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [1, 0, 1, 0, 1, 0], [0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]
@@ -106,5 +115,5 @@ def test_scores_of_several_metrics_come_out_of_one_table() -> None:
 def test_a_table_is_cut_into_blocks_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     successes, failures = np.arange(40), np.arange(40)[::-1] + 3
     whole = bank_values((all_successes(3), area(3)), distinct(successes, failures))
-    monkeypatch.setattr("scorio.eval._bank.CELLS", 12)
+    monkeypatch.setattr("scorio.eval._scores.CELLS", 12)
     assert bank_values((all_successes(3), area(3)), distinct(successes, failures)) == pytest.approx(whole, rel=1e-14)

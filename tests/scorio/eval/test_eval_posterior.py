@@ -10,9 +10,8 @@ from eval_oracles import best_reward, beta_mean, binary_scores, latent, posterio
 from scipy.special import bdtrc
 
 import scorio.eval as scorio_eval
-from scorio.eval._distinct import distinct
 from scorio.eval._posterior import posterior_moments
-from scorio.eval._scores import Score, above_half, all_successes, any_success, area, majority, share, spectrum
+from scorio.eval._scores import Score, above_half, all_successes, any_success, area, distinct, majority, share, spectrum
 
 OUTCOMES = np.array([[0, 0, 0], [1, 0, 0], [1, 0, 1], [1, 1, 1]])
 

@@ -1,0 +1,282 @@
+"""From the configuration, which speaks of names, to the plan of the decision core, which speaks of positions."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from adaptive_eval.config.decisions import (
+    AllocationConfig,
+    BudgetConfig,
+    Decisions,
+    ObjectiveConfig,
+    StoppingConfig,
+    TrialsConfig,
+)
+from adaptive_eval.config.run import ModelConfig, RunConfig, sharing
+from adaptive_eval.core import objectives, policies, rules
+from adaptive_eval.core.horizon import Stage
+from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.imports import load_attribute
+from adaptive_eval.questions.types import Question
+
+AHEAD = {"cost": 0, "balanced": 60, "time": 360}
+"""Trials of a model that run ahead of a look, by `trials.favour`."""
+AHEAD_IN_TURN = {"cost": 180, "balanced": 360, "time": 600}
+"""The same where models are served in turn: what a model is asked at a time has to be worth its swap."""
+MOST_AHEAD, MOST_AHEAD_IN_TURN = 0.15, 0.25
+"""Rounds run ahead by at most this share of `trials.max`, whatever is favoured."""
+POLICIES = {
+    "weighted": policies.Weighted,
+    "unresolved_pairs": policies.UnresolvedPairs,
+    "uniform": policies.Uniform,
+    "leader": policies.Leader,
+}
+PROMPT_OVERHEAD = 512
+"""Tokens that a chat template may add to a prompt, for reserving the worst case: the marks of each turn, and often a
+system message of its own where the configuration has none (who made the model, today's date, how to reason)."""
+MILLION = 1e6
+Given = TypeVar("Given")
+
+
+class Horizon(NamedTuple):
+    """A `trials.max` that a run had, until it had taken so many looks."""
+
+    trials: int
+    looks: int
+
+
+def plan_of(
+    config: RunConfig,
+    questions: Sequence[Question],
+    prompts: Sequence[Sequence[Prompt]],
+    first: NDArray[np.integer] | None = None,
+    prior_counts: NDArray[np.int64] | None = None,
+    horizons: Sequence[Horizon] = (),
+) -> Plan:
+    """The plan that a configuration means for these questions; `prompts` has those of each model.
+
+    `first` (L, M) are trials that are there already, `prior_counts` (L, M, K) outcomes that are taken as R0, and
+    `horizons` those that the run had before.
+    """
+    bench = Bench(
+        models=len(config.models),
+        questions=len(questions),
+        weights=np.array(open_rubric(config.rubric).weights, dtype=float),
+        worst_cost=worst_costs(config.models, prompts),
+        prior_counts=prior_counts,
+        clusters=clusters(questions),
+    )
+    names = [model.name for model in config.models]
+    return plan_on(bench, config, names, first, in_turn=bool(sharing(config.models)), horizons=horizons)
+
+
+def plan_on(
+    bench: Bench,
+    config: Decisions,
+    names: Sequence[str],
+    first: NDArray[np.integer] | None = None,
+    *,
+    in_turn: bool = False,
+    horizons: Sequence[Horizon] = (),
+) -> Plan:
+    """The plan for these models and questions; `in_turn` where models are served one at a time."""
+    stopping, allocation = config.stopping, config.allocation
+    before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
+    start = first_information(bench, [*before, config.trials][0], first)
+    return Plan(
+        bench=bench,
+        objective=objective_of(config.objective, names),
+        rule=_rule(config, start),
+        policy=cast("policies.Policy", _policy(config)),
+        judging=Judging(
+            delta=stopping.delta,
+            futility=None if stopping.futility is False else stopping.futility,
+            familywise=stopping.familywise == "holm",
+        ),
+        prior=stopping.prior,
+        trials=Trials(config.trials.min, config.trials.max),
+        pace=pace_of(allocation, config.trials, bench.questions, in_turn=in_turn),
+        budget=budget_of(config.budget),
+        first=first,
+        earlier=tuple(
+            Stage(
+                Trials(min(trials.min, trials.max), trials.max),
+                pace_of(allocation, trials, bench.questions, in_turn=in_turn),
+                horizon.looks,
+            )
+            for horizon, trials in zip(horizons, before, strict=True)
+        ),
+    )
+
+
+def budget_of(config: BudgetConfig) -> Budget:
+    """The caps in the core's units."""
+    return Budget(
+        trials=config.trials,
+        tokens=config.tokens,
+        usd=config.usd,
+        gpu_seconds=None if config.gpu_hours is None else 3600.0 * config.gpu_hours,
+        wall_seconds=config.wall_time,
+    )
+
+
+def first_information(bench: Bench, trials: TrialsConfig, first: NDArray[np.integer] | None = None) -> float:
+    """The least information that the first look can have: min/max, more where trials or R0 are there already.
+
+    The information of a pair is a mean of (n_q + D_q) / (trials.max + D_q) over its questions, weighted by their shares
+    of the uncertainty, so that it is never below the least of them. A sequential rule spends its error from there on:
+    a single look at a finished design is judged as one look.
+    """
+    at_first = np.asarray(trials.min) if first is None else np.maximum(first, trials.min)
+    known = np.asarray(0) if bench.prior_counts is None else bench.prior_counts.sum(axis=-1)
+    return min(1.0, float(np.min((at_first + known) / (trials.max + known))))
+
+
+def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, *, in_turn: bool = False) -> Pace:
+    """The pace that is given, else what `trials.favour` means for so many questions.
+
+    Measured with 30 questions, 64 slots a model and answers of 30 s on AIME'24 and the coins (benchmarks/pace.md):
+    `cost` keeps 13% of the slots of the slowest open model busy; `balanced`, the knee, 35%, and takes two fifths of the
+    time for 5 points more of the fixed cost; `time` 90-93%, and takes a fifth of the time, which is that of a fixed
+    number of trials, for 18-20 points more. Small rounds that run ahead beat rounds that grow at nearly every price, so
+    growth is 0. It is trials that fill slots, hence fewer rounds where there are more questions; concurrency has no
+    say, so that it changes no look: with many more slots give `allocation.lookahead`.
+
+    Where models share a GPU in turn, a model is asked all rounds that run ahead before the next one is loaded. With six
+    models, swaps of three minutes and answers of two, `balanced` takes 7.3 and 6.8 hours there, the usual pace 12.2 and
+    11.4, and a fixed number of trials 8.3 (benchmarks/swaps.md).
+    """
+    lookahead = allocation.lookahead
+    if lookahead is None:
+        ahead, most = (AHEAD_IN_TURN, MOST_AHEAD_IN_TURN) if in_turn else (AHEAD, MOST_AHEAD)
+        lookahead = round(min(ahead[trials.favour] / questions, most * trials.max))
+    return Pace(allocation.growth, lookahead)
+
+
+def objective_of(config: ObjectiveConfig, names: Sequence[str]) -> objectives.Objective:
+    """The objective, its models by position."""
+    at = {name: position for position, name in enumerate(names)}
+    match config.kind:
+        case "best":
+            return objectives.Best()
+        case "top_k":
+            return objectives.TopK(_given(config.k))
+        case "baseline":
+            return objectives.Baseline(at[_given(config.baseline)])
+        case "pairs":
+            return objectives.Pairs(tuple((at[one], at[other]) for one, other in _given(config.pairs)))
+        case "precision":
+            return objectives.PrecisionOf(_given(config.half_width))
+        case "threshold":
+            return objectives.Threshold(_given(config.value))
+        case _:
+            return objectives.Ranking()
+
+
+def rule_of(stopping: StoppingConfig, start: float) -> rules.Rule | None:
+    """The built-in rule, or None for a plug-in; calls start with the first look, at information `start`."""
+    confidence = stopping.confidence
+    match stopping.rule:
+        case "sequential":
+            return rules.Sequential(confidence, start)
+        case "anytime":
+            return rules.Anytime(confidence, start)
+        case "zscore":
+            return rules.ZScore(float(ndtri(confidence)) if stopping.threshold is None else stopping.threshold)
+        case "intervals":
+            return rules.Intervals(confidence)
+        case "expected_loss":
+            return rules.ExpectedLoss() if stopping.epsilon is None else rules.ExpectedLoss(stopping.epsilon)
+        case _:
+            return None
+
+
+def clusters(questions: Sequence[Question]) -> NDArray[np.int64] | None:
+    """Cluster labels 0..G-1; a question without a cluster stands alone. None where no question has one."""
+    if all(question.cluster is None for question in questions):
+        return None
+    keys = [question.cluster if question.cluster is not None else ("alone", question.id) for question in questions]
+    label = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return np.array([label[key] for key in keys], dtype=np.int64)
+
+
+def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
+    """What an answer of this model cost: tokens, USD by its price, and its share of the GPUs while it was served.
+
+    Its replica's GPUs are shared by the answers that may be in flight there, which the server's load may have made
+    fewer than configured; never more than what was reserved for it.
+    """
+
+    def cost(answer: Answer) -> Cost:
+        return usage_cost(model, answer.prompt_tokens, answer.completion_tokens, answer.latency, answer.abreast)
+
+    return cost
+
+
+def usage_cost(
+    model: ModelConfig, prompt_tokens: float, completion_tokens: float, latency: float, abreast: int | None = None
+) -> Cost:
+    """What is charged for so many tokens and seconds; `abreast` is by default the configured concurrency."""
+    gpus, usd = (model.gpus or 0.0) / len(model.replicas), _usd(model, prompt_tokens, completion_tokens)
+    gpu_seconds = latency * gpus / (abreast or model.concurrency.concurrency)
+    return Cost(round(prompt_tokens + completion_tokens), usd, min(_most_gpu_seconds(model), gpu_seconds))
+
+
+def worst_costs(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]]) -> tuple[Cost, ...]:
+    """The most that one trial of each model may cost: hard caps reserve it."""
+    different = {id(asked): asked for asked in prompts}  # models that are asked alike share theirs
+    longest = {key: max(map(prompt_bytes, asked)) for key, asked in different.items()}
+    return tuple(_worst_cost(model, longest[id(asked)]) for model, asked in zip(models, prompts, strict=True))
+
+
+def prompt_bytes(prompt: Prompt) -> int:
+    """The length of a prompt; no tokenizer makes more tokens than there are bytes."""
+    return len((prompt.text or "").encode()) + sum(len(message.content.encode()) for message in prompt.messages or ())
+
+
+def _worst_cost(model: ModelConfig, longest: int) -> Cost:
+    completion = model.sampling.max_tokens or 0
+    prompt_tokens = longest + PROMPT_OVERHEAD if completion else 0
+    return Cost(prompt_tokens + completion, _usd(model, prompt_tokens, completion), _most_gpu_seconds(model))
+
+
+def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float) -> float:
+    if model.price is None:
+        return 0.0
+    return (prompt_tokens * model.price.input + completion_tokens * model.price.output) / MILLION
+
+
+def _most_gpu_seconds(model: ModelConfig) -> float:
+    """What one answer may cost over all its attempts: its share of the GPUs when the model's servers are full."""
+    share = (model.gpus or 0.0) / (model.concurrency.concurrency * len(model.replicas))
+    return model.sampling.timeout * model.concurrency.attempts * share
+
+
+def _rule(config: Decisions, start: float) -> rules.Rule:
+    rule = rule_of(config.stopping, start)
+    return rule if rule is not None else cast("rules.Rule", _plug_in(config.stopping.rule, config))
+
+
+def _policy(config: Decisions) -> object:
+    name = config.allocation.policy
+    return POLICIES[name]() if name in POLICIES else _plug_in(name, config)
+
+
+def _plug_in(specification: str, config: Decisions) -> object:
+    """The object that a configuration names; a class is called without arguments."""
+    found = load_attribute(specification, config.folder)
+    return found() if isinstance(found, type) else found
+
+
+def _given(value: Given | None) -> Given:
+    """A value that the configuration has already required."""
+    assert value is not None
+    return value

@@ -1,0 +1,231 @@
+"""Everything of a run that can be known before anything is opened: questions, prompts, plan, costs, meaning.
+
+What the trials of a run mean: the part of the configuration that a resume may not change.
+
+A grader that is a function of the user's own is part of it with the source files that it consists of. The rest may
+change and is recorded: where the models are served, how fast they are asked, time limits, what is decided and how
+surely, which trials come next, and what it may cost. So may rules and policies of the user's own: looks are taken anew
+on a resume, and what was changed in their source is recorded as any other setting that decides.
+
+The programs that a run starts, and whether they are there.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from adaptive_eval.config.planning import plan_of, trial_cost
+from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.core import Plan
+from adaptive_eval.endpoints.types import Endpoint, Prompt
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.registry import Python
+from adaptive_eval.graders.rubric import Rubric, open_rubric
+from adaptive_eval.imports import fingerprints, first_words
+from adaptive_eval.launch.command import command_of, environment_of, missing_program
+from adaptive_eval.launch.types import LaunchConfig
+from adaptive_eval.questions import load_questions
+from adaptive_eval.questions.prompts import render
+from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.types import Lane
+from adaptive_eval.seeds import hashed_base
+from adaptive_eval.store import Json, RunHeader
+from adaptive_eval.store.store import SOURCES
+
+
+def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The names of launched models whose program is not there, and what is wrong."""
+    for model in config.models:
+        if model.launch is not None:
+            sees = environment_of(model.launch, model.model, "", environment)
+            problem = missing_program(launch_words(model, model.launch), sees, config.folder)
+            if problem is not None:
+                yield model.name, problem
+
+
+def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT") -> tuple[str, ...]:
+    """The command that is run for a model."""
+    return command_of(launch, model.model, port)
+
+
+GRADER_WORKINGS = {"timeout", "workers", "memory"}
+"""How a grader is run; not what it finds, since one that fails gives no grade."""
+
+SAMPLING_WORKINGS = {"timeout", "extra_headers"}
+
+PLUG_INS = "plug_ins"
+"""Beside the sections of a stored configuration: what is known of the plug-ins that decide, for those who read the run,
+who load none."""
+
+
+def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
+    """What the store keeps of a configuration; defaults are no part of the meaning, so a new option changes no run."""
+    return RunHeader(
+        name=config.name,
+        configuration=config.model_dump(mode="json") | _plug_ins(config),
+        meaning={
+            "seed": config.seed,
+            "seeds": config.seeds,
+            "grader": config.grader.model_dump(mode="json", exclude=GRADER_WORKINGS, exclude_defaults=True)
+            | {"kind": config.grader.kind}
+            | _sources(config),
+            "rubric": config.rubric.model_dump(mode="json", exclude_defaults=True),
+        },
+        models={model.name: _model_meaning(model) for model in config.models},
+        questions={question.id: _question_body(question) for question in questions},
+    )
+
+
+def _sources(config: RunConfig) -> dict[str, object]:
+    """The source files of a grader of the user's own."""
+    if not isinstance(config.grader, Python):
+        return {}
+    return {SOURCES: fingerprints(config.grader.function, config.folder)}
+
+
+def _plug_ins(config: RunConfig) -> dict[str, object]:
+    """Of each plug-in that decides: its name, what it says of itself, and its source files."""
+    told = {
+        key: {"name": name, "says": first_words(name, config.folder), "sources": fingerprints(name, config.folder)}
+        for key, name in config.plug_ins.items()
+    }
+    return {PLUG_INS: told} if told else {}
+
+
+def _model_meaning(model: ModelConfig) -> dict[str, object]:
+    return {
+        "model": model.model,
+        "api": model.api,
+        "simulate": model.simulate,
+        "prompt": model.prompt.model_dump(mode="json", exclude_defaults=True),
+        "sampling": model.sampling.model_dump(mode="json", exclude=SAMPLING_WORKINGS, exclude_defaults=True),
+    }
+
+
+def _question_body(question: Question) -> dict[str, object]:
+    body = asdict(question)
+    del body["id"]
+    body["choices"] = list(question.choices)
+    return body
+
+
+def stored_config(header: RunHeader) -> RunConfig:
+    """The configuration with which a stored run was started last."""
+    sections = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
+    return RunConfig.model_validate_json(json.dumps(sections))
+
+
+def stored_words(header: RunHeader) -> dict[str, str]:
+    """What the plug-ins of a stored run say of themselves, where that was kept; they are not loaded for it."""
+    kept = header.configuration.get(PLUG_INS)
+    told = kept.items() if isinstance(kept, dict) else ()
+    says = {str(key): one.get("says") for key, one in told if isinstance(one, dict)}
+    return {key: text for key, text in says.items() if isinstance(text, str)}
+
+
+def stored_questions(header: RunHeader) -> tuple[Question, ...]:
+    """The questions that `run_header` stored."""
+    return tuple(stored_question(key, body) for key, body in header.questions.items())
+
+
+def stored_question(key: str, body: Json) -> Question:
+    """The question that `run_header` stored."""
+    values: dict[str, Any] = {**body, "choices": tuple(cast(list[str], body["choices"]))}
+    return Question(id=key, **values)
+
+
+SHOWN_PROBLEMS = 10
+CACHED_BASES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run that could begin."""
+
+    config: RunConfig
+    questions: tuple[Question, ...]
+    rubric: Rubric
+    prompts: tuple[tuple[Prompt, ...], ...]
+    """For each model, of each question; models that are asked alike share theirs."""
+    plan: Plan
+    header: RunHeader
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models' names."""
+        return tuple(model.name for model in self.config.models)
+
+
+def prepare(config: RunConfig) -> Prepared:
+    """Load the questions and work everything out; raises `ConfigError`."""
+    questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
+    _require_gradable(config, questions)
+    return prepared_with(config, questions, run_header(config, questions))
+
+
+def prepared_with(config: RunConfig, questions: tuple[Question, ...], header: RunHeader) -> Prepared:
+    """What these questions make of a configuration."""
+    prompts = prompts_of(config, questions)
+    return Prepared(
+        config=config,
+        questions=questions,
+        rubric=open_rubric(config.rubric),
+        prompts=prompts,
+        plan=plan_of(config, questions, prompts),
+        header=header,
+    )
+
+
+def make_lane(prepared: Prepared, number: int, endpoint: Endpoint) -> Lane:
+    """One model as the scheduler sees it."""
+    model, prompts = prepared.config.models[number], prepared.prompts[number]
+    return Lane(
+        name=model.name,
+        endpoint=endpoint,
+        prompt=prompts.__getitem__,
+        seed_base=_seed_bases(prepared, model),
+        slots=model.concurrency.concurrency * len(model.replicas),
+        samples_per_request=model.concurrency.samples_per_request,
+        cost=trial_cost(model),
+    )
+
+
+def _require_gradable(config: RunConfig, questions: tuple[Question, ...]) -> None:
+    """An answer key that the grader cannot read would fail on every answer."""
+    told = ((question.id, config.grader.key_problem(question)) for question in questions)
+    problems = [f"  question {key}: {problem}" for key, problem in told if problem is not None]
+    if problems:
+        shown = problems[:SHOWN_PROBLEMS]
+        more = [f"  and {len(problems) - len(shown)} more"] if len(problems) > len(shown) else []
+        kind = config.grader.kind
+        raise ConfigError("\n".join([f"the grader {kind} cannot use the answer key of some questions:", *shown, *more]))
+
+
+def prompts_of(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tuple[Prompt, ...], ...]:
+    """For each model, the prompt of each question."""
+    rendered: dict[str, tuple[Prompt, ...]] = {}
+    for model in config.models:
+        way = _way_of_asking(model)
+        if way not in rendered:
+            rendered[way] = tuple(render(model.prompt, question, model.api) for question in questions)
+    return tuple(rendered[_way_of_asking(model)] for model in config.models)
+
+
+def _way_of_asking(model: ModelConfig) -> str:
+    return f"{model.api} {model.prompt.model_dump_json()}"
+
+
+def _seed_bases(prepared: Prepared, model: ModelConfig) -> Callable[[int], int]:
+    """The seed of each question's trial 0 (DESIGN 3.7)."""
+    config, questions = prepared.config, prepared.questions
+    if config.seeds == "consecutive":
+        base = config.seed if model.sampling.seed is None else model.sampling.seed
+        return lambda question: base
+
+    @lru_cache(maxsize=CACHED_BASES)
+    def hashed(question: int) -> int:
+        return hashed_base(config.seed, model.name, questions[question].id)
+
+    return hashed

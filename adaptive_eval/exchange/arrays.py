@@ -1,0 +1,99 @@
+"""Arrays: an .npz file with R (L, M, N), -1 for no trial, or with counts, as a replay reads them.
+
+An import as one array in an .npz file, which `adaptive-eval replay` reads (see `replay.recording`).
+
+The outcomes as one array in an .npz file, which `adaptive-eval replay` reads (see `replay.recording`).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.exchange.gather import Gathering
+from adaptive_eval.exchange.recording import NO_TRIAL, Recording, read_recording, write_recording
+from adaptive_eval.exchange.samples import LogFile, Record
+from adaptive_eval.exchange.source import Source, Told
+from adaptive_eval.files import new_file
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.store import TrialRecord
+
+
+def write_npz(source: Source, path: Path, told: Told) -> None:
+    """All outcomes; an answer that has no grade is missing too."""
+    categories = len(source.rubric.weights)
+    shape = (*source.extent.shape, int(source.extent.max()))
+    outcomes = np.full(shape, NO_TRIAL, dtype=np.int8 if categories <= np.iinfo(np.int8).max else np.int16)
+    model_of = {name: place for place, name in enumerate(source.models)}
+    question_of = {question.id: place for place, question in enumerate(source.questions)}
+    for number, outcome in enumerate(source.reader.outcomes(), 1):
+        if outcome.category is not None:
+            outcomes[model_of[outcome.model], question_of[outcome.question], outcome.trial] = outcome.category
+        told(number)
+    with path.open("wb") as file:
+        questions = [question.id for question in source.questions]
+        write_recording(file, outcomes, source.models, questions, source.rubric.weights, source.rubric.names)
+
+
+class Outcomes:
+    """The categories of trials by model, question and number."""
+
+    def __init__(self) -> None:
+        self.by_cell: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+
+    def take(self, records: Iterable[TrialRecord]) -> None:
+        """Keep the category of each; an answer without a grade is missing."""
+        for record in records:
+            category = NO_TRIAL if record.category is None else record.category
+            self.by_cell[record.model, record.question][record.trial] = category
+
+    def array(self, models: Sequence[str], keys: Sequence[str]) -> NDArray[np.int8]:
+        """R, each cell's trials from 0 on in their order."""
+        most = max(len(trials) for trials in self.by_cell.values())
+        array = np.full((len(models), len(keys), most), NO_TRIAL, dtype=np.int8)
+        for row, model in enumerate(models):
+            for column, key in enumerate(keys):
+                trials = self.by_cell.get((model, key), {})
+                array[row, column, : len(trials)] = [trials[number] for number in sorted(trials)]
+        return array
+
+
+def write_tensor(path: Path, outcomes: Outcomes, gathering: Gathering, rubric: Rubric) -> None:
+    """The array in an .npz file, which must not be there yet."""
+    models, keys = list(gathering.models), gathering.keys
+    array = outcomes.array(models, list(keys.values()))
+    with new_file(path, force=False) as draft, draft.open("wb") as file:
+        write_recording(file, array, models, list(keys), rubric.weights, rubric.names)
+
+
+SEED = 0
+"""Decides the order of trials of which only counts are known: with right ones first, it would mean something."""
+
+
+def read_tensor(file: LogFile) -> Iterator[Record]:
+    """The trials of an array; its models keep their names."""
+    recording = read_recording(file.path, untried=True)
+    rng = np.random.default_rng(SEED)
+    cells = len(recording.models) * len(recording.questions)
+    for number, (model, question) in enumerate(np.ndindex(len(recording.models), len(recording.questions)), start=1):
+        file.share = number / cells
+        for trial, category in enumerate(_trials(recording, model, question, rng)):
+            if category >= 0:
+                yield Record(
+                    place=f"cell ({model}, {question}), trial {trial}",
+                    model=recording.models[model],
+                    question=recording.questions[question],
+                    trial=trial,
+                    category=category,
+                )
+
+
+def _trials(recording: Recording, model: int, question: int, rng: np.random.Generator) -> list[int]:
+    if recording.outcomes is not None:
+        held: list[int] = recording.outcomes[model, question].tolist()
+        return held
+    counts: NDArray[np.integer] = recording.counts[model, question]
+    mixed: list[int] = rng.permutation(np.repeat(np.arange(len(counts)), counts)).tolist()
+    return mixed

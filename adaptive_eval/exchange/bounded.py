@@ -1,0 +1,243 @@
+"""Reading files that may be anything: no more is unpacked than a log could need, and no name in an archive is a path.
+
+An Inspect log is a zip whose members are compressed by Zstandard (method 93), which Python's zipfile does not know
+before 3.14; members are read here from their bytes.
+
+A large JSON object entry by entry: whole, it may be twenty times as large in memory as in the file.
+"""
+
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from json import JSONDecodeError, JSONDecoder
+from typing import IO, Any, NamedTuple
+
+import orjson
+
+from adaptive_eval.exchange.samples import LogFile
+from adaptive_eval.imports import load_extra
+
+SPACE = " \t\r\n\ufeff"
+
+
+class Entry(NamedTuple):
+    """A key with its value, or with one element of the list that is its value."""
+
+    key: str
+    value: Any
+    element: int | None
+    share: float
+    """How much of the text is read."""
+
+
+def entries(text: str, listed: str) -> Iterator[Entry]:
+    """The entries of the object in `text`; of the list under the key `listed`, each element by itself.
+
+    Raises `JSONDecodeError`, and `RecursionError` where it is nested too deeply.
+    """
+    cursor = _Cursor(text)
+    cursor.expect("{")
+    more = not cursor.at_mark("}")
+    while more:
+        key = str(cursor.value())
+        cursor.expect(":")
+        if key == listed and cursor.at_mark("["):
+            for number, element in enumerate(cursor.elements()):
+                yield Entry(key, element, number, cursor.share)
+        else:
+            yield Entry(key, cursor.value(), None, cursor.share)
+        more = cursor.expect(",}") == ","
+
+
+class _Cursor:
+    """A place in a JSON text."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at, self._decoder = text, 0, JSONDecoder()
+
+    @property
+    def share(self) -> float:
+        return self._at / max(len(self._text), 1)
+
+    def value(self) -> Any:
+        """The value that begins here."""
+        self._skip()
+        found, self._at = self._decoder.raw_decode(self._text, self._at)
+        return found
+
+    def elements(self) -> Iterator[Any]:
+        """The elements of the list that begins here."""
+        self.expect("[")
+        more = not self.at_mark("]")
+        if not more:
+            self.expect("]")
+        while more:
+            yield self.value()
+            more = self.expect(",]") == ","
+
+    def at_mark(self, mark: str) -> bool:
+        """This mark comes next."""
+        self._skip()
+        return self._text.startswith(mark, self._at)
+
+    def expect(self, marks: str) -> str:
+        """One of these marks, which is passed."""
+        self._skip()
+        found = self._text[self._at : self._at + 1]
+        if not found or found not in marks:
+            raise JSONDecodeError(f"Expecting {' or '.join(marks)}", self._text, self._at)
+        self._at += 1
+        return found
+
+    def _skip(self) -> None:
+        while self._text[self._at : self._at + 1] and self._text[self._at] in SPACE:
+            self._at += 1
+
+
+MOST_BYTES = 64 * 2**20
+"""One record, or one member of an archive: a sample with its transcript has some 10^5 bytes."""
+MOST_FILE = 2**30
+"""A file that has to be in memory whole."""
+MOST_GROWTH = 1000
+"""Texts become a few times smaller, and those that repeat themselves a hundred times; more is no log."""
+ALLOWANCE = 2**20
+MOST_WINDOW = 2**27
+LOCAL_HEADER = struct.Struct("<4s22xHH")
+STORED, DEFLATED, ZSTANDARD = 0, 8, 93
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def parsed(file: LogFile, data: bytes | str, record: str | None = None) -> Any:
+    """JSON as it is, with NaN, which some harnesses write."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise file.refuse("is nested too deeply to be a log", record) from None
+    except ValueError as error:
+        raise file.refuse(f"is not JSON, or is cut off: {error}", record) from error
+
+
+@contextmanager
+def opened(file: LogFile) -> Iterator[IO[bytes]]:
+    """The file's bytes."""
+    try:
+        with file.path.open("rb") as handle:
+            yield handle
+    except OSError as error:
+        raise file.refuse(f"cannot be read: {error.strerror}") from error
+
+
+def whole(file: LogFile) -> bytes:
+    """All bytes of a file, unpacked where it is packed by Zstandard."""
+    with opened(file) as handle:
+        if handle.read(4) == ZSTD_MAGIC:
+            handle.seek(0)
+            data = unpacked(file, handle, MOST_BYTES + 1)
+            if len(data) > MOST_BYTES:
+                raise file.refuse(f"holds more than {MOST_BYTES:,} bytes, which no such log does")
+            return data
+        size = handle.seek(0, 2)
+        if size > MOST_FILE:
+            raise file.refuse(f"has {size:,} bytes; at most {MOST_FILE:,} can be read of a file that is one JSON text")
+        handle.seek(0)
+        return handle.read()
+
+
+def unpacked(file: LogFile, packed: IO[bytes] | bytes, most: int, record: str | None = None) -> bytes:
+    """At most so many bytes of what Zstandard has packed."""
+    zstandard = _zstandard()
+    try:
+        if isinstance(packed, bytes) and zstandard.frame_content_size(packed) == most - 1:
+            whole_frame: bytes = _decompressor().decompress(packed)  # twice as fast, where the frame says its length
+            return whole_frame
+        with _decompressor().stream_reader(packed, closefd=False) as stream:
+            data: bytes = stream.read(most)
+            return data
+    except zstandard.ZstdError as error:
+        raise file.refuse(f"is damaged, or cut off: {error}", record) from error
+
+
+class Archive:
+    """The members of a zip, each read into memory and never written anywhere."""
+
+    def __init__(self, file: LogFile, handle: IO[bytes]) -> None:
+        self._file, self._handle = file, handle
+        try:
+            with zipfile.ZipFile(handle) as archive:
+                # by name: of two members with one name the last counts, as for every reader of zips
+                self._members = {info.filename: info for info in archive.infolist()}
+                packed = sum(info.compress_size for info in archive.infolist())
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
+            mend = "`inspect log recover` may bring back a log whose end was never written"
+            raise file.refuse(f"is a damaged zip file, or cut off ({error}); {mend}") from error
+        if packed > handle.seek(0, 2):
+            raise file.refuse("is a zip whose members overlap, which no harness writes")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The members in their order."""
+        return tuple(self._members)
+
+    @property
+    def claimed(self) -> int:
+        """Bytes of all members, as the archive says."""
+        return sum(info.file_size for info in self._members.values())
+
+    def json(self, name: str) -> Any:
+        """The value of a member."""
+        return parsed(self._file, self.read(name), name)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a member, checked against its length and sum."""
+        info = self._members[name]
+        if info.file_size > min(MOST_BYTES, ALLOWANCE + MOST_GROWTH * info.compress_size):
+            raise self._file.refuse(
+                f"claims {info.file_size:,} bytes of {info.compress_size:,} packed ones, which is no log", name
+            )
+        if info.flag_bits & 1:
+            raise self._file.refuse("is encrypted; write the log without a password", name)
+        data = self._unpacked(info, self._packed(info))
+        if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
+            raise self._file.refuse("is damaged: its bytes are not those that were written", name)
+        return data
+
+    def _packed(self, info: zipfile.ZipInfo) -> bytes:
+        self._handle.seek(info.header_offset)
+        header = self._handle.read(LOCAL_HEADER.size)
+        if len(header) < LOCAL_HEADER.size:
+            raise self._file.refuse("lies beyond the end of the file, which is cut off", info.filename)
+        _, name, extra = LOCAL_HEADER.unpack(header)
+        self._handle.seek(name + extra, 1)
+        return self._handle.read(info.compress_size)
+
+    def _unpacked(self, info: zipfile.ZipInfo, packed: bytes) -> bytes:
+        """At most the bytes that were claimed, and one more where there are more."""
+        most = info.file_size + 1
+        if info.compress_type == ZSTANDARD:
+            return unpacked(self._file, packed, most, info.filename)
+        if info.compress_type == DEFLATED:
+            try:
+                return zlib.decompressobj(-15).decompress(packed, most)
+            except zlib.error as error:
+                raise self._file.refuse(f"is damaged: {error}", info.filename) from error
+        if info.compress_type == STORED:
+            return packed
+        rule = "must be stored, deflated or packed by Zstandard"
+        raise self._file.refuse(f"{rule}, but its zip method is {info.compress_type}", info.filename)
+
+
+@lru_cache(maxsize=1)
+def _decompressor() -> Any:
+    return _zstandard().ZstdDecompressor(max_window_size=MOST_WINDOW)
+
+
+def _zstandard() -> Any:
+    return load_extra("zstandard", "import", "logs that are packed by Zstandard (Inspect's .eval, .json.zst)")

@@ -1,0 +1,244 @@
+"""The configuration of an imported run: what its logs say of models and questions, and the defaults for the rest.
+
+It is written beside the run, so that `adaptive-eval run RUN/config.yaml --run-dir RUN` goes on with it once the
+addresses of the models are filled in.
+
+What an import judges by: rubric, grader and questions, of a configuration or of the logs themselves.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from adaptive_eval.config.document import VARIABLE
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.exchange.samples import Asked, Settings
+from adaptive_eval.graders.registry import GRADERS
+from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
+from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.questions import Question, load_questions
+
+CONFIG_FILE, QUESTIONS_FILE = "config.yaml", "questions.jsonl"
+DEFAULT_GRADER = "exact"
+UNKNOWN_URL = "http://fill-in.invalid/v1"
+"""Stands in the stored configuration for an address that nobody has given yet; no such host can exist."""
+LEAST, MOST = 4, 80
+"""Trials a question before a first look, and at the horizon: those of a run that says nothing."""
+UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]")
+PRECISION = 0.02
+"""What is wanted of a single model, which cannot be ranked: its score to so many points in a hundred."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the logs have."""
+
+    name: str
+    models: Mapping[str, Settings]
+    questions: Sequence[Question]
+    least: int
+    """The fewest trials that a model has of a question it has any of, `LEAST` at most."""
+    most: int
+    """The most that a model has of a question, on average over its questions."""
+    grader: str | None
+    """The one that was asked for."""
+    weights: Sequence[float] | None
+    """Other scores than 0 and 1."""
+    finished: bool
+    """No more will be asked for: what is there is the horizon."""
+
+
+def tree_of(found: Found) -> dict[str, Any]:
+    """The configuration as plain values, but for the addresses."""
+    tree: dict[str, Any] = {
+        "name": found.name,
+        "seed": 0,
+        "questions": {"path": QUESTIONS_FILE, "fields": _fields(found.questions)},
+        "models": [_model(name, settings) for name, settings in found.models.items()],
+        "grader": {"kind": found.grader or _grader(found.models.values())},
+        "rubric": rubric_tree(found.weights),
+        "trials": {"min": found.least, "max": found.most if found.finished else max(MOST, found.most)},
+    }
+    if len(found.models) == 1:
+        low, high = (min(found.weights), max(found.weights)) if found.weights else (0.0, 1.0)
+        tree["objective"] = {"kind": "precision", "half_width": PRECISION * (high - low)}
+    return tree
+
+
+def rubric_tree(weights: Sequence[float] | None) -> dict[str, Any]:
+    """A rubric with a category for each score."""
+    if weights is None:
+        return {"name": "binary"}
+    rest, *others = sorted(weights)
+    conditions = [{"name": f"score {value:g}", "weight": value, "when": {"score": value}} for value in others]
+    return {"categories": [{"name": f"score {rest:g}", "weight": rest}, *conditions], "name": "scores"}
+
+
+def stored_config_of(tree: Mapping[str, Any], folder: Path) -> RunConfig:
+    """The configuration that the run is stored with."""
+    models = [{"base_url": UNKNOWN_URL, **model} for model in tree["models"]]
+    return RunConfig.model_validate_json(json.dumps({**tree, "models": models, "folder": str(folder)}))
+
+
+def config_text(tree: Mapping[str, Any], runnable: bool) -> str:
+    """The configuration as YAML, with what is to be filled in."""
+    return "\n".join([*_heading(runnable), *_sections(tree), ""])
+
+
+def question_lines(questions: Sequence[Question]) -> Iterator[str]:
+    """The questions as JSON lines."""
+    clustered = any(question.cluster is not None for question in questions)
+    for question in questions:
+        row: dict[str, object] = {"id": question.id, "prompt": question.prompt, "answer": question.answer}
+        if question.choices:
+            row["choices"] = list(question.choices)
+        if clustered:
+            row["cluster"] = question.cluster or ""
+        yield json.dumps(row, ensure_ascii=True)
+
+
+def question_of(key: str, asked: Asked) -> Question:
+    """A question of the logs."""
+    return Question(key, asked.prompt, asked.answer, asked.choices, asked.cluster)
+
+
+def runnable(questions: Sequence[Question]) -> bool:
+    """The logs have all that asking on would need."""
+    return all(question.prompt.strip() and question.answer.strip() for question in questions)
+
+
+def run_name(path: Path) -> str:
+    """A name of a run for a directory."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).lstrip("._-")[:100] or "imported"
+
+
+def _fields(questions: Sequence[Question]) -> dict[str, Any]:
+    named = {"id": "id", "prompt": "prompt", "answer": "answer"}
+    return named | ({"cluster": "cluster"} if any(question.cluster for question in questions) else {})
+
+
+def _model(name: str, settings: Settings) -> dict[str, Any]:
+    model: dict[str, Any] = {"name": name, "model": settings.served or name, "api": settings.api}
+    if settings.sampling:
+        model["sampling"] = dict(settings.sampling)
+    if settings.system is not None:
+        model["prompt"] = {"system": settings.system}
+    return model
+
+
+def _grader(models: Any) -> str:
+    return next((settings.grader for settings in models if settings.grader is not None), DEFAULT_GRADER)
+
+
+def _heading(runnable: bool) -> Iterator[str]:
+    yield "# Written by `adaptive-eval import`: what the logs say, and defaults for the rest."
+    if runnable:
+        yield "# To go on with the run, set the variables below to the addresses of the models, or write those here:"
+        yield "#   adaptive-eval run THIS_FILE --run-dir ITS_FOLDER"
+    else:
+        yield "# The logs do not have the prompt and the answer key of every question, so the run cannot go on from"
+        yield "# here: to ask for more, import them again with --config CONFIG, which has the questions."
+
+
+def _sections(tree: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in tree.items():
+        if key != "models":
+            yield f"{key}: {_yaml(value)}"
+            continue
+        yield "models:"
+        variables = _variables([model["name"] for model in value])
+        for model, variable in zip(value, variables, strict=True):
+            first, *rest = (f"{key}: {_yaml(part)}" for key, part in model.items())
+            yield f"  - {first}"
+            yield f"    base_url: ${{{variable}}}"
+            yield from (f"    {line}" for line in rest)
+
+
+def _yaml(value: object) -> str:
+    """JSON is YAML, but for characters that YAML wants escaped, and for what would be taken for a variable."""
+    text = UNPRINTABLE.sub(lambda match: f"\\U{ord(match[0]):08x}", json.dumps(value, ensure_ascii=False))
+    return VARIABLE.sub(lambda match: f"${match[0]}", text)
+
+
+def _variables(names: Sequence[str]) -> list[str]:
+    """A variable for the address of each model."""
+    variables: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_") or "MODEL"
+        variable = f"{plain}_URL" if plain[0].isalpha() else f"MODEL_{plain}_URL"
+        taken = variables.count(variable)
+        variables.append(f"{variable}_{taken + 1}" if taken else variable)
+    return variables
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be imported, and as what."""
+
+    files: Sequence[str]
+    to: Path
+    config: RunConfig | None = None
+    """Whose models, questions, grader and rubric it has; None: those that the logs say."""
+    grader: str | None = None
+    """Grades every text, whatever its log says."""
+    weights: Sequence[float] | None = None
+    """The scores there may be; None: 0 and 1."""
+    scorer: str | None = None
+    """Which of a log's scores counts, where it has several."""
+    left_out: Sequence[str] = ()
+    """Models and questions that are passed over."""
+    further: bool = False
+    """The trials of each file come on top of those of the files before."""
+    finished: bool = False
+    """No more will be asked for, so that the one look may spend all of the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A request, worked out."""
+
+    request: Request
+    rubric: Rubric
+    grader: GraderOptions | None
+    """Grades texts; None: the logs have grades."""
+    questions: tuple[Question, ...] | None
+    """Those of the configuration, where there is one."""
+
+
+def terms_of(request: Request) -> Terms:
+    """Raises `ConfigError` where the request contradicts itself, or its configuration has no questions."""
+    config = request.config
+    if config is not None:
+        given = (("--grader", request.grader), ("--weights", request.weights), ("--finished", request.finished or None))
+        for option, value in given:
+            if value is not None:
+                raise ConfigError(f"{option} stands against --config, which says that itself; give one of the two")
+        questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
+        return Terms(request, open_rubric(config.rubric), config.grader, questions)
+    rubric = _rubric(request.weights)
+    return Terms(request, rubric, None if request.grader is None else _grader_named(request.grader), None)
+
+
+def _rubric(weights: Sequence[float] | None) -> Rubric:
+    tree: Mapping[str, object] = rubric_tree(weights)
+    try:
+        return open_rubric(RubricConfig.model_validate_json(json.dumps(tree)))
+    except ValidationError as error:
+        raise ConfigError(
+            f"--weights must be two or more different numbers, as in 0,0.5,1, but got {weights}"
+        ) from error
+
+
+def _grader_named(kind: str) -> GraderOptions:
+    if kind not in GRADERS:
+        raise ConfigError(f"--grader must be one of {', '.join(GRADERS)}, but got {kind!r}")
+    try:
+        return GRADERS[kind].model_validate({"kind": kind})
+    except ValidationError as error:
+        raise ConfigError(f"the grader {kind} has options that must be given; give --config with a grader") from error

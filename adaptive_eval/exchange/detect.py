@@ -1,0 +1,143 @@
+"""Which reader a file needs, by what is in it; names of files decide nothing but where a folder is searched."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from json import JSONDecodeError
+from pathlib import Path
+
+import orjson
+
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.exchange import arrays as tensor
+from adaptive_eval.exchange import lighteval, lm_eval, matharena
+from adaptive_eval.exchange.bounded import MOST_BYTES, MOST_FILE, ZSTD_MAGIC, Archive, entries, opened, parsed, whole
+from adaptive_eval.exchange.inspect import reader as inspect_log
+from adaptive_eval.exchange.samples import LogFile, Record, mapping
+from adaptive_eval.exchange.tables import reader as long_form
+from adaptive_eval.exchange.tables.reader import (
+    BOM,
+    PARQUET_MAGIC,
+    Row,
+    Rows,
+    csv_columns,
+    csv_rows,
+    json_rows,
+    parquet_columns,
+    parquet_rows,
+)
+
+Records = Iterator[Record]
+
+ENDINGS = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".npz", ".json.zst")
+SKIPPED = re.compile(r"results_.*\.json|.*logs\.json|eval-set\.json|\..*")
+"""What harnesses write beside their logs."""
+KNOWN = (
+    "those that can be read are Inspect logs (.eval, .json), samples of lm-eval, details of lighteval, outputs of "
+    "MathArena, .npz arrays, and CSV, JSONL or Parquet with one row a trial and columns model, question, and one of "
+    "category, score, correct and text"
+)
+HEAD = 4096
+ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def log_files(given: Sequence[str], scorer: str | None = None, graded_anew: bool = False) -> list[LogFile]:
+    """The files that are meant: paths, folders, and either with a name for its model, NAME=PATH."""
+    files: list[LogFile] = []
+    for word in given:
+        name, mark, rest = word.partition("=")
+        named = bool(mark) and not Path(word).exists()
+        path = Path(rest) if named else Path(word)
+        found = _within(path) if path.is_dir() else [path]
+        folder = path if path.is_dir() else None
+        files += [LogFile(one, name if named else None, folder, scorer, graded_anew) for one in found]
+    seen: set[Path] = set()
+    for file in files:
+        if (real := file.path.resolve()) in seen:
+            raise file.refuse("is given twice; name it once")
+        seen.add(real)
+    return files
+
+
+def _within(folder: Path) -> list[Path]:
+    found = [path for path in folder.rglob("*") if path.name.endswith(ENDINGS) and not SKIPPED.fullmatch(path.name)]
+    if not found:
+        raise ConfigError(f"{folder} holds no log ({', '.join(ENDINGS)})")
+    return sorted(found)
+
+
+def read_records(file: LogFile) -> Records:
+    """The trials of a file; raises `LogError`."""
+    with opened(file) as handle:
+        head = handle.read(HEAD).removeprefix(BOM).lstrip()
+    if head.startswith(ZIP_MAGIC):
+        return _of_zip(file)
+    if head.startswith(PARQUET_MAGIC):
+        return _of_table(file, parquet_columns(file), parquet_rows(file))
+    if head.startswith(ZSTD_MAGIC):
+        return matharena.read_problem(file)
+    if not head:
+        raise file.refuse("is empty")
+    return _of_json(file, head) if head.startswith((b"{", b"[")) else _of_table(file, csv_columns(file), csv_rows(file))
+
+
+def _of_zip(file: LogFile) -> Records:
+    """The samples of an Inspect log, else arrays."""
+    with opened(file) as handle:
+        archive = Archive(file, handle)
+        if inspect_log.is_inspect(archive):
+            yield from inspect_log.read_archive(file, archive)
+            return
+    if archive.claimed > MOST_FILE:
+        raise file.refuse(f"claims arrays of {archive.claimed:,} bytes; at most {MOST_FILE:,} can be read")
+    yield from tensor.read_tensor(file)
+
+
+def _of_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
+    """The reader of a table with these columns."""
+    if lighteval.is_details(columns):
+        return lighteval.read_details(file)
+    if matharena.is_output(columns):
+        return matharena.read_outputs(file, rows)
+    if long_form.is_long(columns, file.model):
+        return long_form.read_long(file, rows)
+    raise file.refuse(f"has the columns {', '.join(sorted(columns)) or 'none'}, which no known log has; {KNOWN}")
+
+
+def _of_json(file: LogFile, head: bytes) -> Records:
+    """JSON lines, or one JSON text."""
+    if _first_keys(head) >= {"version", "status"}:
+        return inspect_log.read_json(file)
+    row = _first_line(file)
+    if row is None:
+        row = mapping(parsed(file, whole(file)))
+    if lm_eval.is_samples(row):
+        return lm_eval.read_samples(file)
+    if matharena.is_problem(row):
+        return matharena.read_problem(file)
+    if "eval" in row:
+        return inspect_log.read_json(file)
+    if "results" in row or "config_general" in row:
+        raise file.refuse(
+            "holds means only; import the trials: samples_*.jsonl of lm-eval, details_*.parquet of lighteval"
+        )
+    return _of_table(file, frozenset(row), json_rows(file))
+
+
+def _first_keys(head: bytes) -> set[str]:
+    """The keys of a JSON object as far as they can be read."""
+    keys: set[str] = set()
+    with suppress(JSONDecodeError, RecursionError):
+        for entry in entries(head.decode(errors="ignore"), "samples"):
+            keys.add(entry.key)
+    return keys
+
+
+def _first_line(file: LogFile) -> Row | None:
+    """The object of the first line; None where an object goes over several lines."""
+    with opened(file) as handle:
+        line = handle.readline(MOST_BYTES)
+    try:
+        return mapping(orjson.loads(line.removeprefix(BOM)))
+    except orjson.JSONDecodeError:
+        return None

@@ -1,0 +1,100 @@
+"""Gathered trials as records of the store: with the grade of the log, or that of a grader."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from adaptive_eval.errors import GraderError
+from adaptive_eval.exchange.gather import Placed
+from adaptive_eval.exchange.samples import NO_ANSWER, LogError, Record, category_of_value
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.types import SignalValue, answer_facts
+from adaptive_eval.questions import Question
+from adaptive_eval.scheduler.grading import Grading, grade_or_error
+from adaptive_eval.store import TrialRecord
+
+
+class Anew(NamedTuple):
+    """How texts are graded."""
+
+    grading: Grading
+    everything: bool
+    """Whatever grade the log gives; else what has no category of the rubric."""
+
+    def wants(self, record: Record) -> bool:
+        """This record is graded anew."""
+        return record.has_text and (self.everything or record.category is None)
+
+
+async def graded(
+    batch: Sequence[Placed], questions: Mapping[str, Question], rubric: Rubric, anew: Anew | None
+) -> list[TrialRecord]:
+    """The trials with their grades, in their order."""
+    if anew is None:
+        return [_taken(one, rubric) for one in batch]
+    return await asyncio.gather(*(_graded(one, questions[one.question], rubric, anew) for one in batch))
+
+
+async def _graded(one: Placed, question: Question, rubric: Rubric, anew: Anew) -> TrialRecord:
+    record = one.record
+    if anew.everything and not record.has_text:
+        raise LogError(f"{one.place}: has no text to grade; leave --grader out, and the log's own grade is taken")
+    if not anew.wants(record) or record.answer is None:
+        return _taken(one, rubric)
+    grade = await grade_or_error(anew.grading, record.answer, question)
+    if isinstance(grade, GraderError):
+        return _trial(one, None, {}, None, str(grade))
+    return _trial(one, grade.category, grade.signals, grade.extracted, None)
+
+
+def _taken(one: Placed, rubric: Rubric) -> TrialRecord:
+    """The trial with the grade that its log gives."""
+    record = one.record
+    category, signals = record.category, record.signals
+    if category is not None and category >= len(rubric.weights):
+        known = ", ".join(f"{number} {name}" for number, name in enumerate(rubric.names))
+        mend = "give --weights, or --config with a rubric that has it"
+        raise LogError(f"{one.place}: the category must be one of the rubric's ({known}), but got {category}; {mend}")
+    if category is None and record.value is not None:
+        category = _of_value(one, record.value, rubric)
+        right = record.value >= max(rubric.weights)
+        signals = {"is_correct": right, "score": record.value, **signals}
+    elif category is None and record.grader_error is None:
+        raise LogError(
+            f"{one.place}: the log has no grade of this trial; give --grader math (or exact, choice ...), or --config"
+        )
+    return _trial(one, category, signals, record.extracted, record.grader_error if category is None else None)
+
+
+def _of_value(one: Placed, value: float, rubric: Rubric) -> int:
+    answer, signals = one.record.answer or NO_ANSWER, one.record.signals
+    category = category_of_value(value, lambda: {**answer_facts(answer), **signals}, rubric)
+    if category is None:
+        known = ", ".join(f"{name} {weight:g}" for name, weight in zip(rubric.names, rubric.weights, strict=True))
+        raise LogError(
+            f"{one.place}: a score must be the weight of one category of the rubric ({known}), but got {value:g}; "
+            "name all scores with --weights, as in --weights 0,0.5,1"
+        )
+    return category
+
+
+def _trial(
+    one: Placed,
+    category: int | None,
+    signals: Mapping[str, SignalValue],
+    extracted: str | None,
+    grader_error: str | None,
+) -> TrialRecord:
+    record = one.record
+    return TrialRecord(
+        model=record.model,
+        question=one.question,
+        trial=one.trial,
+        round=record.round,
+        answer=record.answer or NO_ANSWER,
+        category=category,
+        signals=signals,
+        extracted=extracted,
+        grader_error=grader_error,
+        cost=record.cost,
+    )

@@ -1,0 +1,120 @@
+"""An import from its files to its end: read, gather, grade, write; whole or not at all."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_eval.exchange.arrays import Outcomes, write_tensor
+from adaptive_eval.exchange.configure import Request, Terms, question_of, terms_of
+from adaptive_eval.exchange.detect import log_files, read_records
+from adaptive_eval.exchange.gather import Gathering, Known, Placed
+from adaptive_eval.exchange.grading import Anew, graded
+from adaptive_eval.exchange.run_directory import run_drafted
+from adaptive_eval.exchange.samples import LogError, LogFile
+from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.record.results import Results
+from adaptive_eval.store import TrialRecord
+
+AT_A_TIME = 256
+TENSOR = ".npz"
+Told = Callable[[float, int], None]
+"""Hears which share of the files is read, and how many trials that gave."""
+Take = Callable[[Iterable[TrialRecord]], None]
+
+
+class Imported(NamedTuple):
+    """What came of it."""
+
+    path: Path
+    trials: int
+    gathering: Gathering
+    results: Results | None
+    """None for a tensor, and where something is missing that the first look needs."""
+    runnable: bool
+    """The run can go on with the configuration beside it, or with the one that was given."""
+
+
+def import_logs(request: Request, told: Told = lambda share, trials: None) -> Imported:
+    """Import; raises `ConfigError` that names file and record, or `StoreError`, and then has written nothing."""
+    terms = terms_of(request)
+    files = log_files(request.files, request.scorer, graded_anew=terms.grader is not None)
+    work = _Work(terms, files, told)
+    if request.to.suffix == TENSOR:
+        outcomes = Outcomes()
+        asyncio.run(work.through(outcomes.take))
+        write_tensor(request.to, outcomes, work.gathering, terms.rubric)
+        return Imported(request.to, work.trials, work.gathering, None, runnable=False)
+    with run_drafted(request.to) as draft:
+        asyncio.run(work.through(draft.take))
+        finished = draft.finish(work.gathering, terms)
+    return Imported(request.to, work.trials, work.gathering, finished.results, finished.runnable)
+
+
+class _Work:
+    """The way from files to graded trials."""
+
+    def __init__(self, terms: Terms, files: list[LogFile], told: Told) -> None:
+        request, known = terms.request, None
+        questions = {question.id: question for question in terms.questions or ()}
+        if request.config is not None:
+            known = Known([model.name for model in request.config.models], questions.keys())
+        self._terms, self._files, self._told = terms, files, told
+        self._questions = questions
+        self._checked: set[str] = set()
+        self.gathering = Gathering(known, request.left_out, request.further)
+        self.trials = 0
+
+    async def through(self, take: Take) -> None:
+        """Hand over every trial, some at a time."""
+        async with self._opened_grading() as anew:
+            batch: list[Placed] = []
+            for number, file in enumerate(self._files):
+                self.gathering.next_file(file)
+                for record in read_records(file):
+                    placed = self.gathering.take(file, record)
+                    if placed is not None:
+                        self._require_question(placed)
+                        batch.append(placed)
+                    if len(batch) == AT_A_TIME:
+                        await self._hand_over(batch, anew, take)
+                        batch = []
+                        self._told((number + file.share) / len(self._files), self.trials)
+            await self._hand_over(batch, anew, take)
+        self.gathering.require_left_out()
+        if not self.trials:
+            named = ", ".join(str(file.path) for file in self._files[:3])
+            reasons = sorted({why for found in self.gathering.missing.values() for why in found})
+            told = "; ".join(reasons[:3]) or "everything is left out"
+            raise LogError(f"{named}: no trial is there: {told}")
+
+    async def _hand_over(self, batch: list[Placed], anew: Anew | None, take: Take) -> None:
+        take(await graded(batch, self._questions, self._terms.rubric, anew))
+        self.trials += len(batch)
+
+    def _require_question(self, placed: Placed) -> None:
+        """Know the question, and that the grader can use its key."""
+        key = placed.question
+        if key in self._checked:
+            return
+        self._checked.add(key)
+        question = self._questions.setdefault(key, question_of(placed.record.question, placed.record.asked))
+        grader = self._terms.grader
+        problem = None if grader is None else grader.key_problem(question)
+        if grader is not None and problem is not None:
+            kind = getattr(grader, "kind", "")
+            raise LogError(f"{placed.place}: question {placed.record.question!r} {problem} (the grader {kind})")
+
+    @asynccontextmanager
+    async def _opened_grading(self) -> AsyncIterator[Anew | None]:
+        grader, config = self._terms.grader, self._terms.request.config
+        if grader is None:
+            yield None
+            return
+        folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
+        pool = GradingPool(grader, self._terms.rubric, folder=folder, keys=keys)
+        try:
+            yield Anew(pool, everything=config is None)
+        finally:
+            await pool.close()

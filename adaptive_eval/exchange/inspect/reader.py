@@ -1,0 +1,267 @@
+"""Inspect logs: `.eval` (a zip of samples), and the older JSON; also those of runs that were cut short.
+
+A log that was never finished has no header.json, but its journal begins with start.json, and its samples are there as
+far as they were written; where only the journal's summaries are, these give the scores without the texts.
+
+One sample of an Inspect log: what was asked, what the model wrote, and which score counts.
+"""
+
+from collections.abc import Iterator, Mapping
+from json import JSONDecodeError
+from typing import Any
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.exchange.bounded import Archive, entries, whole
+from adaptive_eval.exchange.samples import (
+    SEVERAL,
+    Asked,
+    LogFile,
+    Record,
+    Settings,
+    as_value,
+    known_sampling,
+    made_answer,
+    mapping,
+    number,
+    sequence,
+    whole_number,
+)
+from adaptive_eval.questions.load import as_text
+
+Sample = Mapping[str, Any]
+
+STOP_REASONS = {"max_tokens": "length", "model_length": "length"}
+LIMITS: Mapping[str, Signal] = {
+    "token": "truncated",
+    "context": "context_length",
+    "time": "timed_out",
+    "working": "timed_out",
+}
+SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_tokens": "max_tokens",
+    "stop_seqs": "stop",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "reasoning_effort": "reasoning_effort",
+}
+GRADERS = {"choice": "choice", "exact": "exact", "includes": "contains", "math": "math"}
+SERVICES = {"openai", "vllm", "sglang", "ollama", "together", "openrouter", "hf", "groq", "mistral", "grok", "mockllm"}
+"""What Inspect puts before the name that a server knows."""
+ATTACHED = "attachment://"
+
+
+class SampleReader:
+    """Samples of one log."""
+
+    def __init__(self, file: LogFile, header: object) -> None:
+        self._file = file
+        spec = mapping(mapping(header).get("eval"))
+        if not isinstance(spec.get("model"), str):
+            raise file.refuse("says no model (eval.model): it is no Inspect log, or a damaged one")
+        self._model: str = spec["model"]
+        self._task = as_text(spec.get("task"))
+        plan = mapping(mapping(header).get("plan"))
+        config = {**mapping(plan.get("config")), **mapping(spec.get("model_generate_config"))}
+        scorers = [as_text(mapping(one).get("name")) for one in sequence(spec.get("scorers"))]
+        self._settings = Settings(
+            served=_served(self._model),
+            sampling=known_sampling(
+                {ours: config[theirs] for theirs, ours in SAMPLING.items() if config.get(theirs) is not None}
+            ),
+            grader=GRADERS.get(scorers[0].rpartition("/")[2]) if len(scorers) == 1 else None,
+        )
+
+    def record(self, sample: object, place: str) -> Record:
+        """One sample, or its summary."""
+        told = mapping(sample)
+        epoch = whole_number(told.get("epoch"))
+        if not isinstance(told.get("id"), str | int) or epoch is None or epoch < 1:
+            raise self._file.refuse("is no sample: it must have an id, and an epoch from 1 on", place)
+        if self._file.graded_anew and isinstance(told.get("target"), list) and len(told["target"]) > 1:
+            raise self._file.refuse(SEVERAL, place)
+        prompt, system = _conversation(told)
+        score = self._score(told, place)
+        value = as_value(score.get("value"))
+        answer, cost = _answer(told, self._model)
+        said = score.get("answer")
+        return Record(
+            place=place,
+            model=self._file.model or self._model,
+            question=as_text(told["id"]),
+            trial=epoch - 1,
+            task=self._task,
+            asked=Asked(prompt, _target(told.get("target")), tuple(map(as_text, sequence(told.get("choices"))))),
+            settings=self._settings if system is None else self._settings._replace(system=system),
+            answer=answer,
+            has_text=answer is not None,
+            value=value,
+            signals={"has_answer": False} if score.get("value") == "N" else {},
+            extracted=None if said is None else as_text(said),
+            grader_error=None if value is not None else _ungraded(score),
+            cost=cost,
+            missing=_missing(told),
+            identity=told["uuid"] if isinstance(told.get("uuid"), str) else None,
+        )
+
+    def _score(self, sample: Sample, place: str) -> Mapping[str, Any]:
+        """The one score, or that of the scorer that is named (scores of several values by `scorer.key`); or nothing."""
+        scores: dict[str, Mapping[str, Any]] = {}
+        for name, score in mapping(sample.get("scores")).items():
+            told = mapping(score)
+            parts = mapping(told.get("value"))
+            scores |= {f"{name}.{key}": {**told, "value": part} for key, part in parts.items()}
+            if not parts:
+                scores[name] = told
+        wanted = self._file.scorer
+        if wanted is not None and scores and wanted not in scores:
+            raise self._file.refuse(f"has no score {wanted!r}, but {', '.join(scores)}", place)
+        if wanted is None and len(scores) > 1 and not self._file.graded_anew:
+            raise self._file.refuse(f"has several scores ({', '.join(scores)}); choose one with --scorer NAME", place)
+        return scores.get(wanted, {}) if wanted is not None else next(iter(scores.values()), {})
+
+
+def _ungraded(score: Mapping[str, Any]) -> str:
+    if "value" not in score:
+        return "the log has no score"
+    return f"the log's score is {as_text(score['value']):.80}, which is no number"
+
+
+def _missing(sample: Sample) -> str | None:
+    """Why there is no outcome: the sample failed, or was declared void."""
+    error = sample.get("error") or mapping(sample.get("output")).get("error")
+    if error:
+        return f"error: {as_text(mapping(error).get('message', error)):.200}"
+    return "invalidated" if sample.get("invalidation") else None
+
+
+def _conversation(sample: Sample) -> tuple[str, str | None]:
+    """What the model was asked first, and the system message; the sample's input where it was asked otherwise."""
+    turns: list[tuple[object, str]] = []
+    for message in map(mapping, sequence(sample.get("messages"))):
+        if message.get("role") == "assistant":
+            break
+        turns.append((message.get("role"), _text(message.get("content"), sample)[0]))
+    match turns:
+        case [("user", asked)]:
+            return asked, None
+        case [("system", system), ("user", asked)]:
+            return asked, system
+    given = sample.get("input")
+    if isinstance(given, str):
+        return given, None
+    users = [message for message in map(mapping, sequence(given)) if message.get("role") == "user"]
+    return (_text(users[-1].get("content"), sample)[0] if users else ""), None
+
+
+def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
+    """What the model wrote, and what that took; a summary has no texts, nor has output without a choice."""
+    output = mapping(sample.get("output"))
+    usage = mapping(mapping(sample.get("model_usage")).get(model)) or mapping(output.get("usage"))
+    prompt = sum(whole_number(usage.get(f"input_tokens{kind}")) or 0 for kind in ("", "_cache_read", "_cache_write"))
+    completion = whole_number(usage.get("output_tokens")) or 0
+    cost = Cost(prompt + completion, number(usage.get("total_cost")) or 0.0)
+    choices = sequence(output.get("choices"))
+    if not choices:
+        return None, cost
+    choice = mapping(choices[0])
+    text, reasoning = _text(mapping(choice.get("message")).get("content"), sample)
+    reason = as_text(choice.get("stop_reason")) or "unknown"
+    limit = LIMITS.get(as_text(mapping(sample.get("limit")).get("type")))
+    answer = made_answer(
+        text,
+        finish_reason=STOP_REASONS.get(reason, reason),
+        reasoning=reasoning,
+        latency=number(output.get("time")) or number(sample.get("working_time")) or 0.0,
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        more=frozenset() if limit is None else frozenset({limit}),
+    )
+    return answer, cost
+
+
+def _text(content: object, sample: Sample) -> tuple[str, str | None]:
+    """The text of a message, and its reasoning."""
+    if isinstance(content, str):
+        return _attached(content, sample), None
+    parts = list(map(mapping, sequence(content)))
+    text = "".join(_attached(as_text(part.get("text")), sample) for part in parts if part.get("type") == "text")
+    thoughts = [_attached(as_text(part.get("reasoning")), sample) for part in parts if part.get("type") == "reasoning"]
+    return text, "\n".join(thoughts) if thoughts else None
+
+
+def _attached(text: str, sample: Sample) -> str:
+    """A text, or the one that it refers to."""
+    if not text.startswith(ATTACHED):
+        return text
+    return as_text(mapping(sample.get("attachments")).get(text.removeprefix(ATTACHED), text))
+
+
+def _target(target: object) -> str:
+    return "\n".join(map(as_text, target)) if isinstance(target, list) else as_text(target)
+
+
+def _served(model: str) -> str:
+    """The name without the service that Inspect reached it by."""
+    service, _, rest = model.partition("/")
+    if service == "openai-api":
+        return rest.partition("/")[2] or model
+    return rest if rest and service in SERVICES else model
+
+
+START, HEADER = "_journal/start.json", "header.json"
+SUMMARIES, JOURNAL, SAMPLES = "summaries.json", "_journal/summaries/", "samples/"
+
+
+def is_inspect(archive: Archive) -> bool:
+    """The zip is an Inspect log."""
+    return START in archive.names or HEADER in archive.names
+
+
+def read_archive(file: LogFile, archive: Archive) -> Iterator[Record]:
+    """The trials of an `.eval` log."""
+    reader = SampleReader(file, archive.json(HEADER if HEADER in archive.names else START))
+    names = [name for name in archive.names if name.startswith(SAMPLES) and name.endswith(".json")]
+    for place, name in enumerate(names, start=1):
+        file.share = place / len(names)
+        yield reader.record(archive.json(name), name)
+    if not names:
+        for name, summary in _summaries(archive):
+            yield reader.record(summary, name)
+
+
+def _summaries(archive: Archive) -> Iterator[tuple[str, object]]:
+    journal = sorted(name for name in archive.names if name.startswith(JOURNAL))
+    for name in [SUMMARIES] if SUMMARIES in archive.names else journal:
+        listed = archive.json(name)
+        for place, summary in enumerate(listed if isinstance(listed, list) else [listed], start=1):
+            yield f"{name}, sample {place}", summary
+
+
+def read_json(file: LogFile) -> Iterator[Record]:
+    """The trials of a JSON log, sample by sample."""
+    data = whole(file)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise file.refuse(f"is not UTF-8 (byte {error.start + 1})") from error
+    del data
+    header: dict[str, Any] = {}
+    reader: SampleReader | None = None
+    try:
+        for entry in entries(text, "samples"):
+            file.share = entry.share
+            if entry.element is None:
+                header[entry.key] = entry.value
+            else:
+                reader = reader or SampleReader(file, header)
+                yield reader.record(entry.value, f"sample {entry.element + 1}")
+    except RecursionError:
+        raise file.refuse("is nested too deeply to be a log") from None
+    except JSONDecodeError as error:
+        raise file.refuse(f"is not JSON, or is cut off: {error}") from error
+    if reader is None:
+        raise file.refuse("has no samples; it was written with log_samples off, or holds no log of Inspect")

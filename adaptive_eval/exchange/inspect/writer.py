@@ -1,0 +1,252 @@
+"""Writing the logs: every model's trials are read once, and only their summaries are kept until the end.
+
+What an Inspect log says of all its samples together: the task, the results, and why it stopped where it did.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy as np
+import orjson
+
+from adaptive_eval import __version__
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.exchange.inspect.sample import Json, Scale, sample_of, summary_of, usage
+from adaptive_eval.exchange.source import Source, Told
+from adaptive_eval.record.build import iso_time
+from adaptive_eval.record.restore import restored_results
+from adaptive_eval.record.results import ModelRow, Results, why_stopped
+from adaptive_eval.store import TrialRecord, is_held
+
+VERSION = 2
+"""Of Inspect's log format."""
+MANAGER = "adaptive-eval"
+GENERATION = {"temperature", "top_p", "top_k", "max_tokens", "frequency_penalty", "presence_penalty"}
+"""Sampling settings that Inspect knows by the same name."""
+METRICS = {
+    "avg": "score",
+    "avg_sigma": "sigma",
+    "avg_lo": "lo",
+    "avg_hi": "hi",
+    "bayes": "bayes",
+    "bayes_sigma": "bayes_sigma",
+}
+"""What a metric is called in the log, and in results.json."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """One model of a run, as its log is about it."""
+
+    source: Source
+    name: str
+    scale: Scale
+    results: Results | None
+    """Of the whole run; None before its first look."""
+
+    @property
+    def model(self) -> ModelConfig | None:
+        """How it is configured; None where it has left the run."""
+        return self.source.model(self.name)
+
+    @property
+    def row(self) -> ModelRow | None:
+        """What was found of it."""
+        return (
+            None if self.results is None else next((row for row in self.results.models if row.name == self.name), None)
+        )
+
+    @property
+    def epochs(self) -> int:
+        """The trials a question that were allowed; some may have had more, since it is a mean."""
+        return max(int(self.source.extent.max()), self.source.stored.config.trials.max)
+
+
+class Samples:
+    """What is counted while the samples of a model are written."""
+
+    def __init__(self, questions: int) -> None:
+        self.written = 0
+        self.usage = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), 0)
+        self.totals = np.zeros(questions)
+        """The sum of the scores of each question."""
+        self.scored = np.zeros(questions, dtype=np.int64)
+        """How many scores there are."""
+
+    def count(self, question: int, record: TrialRecord, weights: Sequence[float]) -> None:
+        """Count one more."""
+        self.written += 1
+        for name, tokens in usage(record.answer).items():
+            self.usage[name] += tokens
+        if record.category is not None:
+            self.totals[question] += weights[record.category]
+            self.scored[question] += 1
+
+
+def start_of(subject: Subject) -> Json:
+    """The member that comes first, whether or not the log is finished."""
+    return {"version": VERSION, "eval": _spec(subject), "plan": _plan(subject)}
+
+
+def header_of(subject: Subject, start: Json, samples: Samples) -> Json:
+    """The whole header."""
+    reader, results = subject.source.reader, subject.results
+    finished = results is not None and results.run.status == "finished"
+    return {
+        **start,
+        # what was stopped, or goes on while it is exported, is whole up to here and no error
+        "status": "success" if finished else "cancelled",
+        "results": _results(subject, samples),
+        "stats": {
+            "started_at": iso_time(reader.created),
+            "completed_at": iso_time(max([reader.created, *(event.at for event in reader.events())])),
+            "model_usage": {subject.name: samples.usage},
+        },
+    }
+
+
+def reductions_of(subject: Subject, samples: Samples) -> list[Json]:
+    """The mean score of each question that has one."""
+    means = zip(subject.source.questions, samples.totals.tolist(), samples.scored.tolist(), strict=True)
+    scores = [{"sample_id": question.id, "value": total / count} for question, total, count in means if count]
+    return [{"scorer": subject.scale.scorer, "reducer": "mean", "samples": scores}]
+
+
+def _spec(subject: Subject) -> Json:
+    source, model, scale = subject.source, subject.model, subject.scale
+    config, created = source.stored.config, source.reader.created
+    return {
+        "eval_id": _identity(config.name, created, subject.name),
+        "run_id": _identity(config.name, created),
+        "created": iso_time(created),
+        "task": config.name,
+        "task_id": _identity(config.name, created, "task", subject.name),
+        "task_version": 0,
+        "dataset": _dataset(source),
+        "model": subject.name,
+        "model_base_url": None if model is None else model.replicas[0],
+        "model_generate_config": {} if model is None else model.sampling.model_dump(mode="json", include=GENERATION),
+        "config": {"epochs": subject.epochs, "epochs_reducer": ["mean"]},
+        "packages": {"adaptive_eval": __version__},
+        "scorers": [{"name": scale.scorer, "options": {}, "metadata": {"categories": scale.categories}}],
+        "metadata": {"served_as": None if model is None else model.model, **config.stated()},
+    }
+
+
+def _dataset(source: Source) -> Json:
+    asked = source.stored.config.questions
+    file = None if asked.path is None else asked.path.name
+    return {
+        "name": asked.dataset or asked.world or file,
+        "samples": len(source.questions),
+        "sample_ids": [question.id for question in source.questions],
+        "shuffled": asked.shuffle,
+    }
+
+
+def _plan(subject: Subject) -> Json:
+    system = None if subject.model is None else subject.model.prompt.system
+    steps: list[Json] = [] if system is None else [{"solver": "system_message", "params": {"template": system}}]
+    return {"name": "plan", "steps": [*steps, {"solver": "generate", "params": {}}], "config": {}}
+
+
+def _results(subject: Subject, samples: Samples) -> Json:
+    scorer, scored = subject.scale.scorer, int(samples.scored.sum())
+    score = {
+        "name": scorer,
+        "scorer": scorer,
+        "reducer": "mean",
+        "scored_samples": scored,
+        "unscored_samples": samples.written - scored,
+        "params": {},
+        "metrics": {name: {"name": name, "value": value} for name, value in _metrics(subject.row)},
+    }
+    stops: Json = {
+        "manager": MANAGER,
+        "early_stops": list(_early_stops(subject, why_stopped(subject.name, subject.results))),
+        "metadata": {},
+    }
+    return {
+        "total_samples": len(subject.source.questions) * subject.epochs,
+        "completed_samples": scored,
+        "early_stopping": stops,
+        "scores": [score],
+    }
+
+
+def _metrics(row: ModelRow | None) -> Iterator[tuple[str, float]]:
+    """The score on the average scale, which unequal numbers of trials leave unbiased, and Bayes@N beside it."""
+    for metric, attribute in METRICS.items():
+        value: float | None = getattr(row, attribute, None)
+        if value is not None:
+            yield metric, value
+
+
+def _early_stops(subject: Subject, reason: str) -> Iterator[Json]:
+    """Every epoch of a question that was not asked."""
+    extent = subject.source.extent[subject.source.models.index(subject.name)].tolist()
+    for question, asked in zip(subject.source.questions, extent, strict=True):
+        for epoch in range(asked + 1, subject.epochs + 1):
+            yield {"id": question.id, "epoch": epoch, "reason": reason}
+
+
+def _identity(*parts: object) -> str:
+    """The same for the same run, so that an export made anew replaces the one before it wherever logs are collected."""
+    return blake2b("\0".join(map(str, parts)).encode(), digest_size=11).hexdigest()
+
+
+ENDING = ".eval"
+LEVEL = 4
+"""Of deflate: texts come out a twentieth larger than at the default, in half of the time."""
+
+
+def write_logs(source: Source, folder: Path, told: Told) -> None:
+    """One log a model."""
+    config, reader = source.stored.config, source.reader
+    results = restored_results(reader, source.stored, running=is_held(reader.directory))
+    scale = Scale(config.grader.kind, source.rubric.names, source.rubric.weights)
+    before = 0
+    for name, file in zip(source.models, _file_names(source.models), strict=True):
+        with ZipFile(folder / file, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
+            before = _write_log(archive, Subject(source, name, scale, results), before, told)
+
+
+def _write_log(archive: ZipFile, subject: Subject, before: int, told: Told) -> int:
+    """Write every member, the header last, as Inspect does; gives the samples written so far."""
+    source, start, samples = subject.source, start_of(subject), Samples(len(subject.source.questions))
+    place = {question.id: at for at, question in enumerate(source.questions)}
+    summaries: list[Json] = []
+    _put(archive, "_journal/start.json", start)
+    for record in source.reader.trials_of(subject.name):
+        at = place[record.question]
+        question = source.questions[at]
+        sample = sample_of(record, question, source.prompt(subject.name, question), subject.scale)
+        _put(archive, f"samples/{question.id}_epoch_{sample['epoch']}.json", sample)
+        summaries.append(summary_of(sample))
+        samples.count(at, record, subject.scale.weights)
+        told(before + samples.written)
+    _put(archive, "summaries.json", summaries)
+    _put(archive, "reductions.json", reductions_of(subject, samples))
+    _put(archive, "header.json", header_of(subject, start, samples))
+    return before + samples.written
+
+
+def _put(archive: ZipFile, member: str, value: object) -> None:
+    archive.writestr(member, orjson.dumps(value))
+
+
+def _file_names(models: tuple[str, ...]) -> list[str]:
+    """A file name for each model: its name without what a file system may not have, numbered where two are alike."""
+    names: list[str] = []
+    for model in models:
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-") or "model"
+        taken, name = {one.casefold() for one in names}, plain
+        number = 2
+        while f"{name}{ENDING}".casefold() in taken:
+            name, number = f"{plain}-{number}", number + 1
+        names.append(f"{name}{ENDING}")
+    return names

@@ -1,0 +1,154 @@
+"""lm-evaluation-harness: `samples_TASK_TIME.jsonl`, one row for each document and filter.
+
+A row has all repeats (`resps`) and one aggregate score, so that each repeat is graded anew; the filters of a document
+repeat the same answers. The model's name is in `results_TIME.json` beside the file, or the name of its folder.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from adaptive_eval.exchange.bounded import MOST_BYTES
+from adaptive_eval.exchange.samples import (
+    SEVERAL,
+    Asked,
+    LogFile,
+    Record,
+    Settings,
+    known_sampling,
+    made_answer,
+    mapping,
+    sequence,
+)
+from adaptive_eval.exchange.tables.reader import Row, json_rows
+from adaptive_eval.questions.load import as_text
+
+NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d\-.:]+))?\.jsonl")
+SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_gen_toks": "max_tokens"}
+NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
+"""What it writes where a server gave no content."""
+
+
+def is_samples(row: Row) -> bool:
+    """A row of such a file."""
+    return {"doc_id", "resps", "target"} <= row.keys()
+
+
+def read_samples(file: LogFile) -> Iterator[Record]:
+    """The trials of a file of samples."""
+    match = NAME.fullmatch(file.path.name)
+    task = match["task"] if match else file.path.stem
+    told = _results(file.path, match["time"] if match else None)
+    model = file.model or as_text(told.get("model_name")) or _of_folder(file)
+    api = "completions" if as_text(mapping(told.get("config")).get("model")) == "local-completions" else "chat"
+    seen: dict[str, tuple[str, object, set[str]]] = {}
+    for place, row in json_rows(file):
+        if not is_samples(row):
+            raise file.refuse("is no sample of lm-eval: it must have doc_id, resps and target", place)
+        key, answers, by = as_text(row["doc_id"]), _repeats(file, row, place), as_text(row.get("filter"))
+        if key in seen:
+            _require_other_filter(file, place, by, answers, seen[key])
+            seen[key][2].add(by)
+            continue
+        seen[key] = (place, hash(tuple(answers)), {by})
+        if isinstance(row["target"], list) and len(row["target"]) > 1:
+            raise file.refuse(SEVERAL, place)
+        asked, settings = _asked(row, model, api)
+        for trial, text in enumerate(answers):
+            yield Record(
+                place=f"{place}, repeat {trial + 1}",
+                model=model,
+                question=key,
+                trial=trial,
+                task=task,
+                asked=asked,
+                settings=settings,
+                answer=made_answer(text, finish_reason="unknown"),
+                has_text=True,
+                missing="the server gave no content" if text.strip() == NO_ANSWER else None,
+            )
+
+
+def _repeats(file: LogFile, row: Row, place: str) -> list[str]:
+    requests = sequence(row["resps"])
+    texts = list(sequence(requests[0])) if len(requests) == 1 else None
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise file.refuse(
+            "has no sampled answers (resps must be one list of texts); only generate_until tasks have trials", place
+        )
+    return texts
+
+
+def _require_other_filter(
+    file: LogFile, place: str, by: str, answers: list[str], before: tuple[str, object, set[str]]
+) -> None:
+    """The filters of a document tell of the same answers; anything else would count a trial twice."""
+    first, known, filters = before
+    if by in filters:
+        raise file.refuse(f"has the document of {first} again; remove one of the two", place)
+    if hash(tuple(answers)) != known:
+        raise file.refuse(f"has other answers than {first}, another filter of the same document", place)
+
+
+def _asked(row: Row, model: str, api: Any) -> tuple[Asked, Settings]:
+    """The question, and how it was asked, as far as the request says it."""
+    arguments = mapping(next(iter(mapping(row.get("arguments")).values()), None))
+    request = arguments.get("arg_0")
+    text = as_text(request[0]) if isinstance(request, list) and request else as_text(request)
+    system, prompt = None, text
+    turns = _turns(text)
+    match [(turn.get("role"), as_text(turn.get("content"))) for turn in turns]:
+        case [("user", asked)]:
+            prompt = asked
+        case [("system", told), ("user", asked)]:
+            system, prompt = told, asked
+        case [*_, ("user", asked)]:
+            prompt = asked
+    choices = tuple(map(as_text, sequence(mapping(row.get("doc")).get("choices"))))
+    settings = Settings(
+        served=model,
+        sampling=_sampling(mapping(arguments.get("arg_1"))),
+        system=system,
+        api="chat" if turns else api if not text else "completions",
+    )
+    return Asked(prompt, as_text(row["target"]), choices), settings
+
+
+def _turns(text: str) -> list[Mapping[str, Any]]:
+    """The messages that a request holds as JSON; none where it is a plain text."""
+    if not text.lstrip().startswith("[{"):
+        return []
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return list(map(mapping, value)) if isinstance(value, list) else []
+
+
+def _sampling(given: Mapping[str, Any]) -> Mapping[str, object]:
+    """The settings of a configuration; without do_sample it takes the likeliest token."""
+    known = {ours: given[theirs] for theirs, ours in SAMPLING.items() if given.get(theirs) is not None}
+    if stop := [as_text(one) for one in sequence(given.get("until")) if as_text(one)]:
+        known["stop"] = stop
+    if given.get("do_sample") is False:
+        known["temperature"] = 0.0
+    return known_sampling(known)
+
+
+def _results(path: Path, time: str | None) -> Mapping[str, Any]:
+    """What the file of results beside the samples says; nothing where there is none."""
+    beside = path.with_name(f"results_{time}.json")
+    try:
+        return mapping(json.loads(beside.read_bytes())) if beside.stat().st_size <= MOST_BYTES else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _of_folder(file: LogFile) -> str:
+    """Its folder's name, in which it writes a model's `/` as `__`."""
+    name = file.path.absolute().parent.name.replace("__", "/")
+    if "/" not in name:
+        raise file.refuse(f"does not say its model, and results_TIME.json is not beside it; write NAME={file.path}")
+    return name

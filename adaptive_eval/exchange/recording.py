@@ -1,0 +1,248 @@
+"""Recorded outcomes in an .npz file: every value is checked here, and nothing later on.
+
+    R               (L, M, N) integers: the category of each trial, -1 for no trial
+    correct, count  (L, M) integers: right answers, and trials
+    models          (L,) names; default: model-01, model-02 ...
+    questions       (M,) names; default: q1, q2 ...
+    weights         (K,) numbers: the value of each category; for the reader, a replay takes those of a rubric
+    categories      (K,) names: what each category is called; for the reader
+
+Arrays that hold Python objects are not read: unpickling a file runs what is in it.
+
+A stored run as a recording: its trials in their order, with the weights of its own rubric.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.store import RunReader
+from scorio.moments import IntArray
+
+NO_TRIAL = -1
+"""Stands in `R` for a trial that there is not."""
+MOST_CATEGORIES = 128
+"""More than any rubric has: larger values are something else than categories."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """What was recorded of L models on M questions."""
+
+    models: tuple[str, ...]
+    questions: tuple[str, ...]
+    counts: IntArray
+    """(L, M, K): trials by category, at least one a cell; K is one more than the highest that occurs, 2 at least."""
+    outcomes: IntArray | None
+    """(L, M, N), -1 for no trial, where the order of trials is known."""
+    weights: NDArray[np.float64] | None = None
+    """The value of each category, where the recording says it."""
+
+
+def read_recording(path: Path, array: str | None = None, *, untried: bool = False) -> Recording:
+    """The recording in a file, with the outcomes in `array` where that is given; `ConfigError` says what is wrong.
+
+    `untried` allows cells without a trial, which a replay has no use for.
+    """
+    with _opened(path) as file:
+        if array is not None or _has_outcomes(file):
+            outcomes = _outcomes(file, array or "R", untried)
+            counts = tallied(outcomes)
+        else:
+            outcomes, counts = None, _counts(file, untried)
+        models, questions, _ = counts.shape
+        return Recording(
+            models=_names(file, "models", models) or tuple(f"model-{number + 1:02d}" for number in range(models)),
+            questions=_names(file, "questions", questions) or tuple(f"q{number + 1}" for number in range(questions)),
+            counts=counts,
+            outcomes=outcomes,
+        )
+
+
+def write_recording(
+    file: IO[bytes],
+    outcomes: IntArray,
+    models: Sequence[str],
+    questions: Sequence[str],
+    weights: Sequence[float],
+    categories: Sequence[str],
+) -> None:
+    """Outcomes (L, M, N), -1 for no trial, in the form that is read above."""
+    np.savez_compressed(
+        file,
+        R=outcomes,
+        models=np.array(models, dtype=str),
+        questions=np.array(questions, dtype=str),
+        weights=np.array(weights, dtype=np.float64),
+        categories=np.array(categories, dtype=str),
+    )
+
+
+def tallied(outcomes: IntArray) -> NDArray[np.int64]:
+    """Counts (L, M, K) of outcomes (L, M, N); -1 is no trial."""
+    categories = max(int(outcomes.max()) + 1, 2)
+    return np.stack([(outcomes == category).sum(axis=2) for category in range(categories)], axis=-1)
+
+
+class _File:
+    """An open .npz file."""
+
+    def __init__(self, path: Path, arrays: "np.lib.npyio.NpzFile") -> None:
+        self.path, self._arrays = path, arrays
+
+    def has(self, name: str) -> bool:
+        return name in self._arrays.files
+
+    @property
+    def held(self) -> str:
+        """The names of its arrays, for messages."""
+        return ", ".join(self._arrays.files) or "no array"
+
+    def integers(self, name: str, axes: str, mend: str) -> IntArray:
+        """An array of integers with one axis for each letter of `axes`, none of them empty."""
+        if not self.has(name):
+            raise self.refuse(f"has no array {name}, but {self.held}; {mend}")
+        found = self.array(name)
+        if found.dtype.kind == "b":
+            found = found.astype(np.int8)
+        if found.dtype.kind not in "iu":
+            raise self.refuse(f"array {name} must hold integers, but got {found.dtype}; {mend}")
+        if found.ndim != len(axes) or 0 in found.shape:
+            raise self.refuse(f"array {name} must have shape ({', '.join(axes)}), but got {found.shape}; {mend}")
+        return found
+
+    def array(self, name: str) -> NDArray[Any]:
+        """An array as it is."""
+        try:
+            return np.asarray(self._arrays[name])
+        except _DAMAGES as error:
+            mend = "arrays of Python objects are not read: save names as texts, with np.array(names, dtype=str)"
+            raise self.refuse(f"array {name} cannot be read: {error}; {mend}") from error
+
+    def refuse(self, what: str) -> ConfigError:
+        return ConfigError(f"{self.path}: {what}")
+
+
+_DAMAGES = (OSError, EOFError, ValueError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What numpy and zipfile raise at files that are cut off, damaged, encrypted or something else."""
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_File]:
+    try:
+        handle = path.open("rb")  # numpy leaves a file open that it finds damaged
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    with handle:
+        try:
+            arrays = np.load(handle, allow_pickle=False)
+        except ValueError as error:  # whose words would advise to load it unsafely
+            raise ConfigError(f"{path} is no .npz file, or is damaged; write it with np.savez") from error
+        except _DAMAGES as error:
+            raise ConfigError(f"{path} is no .npz file, or is damaged ({error}); write it with np.savez") from error
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise ConfigError(f"{path} holds one array without a name; write it with np.savez(file, R=array)")
+        with arrays:
+            yield _File(path, arrays)
+
+
+def _has_outcomes(file: _File) -> bool:
+    both = file.has("R") and file.has("correct")
+    if both:
+        raise file.refuse("has R and also correct: name the one that is meant, with --array R, or remove it")
+    if not file.has("R") and not file.has("correct"):
+        raise file.refuse(f"must have R, or correct and count, but has {file.held}; --array names another one for R")
+    return file.has("R")
+
+
+def _outcomes(file: _File, name: str, untried: bool) -> IntArray:
+    mend = "it has the category of each trial, by model, question and trial, and -1 for no trial"
+    outcomes = file.integers(name, "LMN", mend)
+    low, high = int(outcomes.min()), int(outcomes.max())
+    if low < -1 or high >= MOST_CATEGORIES:
+        rule = f"array {name} must lie between -1 and {MOST_CATEGORIES - 1}"
+        raise file.refuse(f"{rule}, but has {low if low < -1 else high}; {mend}")
+    if not untried:
+        _require_trials(file, name, outcomes.max(axis=2) >= 0)
+    return outcomes.astype(np.int8)
+
+
+def _counts(file: _File, untried: bool) -> NDArray[np.int64]:
+    mend = "correct are the right answers of each model and question, count all its trials"
+    correct = file.integers("correct", "LM", mend).astype(np.int64)
+    count = file.integers("count", "LM", mend).astype(np.int64)
+    if correct.shape != count.shape:
+        raise file.refuse(f"correct and count must have one shape, but got {correct.shape} and {count.shape}; {mend}")
+    wrong = np.argwhere((correct < 0) | (correct > count))
+    if len(wrong):
+        cell = tuple(wrong[0].tolist())
+        raise file.refuse(f"must hold 0 <= correct <= count, but at {cell} got {correct[cell]} of {count[cell]}")
+    if not untried:
+        _require_trials(file, "count", count > 0)
+    return np.stack([count - correct, correct], axis=-1)
+
+
+def _require_trials(file: _File, name: str, tried: NDArray[np.bool_]) -> None:
+    """A cell without a trial says nothing about what a trial would have given."""
+    empty = np.argwhere(~tried)
+    if len(empty):
+        model, question = empty[0].tolist()
+        more = f", and in {len(empty) - 1} more cells" if len(empty) > 1 else ""
+        raise file.refuse(
+            f"array {name} must have a trial of every question by every model, but has none of question {question} by "
+            f"model {model} (counted from 0){more}; remove that question or that model"
+        )
+
+
+def _names(file: _File, name: str, length: int) -> tuple[str, ...] | None:
+    if not file.has(name):
+        return None
+    found = file.array(name)
+    if found.dtype.kind not in "USiu" or found.shape != (length,):
+        got = f"{found.dtype} of shape {found.shape}"
+        raise file.refuse(f"array {name} must have shape ({length},) and hold texts or numbers, but got {got}")
+    names = tuple(
+        str(np.char.decode(one, "utf-8", "replace")) if found.dtype.kind == "S" else str(one) for one in found
+    )
+    seen: set[str] = set()
+    for one in names:
+        if not one or one in seen:
+            raise file.refuse(
+                f"array {name} must hold different names, none of them empty, but got {one!r} twice or empty"
+            )
+        seen.add(one)
+    return names
+
+
+def read_run(directory: Path) -> Recording:
+    """The graded trials of a run; `ConfigError` where a model has none of a question."""
+    with closing(RunReader.open(directory)) as reader:
+        header = reader.header()
+        weights = np.array(open_rubric(stored_config(header).rubric).weights, dtype=float)
+        trials = [one for one in reader.outcomes() if one.category is not None]
+    model_at = {name: number for number, name in enumerate(header.models)}
+    question_at = {key: number for number, key in enumerate(header.questions)}
+    longest = max((one.trial + 1 for one in trials), default=0)
+    outcomes = np.full((len(model_at), len(question_at), longest), -1, dtype=np.int8)
+    for one in trials:
+        assert one.category is not None
+        outcomes[model_at[one.model], question_at[one.question], one.trial] = one.category
+    counts = np.stack([(outcomes == category).sum(axis=2) for category in range(len(weights))], axis=-1)
+    untried = np.argwhere(counts.sum(axis=-1) == 0)
+    if len(untried):
+        model, question = untried[0].tolist()
+        raise ConfigError(
+            f"{directory}: {list(header.models)[model]} has no graded trial of question "
+            f"{list(header.questions)[question]}, and nothing says what one would have given; let the run go on first"
+        )
+    return Recording(tuple(header.models), tuple(header.questions), counts, outcomes, weights)

@@ -1,0 +1,211 @@
+"""An import as a run: its directory is made beside its place, and gets its name when all is there.
+
+What an imported run has found: one look at all that is there, stored and published as that of any run.
+"""
+
+import math
+import os
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from adaptive_eval.config.prepare import Prepared, prepared_with, run_header, stored_questions
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core import Controller, Outcome, SetAside
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.exchange.configure import (
+    CONFIG_FILE,
+    LEAST,
+    QUESTIONS_FILE,
+    Found,
+    Terms,
+    config_text,
+    question_lines,
+    question_of,
+    run_name,
+    runnable,
+    stored_config_of,
+    tree_of,
+)
+from adaptive_eval.exchange.gather import Gathering
+from adaptive_eval.questions import Question
+from adaptive_eval.record.build import build_results, subject_of, take_snapshot
+from adaptive_eval.record.history import with_beginnings
+from adaptive_eval.record.results import Results, write_results
+from adaptive_eval.scheduler.types import Cause
+from adaptive_eval.store import Batch, Draft, Event, EventKind, Store, StoredOutcome, TrialRecord
+from adaptive_eval.store.looks import plain_look
+from adaptive_eval.store.usage import Tally
+
+
+def conclude(directory: Path, config: RunConfig) -> Results | None:
+    """Take the look, and write it down; None where no model has all that it needs.
+
+    A model that lacks something is set aside, so that the others can be judged; `run` asks for what it lacks.
+    """
+    store = Store.attach(directory)
+    try:
+        header = store.reader.header()
+        prepared = with_beginnings(prepared_with(config, stored_questions(header), header), store.reader)
+        controller = Controller(prepared.plan)
+        tallies = [Tally() for _ in prepared.models]
+        ungraded: dict[int, str] = {}
+        controller.restore(_told(prepared, store.reader.outcomes(), tallies, ungraded))
+        events = _set_aside(prepared, controller, ungraded)
+        looks = [plain_look(look, prepared.models) for look in controller.looks]
+        reason = controller.finished
+        ended = Event(EventKind.STOPPED) if reason is None else Event(EventKind.FINISHED, {"reason": str(reason)})
+        store.commit(Batch(looks=looks, events=[*events, ended]))
+        subject = subject_of(prepared.config, prepared.questions, store.reader.created)
+        snapshot = take_snapshot(
+            subject, controller, tallies, elapsed=0.0, now=time.time(), stopped=True, events=store.reader.events()
+        )
+        if snapshot is None:
+            return None
+        results = build_results(snapshot)
+        write_results(directory, results)
+        return results
+    finally:
+        store.close()
+
+
+def _told(
+    prepared: Prepared, stored: Iterable[StoredOutcome], tallies: list[Tally], ungraded: dict[int, str]
+) -> Iterable[Outcome]:
+    """The graded trials; a model whose answer has no grade is noted in `ungraded`."""
+    model_at = {name: number for number, name in enumerate(prepared.models)}
+    question_at = {question.id: number for number, question in enumerate(prepared.questions)}
+    for one in stored:
+        model = model_at[one.model]
+        tallies[model].add(one)
+        if one.category is None:
+            ungraded.setdefault(model, f"no grade on question {one.question}")
+        else:
+            yield one.told(model, question_at[one.question])
+
+
+def _set_aside(prepared: Prepared, controller: Controller, ungraded: dict[int, str]) -> list[Event]:
+    """Go on without the models that lack something, unless all of them do."""
+    lacking = controller.arrived.sum(axis=-1) < prepared.plan.opening
+    silent = dict(controller.set_aside)
+    models = np.flatnonzero(lacking.any(axis=1)).tolist()
+    if len(models) == len(prepared.models):
+        return []
+    events = []
+    for model in models:
+        question = prepared.questions[int(lacking[model].argmax())].id
+        reason = silent.get(model) or ungraded.get(
+            model, f"not all trials of question {question} that the first look needs are there"
+        )
+        controller.tell([SetAside(model, reason)])
+        cause = Cause.GRADER if model in ungraded else Cause.SERVER
+        events.append(
+            Event(EventKind.SET_ASIDE, {"model": prepared.models[model], "reason": reason, "cause": str(cause)})
+        )
+    return events
+
+
+class Finished(NamedTuple):
+    """A run that is there."""
+
+    results: Results | None
+    runnable: bool
+
+
+@contextmanager
+def run_drafted(path: Path) -> Iterator["RunDraft"]:
+    """A run to be filled, which is at `path` in the end; whatever goes wrong, nothing is."""
+    if path.exists():
+        raise ConfigError(f"{path} is there already; import into a new directory")
+    directory = path.with_name(f".{path.name}.draft-{os.getpid()}")
+    try:
+        directory.mkdir(parents=True)
+        draft = RunDraft(directory, path)
+        try:
+            yield draft
+        finally:
+            draft.close()
+        directory.rename(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}; give another --to") from error
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class RunDraft:
+    """Takes graded trials, and makes a run of them."""
+
+    def __init__(self, directory: Path, place: Path) -> None:
+        self._directory, self._place = directory, place
+        self._draft = Draft.begin(directory)
+        self._open = True
+
+    def take(self, records: Iterable[TrialRecord]) -> None:
+        """Keep trials."""
+        self._draft.add(records)
+
+    def finish(self, gathering: Gathering, terms: Terms) -> Finished:
+        """Write what the run is, and what it has found."""
+        for model, key in gathering.gaps:
+            self._draft.renumber(model, key)
+        if terms.request.config is not None and terms.questions is not None:
+            config, questions, can_go_on = terms.request.config, terms.questions, True
+        else:
+            questions = tuple(question_of(key, one) for key, one in gathering.asked.items())
+            can_go_on = runnable(questions)
+            config = self._configured(found_by(gathering, questions, terms, run_name(self._place)), can_go_on)
+        self._draft.finish(run_header(config, questions), gathering.keys, [_event(gathering, terms)])
+        self.close()
+        return Finished(conclude(self._directory, config), can_go_on)
+
+    def close(self) -> None:
+        """Close the database; what is not finished is lost."""
+        if self._open:
+            self._open = False
+            self._draft.close()
+
+    def _configured(self, found: Found, can_go_on: bool) -> RunConfig:
+        """The configuration of what was found, which is written beside the run."""
+        tree = tree_of(found)
+        (self._directory / CONFIG_FILE).write_text(config_text(tree, can_go_on), encoding="utf-8")
+        lines = "".join(f"{line}\n" for line in question_lines(found.questions))
+        (self._directory / QUESTIONS_FILE).write_text(lines, encoding="utf-8")
+        return stored_config_of(tree, self._place.absolute())
+
+
+def found_by(gathering: Gathering, questions: tuple[Question, ...], terms: Terms, name: str) -> Found:
+    """What the logs have."""
+    trials, request = gathering.trials, terms.request
+    least = min(LEAST, *trials.values())
+    by_model: dict[str, int] = defaultdict(int)
+    for (model, _), number in trials.items():
+        by_model[model] += max(number, least)
+    return Found(
+        name=name,
+        models=gathering.models,
+        questions=questions,
+        least=least,
+        most=math.ceil(max(by_model.values()) / len(questions)),
+        grader=request.grader,
+        weights=request.weights,
+        finished=request.finished,
+    )
+
+
+def _event(gathering: Gathering, terms: Terms) -> Event:
+    """Where the run's first trials come from: files by their names alone, since reports are published."""
+    missing: Mapping[str, Mapping[str, int]] = gathering.missing
+    body = {
+        "trials": sum(gathering.trials.values()),
+        "files": list(dict.fromkeys(gathering.files)),
+        "without_text": gathering.without_text,
+        "missing": missing,
+        "graded_by": None if terms.grader is None else getattr(terms.grader, "kind", None),
+    }
+    return Event(EventKind.IMPORTED, body)

@@ -1,0 +1,240 @@
+"""What every reader gives: one trial with its place in the log, whatever the log looks like.
+
+A score of a log as a category of the rubric: only where the rubric has a category of that value.
+
+Parts of a JSON value as what they should be: a log may hold anything in any place.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import orjson
+from pydantic import ValidationError
+
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.answers import told_signals
+from adaptive_eval.endpoints.types import Answer, Sampling, Signal
+from adaptive_eval.errors import ConfigError, GraderError
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.store.rows import clean
+
+LARGEST = 2**53
+"""Up to here every whole number is a float, too."""
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """A mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> Sequence[Any]:
+    """A list, else an empty one."""
+    return value if isinstance(value, list | tuple) else ()
+
+
+def number(value: object) -> float | None:
+    """A number that is one, else None."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return float(value) if known and isinstance(value, int | float) else None
+
+
+def whole_number(value: object) -> int | None:
+    """An integer that a table can hold, else None."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return int(value) if whole and isinstance(value, int) else None
+
+
+LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+"""Inspect's marks: correct, incorrect, partly correct, no answer."""
+WORDS = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
+CLOSE = 1e-9
+
+
+def as_value(score: object) -> float | None:
+    """The number that a score stands for; None where it stands for none."""
+    if isinstance(score, str):
+        text = score.strip()
+        known = LETTERS.get(text, WORDS.get(text.lower()))
+        return known if known is not None else _number(text)
+    if isinstance(score, bool | int | float):
+        return float(score) if math.isfinite(score) else None
+    return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def category_of_value(value: float, facts: Callable[[], Mapping[str, SignalValue]], rubric: Rubric) -> int | None:
+    """The only category that is worth this, or of several the one that the rubric finds; None where there is none."""
+    weights = rubric.weights
+    worth = [number for number, weight in enumerate(weights) if abs(weight - value) <= CLOSE]
+    if len(worth) < 2:
+        return worth[0] if worth else None
+    try:
+        found = rubric.category({**facts(), "score": value, "is_correct": value >= max(weights)})
+    except GraderError:
+        return None
+    return found if found in worth else None
+
+
+NOT_LOGGED = -1
+"""The seed of a trial whose log does not say it."""
+REPLICA = "import"
+"""Stands for the server that gave an imported answer."""
+
+
+CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+SEVERAL = "has several right answers, of which a grader knows one; leave the question out, or grade it elsewhere"
+
+
+class LogError(ConfigError):
+    """A file or one of its records cannot be imported; the message names both.
+
+    It may quote from them, so that nothing is left in it that a terminal would obey.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(CONTROLS.sub("\ufffd", message))
+
+
+@dataclass
+class LogFile:
+    """A file to be read, and how far the reader is."""
+
+    path: Path
+    model: str | None = None
+    """What its model is called; None: as the log says."""
+    folder: Path | None = None
+    """The folder that was given, where the file was found in one."""
+    scorer: str | None = None
+    """Which of a log's scores counts; None: there is one."""
+    graded_anew: bool = False
+    """Its texts are graded, whatever scores it has."""
+    share: float = 0.0
+    """How much of it is read, 0 to 1."""
+
+    def refuse(self, problem: str, record: str | None = None) -> LogError:
+        """The error of this file, or of a record in it."""
+        return LogError(f"{self.path}: {problem}" if record is None else f"{self.path}: {record}: {problem}")
+
+
+class Settings(NamedTuple):
+    """How a model was asked, as far as its log says; keys and values are those of the configuration."""
+
+    served: str | None = None
+    """The name under which its server knows it."""
+    sampling: Mapping[str, object] = {}
+    system: str | None = None
+    api: Literal["chat", "completions"] = "chat"
+    grader: str | None = None
+    """The grader that comes nearest to what graded the log."""
+
+
+def known_sampling(given: Mapping[str, object]) -> Mapping[str, object]:
+    """The settings that a configuration may have; a log may hold anything under their names."""
+    return _known_sampling(orjson.dumps(given, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str))
+
+
+@lru_cache(maxsize=256)
+def _known_sampling(given: bytes) -> Mapping[str, object]:
+    known: dict[str, object] = {}
+    for key, value in orjson.loads(given).items():
+        with suppress(ValidationError):
+            Sampling.model_validate_json(orjson.dumps({key: value}), strict=True)
+            known[key] = value
+    return known
+
+
+class Asked(NamedTuple):
+    """A question, as far as its log says; empty texts are unknown."""
+
+    prompt: str = ""
+    answer: str = ""
+    choices: tuple[str, ...] = ()
+    cluster: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Its texts can hold nothing strange."""
+        return self.prompt.isascii() and self.answer.isascii() and not self.choices and not self.cluster
+
+
+class Record(NamedTuple):
+    """One trial of a log."""
+
+    place: str
+    """Which record of its file it is, for messages."""
+    model: str
+    question: str
+    trial: int | None
+    """Its number in the log, from 0; None: they are in the order of the log."""
+    task: str = ""
+    """The benchmark that the question is of, where the log says it."""
+    asked: Asked = Asked()
+    settings: Settings = Settings()
+    answer: Answer | None = None
+    """What the model wrote, with what was measured; None: the log has nothing of it."""
+    has_text: bool = False
+    """The text of `answer` is what the model wrote; else the log leaves it out."""
+    category: int | None = None
+    value: float | None = None
+    """The score that the log gives, where it gives no category."""
+    signals: Mapping[str, SignalValue] = {}
+    extracted: str | None = None
+    grader_error: str | None = None
+    """The log has no grade, and says why."""
+    cost: Cost = NO_COST
+    round: int = 0
+    missing: str | None = None
+    """Why this is no trial: the request failed, or its outcome was declared void."""
+    identity: str | None = None
+    """Two records with the same one are copies of one trial."""
+
+
+def tidy(text: str) -> str:
+    """A short text without what is no Unicode, which neither a table nor a configuration can hold."""
+    return clean(text) or ""
+
+
+def made_answer(
+    text: str,
+    *,
+    finish_reason: str = "stop",
+    reasoning: str | None = None,
+    latency: float = 0.0,
+    prompt_tokens: int = 0,
+    completion_tokens: int = 0,
+    more: frozenset[Signal] = frozenset(),
+) -> Answer:
+    """An answer from a log, with the signals that an endpoint would have given it."""
+    return Answer(
+        text=text,
+        finish_reason=tidy(finish_reason),
+        seed=NOT_LOGGED,
+        replica=REPLICA,
+        latency=latency,
+        reasoning=reasoning,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        signals=told_signals(text, finish_reason) | more,
+    )
+
+
+UNTOLD = "not logged"
+"""Finish reason of a trial of which only the grade is known."""
+NO_ANSWER = Answer(text="", finish_reason=UNTOLD, seed=NOT_LOGGED, replica=REPLICA, latency=0.0)
+"""Stands for the answer of such a trial."""

@@ -1,0 +1,1 @@
+"""Tables of trials, one row a trial: CSV, JSON lines and Parquet."""

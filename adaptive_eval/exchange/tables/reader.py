@@ -1,0 +1,298 @@
+"""Long form: a table with one row a trial, as CSV, JSONL or Parquet; that of `adaptive-eval export` among them.
+
+model, question               who answered what
+trial                         its number; without it they are in the order of the rows
+category | score | correct    its grade: a category of the rubric, its worth, or whether it is right
+text, reasoning               what the model wrote; without a grade it is graded
+prompt, answer, choices, cluster, task
+                              the question
+seed, finish_reason, flags, extracted, signals, grader_error, prompt_tokens, completion_tokens, tokens, usd,
+gpu_seconds, latency, ttft, attempts, replica, completion_bpt, prompt_bpt, round
+                              what else is known
+
+Tables row by row: JSONL, CSV and Parquet, each row with its place; no more than a row is in memory.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import IO, Any, TypeVar
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.exchange.bounded import MOST_BYTES, opened, parsed
+from adaptive_eval.exchange.samples import (
+    LARGEST,
+    NO_ANSWER,
+    NOT_LOGGED,
+    Asked,
+    LogFile,
+    Record,
+    Settings,
+    as_value,
+    made_answer,
+    tidy,
+)
+from adaptive_eval.graders.types import FLAGS, SignalValue
+from adaptive_eval.imports import load_pyarrow
+from adaptive_eval.questions.load import as_text
+
+Row = Mapping[str, Any]
+Rows = Iterator[tuple[str, Row]]
+PARQUET_MAGIC = b"PAR1"
+BOM = b"\xef\xbb\xbf"
+MOST_HEADER = 2**16
+BATCH = 64
+"""Rows of a Parquet file that are in memory: a row may have a thousand answers."""
+
+
+def json_rows(file: LogFile) -> Rows:
+    """The objects of a JSONL file."""
+    with opened(file) as handle:
+        for number, line in _lines(file, handle):
+            place = f"line {number}"
+            row = parsed(file, line.removeprefix(BOM) if number == 1 else line, place)
+            if not isinstance(row, dict):
+                raise file.refuse("is no JSON object; a JSONL file has one a line", place)
+            yield place, row
+
+
+def _lines(file: LogFile, handle: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Lines that hold something, cut at line feeds only."""
+    size = max(handle.seek(0, 2), 1)
+    handle.seek(0)
+    number, read = 0, 0
+    while line := handle.readline(MOST_BYTES):
+        number += 1
+        read += len(line)
+        if len(line) == MOST_BYTES:
+            raise file.refuse(f"is longer than {MOST_BYTES:,} bytes", f"line {number}")
+        file.share = read / size
+        if line.strip():
+            yield number, line
+
+
+def csv_columns(file: LogFile) -> frozenset[str]:
+    """The header of a CSV file."""
+    with opened(file) as handle:
+        line = handle.readline(MOST_HEADER)
+    try:
+        return frozenset(next(csv.reader([line.decode("utf-8-sig")]), []))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise file.refuse("is no text in UTF-8 with a header of comma-separated names", "line 1") from error
+
+
+def csv_rows(file: LogFile) -> Rows:
+    """The rows of a CSV file by its header; an empty cell has no key."""
+    limit = csv.field_size_limit(MOST_BYTES)
+    try:
+        with opened(file) as handle:
+            yield from _csv_rows(file, handle)
+    except csv.Error as error:
+        raise file.refuse(f"is not CSV: {error}") from error
+    except UnicodeDecodeError as error:
+        raise file.refuse("is not UTF-8; save it as UTF-8") from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _csv_rows(file: LogFile, handle: IO[bytes]) -> Rows:
+    size = max(handle.seek(0, 2), 1)
+    handle.seek(0)
+    text = io.TextIOWrapper(handle, encoding="utf-8-sig", newline="")
+    reader = csv.reader(text, strict=True)
+    header = next(reader, [])
+    if len(set(header)) < len(header):
+        raise file.refuse(f"must name each column once, but its header is {', '.join(header)}", "line 1")
+    end = reader.line_num
+    for values in reader:
+        place, end = f"line {end + 1}", reader.line_num
+        if not values:
+            continue
+        if len(values) != len(header):
+            raise file.refuse(f"has {len(values)} values, but the header has {len(header)}", place)
+        file.share = handle.tell() / size
+        yield place, {key: value for key, value in zip(header, values, strict=True) if value != ""}
+    text.detach()
+
+
+def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
+    """The rows of a Parquet file; of nested columns (`a.b`) only those that are named, where it has them."""
+    pyarrow, parquet = load_pyarrow()
+    try:
+        with parquet.ParquetFile(file.path) as table:
+            number, count = 0, max(table.metadata.num_rows, 1)
+            for batch in table.iter_batches(batch_size=BATCH, columns=columns):
+                for row in batch.to_pylist():
+                    number += 1
+                    file.share = number / count
+                    yield f"row {number}", row
+    except OSError as error:
+        raise file.refuse(f"cannot be read: {error}") from error
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise file.refuse(f"is a damaged Parquet file, or cut off: {error}") from error
+
+
+def parquet_columns(file: LogFile) -> frozenset[str]:
+    """The names of its columns."""
+    pyarrow, parquet = load_pyarrow()
+    try:
+        return frozenset(parquet.read_schema(file.path).names)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise file.refuse(f"is a damaged Parquet file, or cut off: {error}") from error
+
+
+Number = TypeVar("Number", int, float)
+
+
+def is_long(columns: frozenset[str], model: str | None) -> bool:
+    """The columns of such a table; the model may have been named on the command line."""
+    return "question" in columns and ("model" in columns or model is not None)
+
+
+def read_long(file: LogFile, rows: Rows) -> Iterator[Record]:
+    """The trials of a table."""
+    for place, row in rows:
+        yield _Row(file, place, row).record()
+
+
+class _Row:
+    """One row, its values checked one by one."""
+
+    def __init__(self, file: LogFile, place: str, row: Row) -> None:
+        self._file, self._place, self._row = file, place, row
+
+    def record(self) -> Record:
+        value, category, error = self._grade()
+        return Record(
+            place=self._place,
+            model=self._file.model or self._named("model"),
+            question=self._named("question"),
+            trial=self._trial(),
+            task=self._text("task") or "",
+            asked=self._asked(),
+            settings=Settings(),
+            answer=self._answer(),
+            has_text=self._row.get("text") is not None,
+            category=category,
+            value=value,
+            signals=self._signals(),
+            extracted=self._text("extracted"),
+            grader_error=error,
+            cost=Cost(
+                self._number("tokens", int, 0) or 0,
+                self._number("usd", float, 0.0) or 0.0,
+                self._number("gpu_seconds", float, 0.0) or 0.0,
+            ),
+            round=self._number("round", int, 0) or 0,
+        )
+
+    def _trial(self) -> int | None:
+        trial = self._number("trial", int, None)
+        if trial is not None and trial < 0:
+            raise self._refuse(f"trial must not be negative, but got {trial}")
+        return trial
+
+    def _grade(self) -> tuple[float | None, int | None, str | None]:
+        """The worth or the category of the trial, or why it has none."""
+        category = self._number("category", int, None)
+        if category is not None:
+            if category < 0:
+                raise self._refuse(f"category must not be negative, but got {category}")
+            return None, category, None
+        for name in ("score", "correct"):
+            if (given := self._row.get(name)) is not None:
+                if (value := as_value(given)) is None:
+                    raise self._refuse(f"{name} must be a number, or true or false, but got {as_text(given):.80}")
+                return value, None, None
+        error = self._text("grader_error")
+        if error is None and self._row.get("text") is None:
+            raise self._refuse("must have a category, a score, correct, or a text to be graded")
+        return None, None, error
+
+    def _asked(self) -> Asked:
+        choices = self._row.get("choices")
+        if isinstance(choices, str):
+            choices = self._json("choices", choices)
+        if not isinstance(choices, list | tuple | None):
+            raise self._refuse("choices must be a list, as JSON")
+        return Asked(
+            self._text("prompt") or "",
+            self._text("answer") or "",
+            tuple(map(as_text, choices or ())),
+            self._text("cluster"),
+        )
+
+    def _answer(self) -> Answer | None:
+        """The answer with all that is known of it; None where the table has nothing but grades."""
+        text = self._text("text")
+        if text is None and "finish_reason" not in self._row:
+            return None
+        answer = NO_ANSWER if text is None else made_answer(text, reasoning=self._text("reasoning"))
+        flags = self._text("flags")
+        return replace(
+            answer,
+            finish_reason=tidy(self._text("finish_reason") or answer.finish_reason),
+            seed=self._number("seed", int, NOT_LOGGED) or 0,
+            replica=tidy(self._text("replica") or answer.replica),
+            latency=self._number("latency", float, 0.0) or 0.0,
+            prompt_tokens=self._number("prompt_tokens", int, 0) or 0,
+            completion_tokens=self._number("completion_tokens", int, 0) or 0,
+            ttft=self._number("ttft", float, None),
+            attempts=self._number("attempts", int, 1) or 1,
+            completion_bpt=self._number("completion_bpt", float, None),
+            prompt_bpt=self._number("prompt_bpt", float, None),
+            signals=answer.signals if flags is None else self._flags(flags),
+        )
+
+    def _flags(self, flags: str) -> frozenset[Any]:
+        given = frozenset(flags.split())
+        if unknown := given.difference(FLAGS):
+            known = ", ".join(sorted(FLAGS))
+            raise self._refuse(f"flags must be of {known}, by spaces, but got {', '.join(sorted(unknown))}")
+        return given
+
+    def _signals(self) -> Mapping[str, SignalValue]:
+        given = self._row.get("signals")
+        value = self._json("signals", given) if isinstance(given, str) else given
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(one, bool | int | float | str) for one in value.values()):
+            raise self._refuse("signals must be a mapping of names to numbers, texts, true or false")
+        return value
+
+    # -- single values --------------------------------------------------------------------------------------------
+
+    def _named(self, key: str) -> str:
+        name = as_text(self._row.get(key)).strip()
+        if not name:
+            raise self._refuse(f"{key} must be given")
+        return name
+
+    def _text(self, key: str) -> str | None:
+        value = self._row.get(key)
+        return None if value is None else as_text(value)
+
+    def _number(self, key: str, kind: type[Number], default: Number | None) -> Number | None:
+        value = self._row.get(key)
+        if value is None:
+            return default
+        try:
+            found = float(value) if isinstance(value, str | int | float) else float("nan")
+        except ValueError:
+            found = float("nan")
+        if not abs(found) <= LARGEST or (kind is int and not found.is_integer()):
+            what = "a whole number" if kind is int else "a number"
+            raise self._refuse(f"{key} must be {what}, but got {as_text(value):.80}")
+        return kind(found)
+
+    def _json(self, key: str, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self._refuse(f"{key} is no JSON") from error
+
+    def _refuse(self, problem: str) -> Exception:
+        return self._file.refuse(problem, self._place)

@@ -1,0 +1,63 @@
+r"""How every grader reads an answer: what comes after the thoughts, and the last place where a pattern matches.
+
+The last answer that a text puts in a box: `\boxed{...}` or `\fbox{...}`, with braces nested to any depth.
+"""
+
+import re
+from collections import deque
+
+BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])")
+OPEN = re.compile(r"\s*\{")
+BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+BARE = re.compile(r"\s*(-?\d+(?:[.,/]\d+)*)")
+MAX_BOX = 4_000
+"""Characters that a box may hold; where none closes within, the text was cut off, or the brace was never meant to."""
+MAX_TRIED = 20
+"""How many boxes are looked into, from the last one on: what came before them was not the last word."""
+
+
+def last_box(text: str) -> str | None:
+    r"""What the last box holds that is closed and not empty; None where there is no such box.
+
+    Empty boxes repeat the instruction. An escaped brace, as in `\boxed{\{1, 2\}}`, opens and closes nothing. A box may
+    also be written without braces, around a number: `\boxed 5`.
+    """
+    for start in reversed([match.end() for match in BOX.finditer(text)][-MAX_TRIED:]):
+        inside = _inside(text, start)
+        if inside is not None and inside.strip():
+            return inside.strip()
+    return None
+
+
+def _inside(text: str, start: int) -> str | None:
+    """What stands between the brace that opens at `start` and the one that closes it."""
+    opened = OPEN.match(text, start)
+    if opened is None:
+        bare = BARE.match(text, start)
+        return bare[1] if bare is not None else None
+    depth = 1
+    for match in BRACE.finditer(text, opened.end(), opened.end() + MAX_BOX):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return text[opened.end() : match.start()]
+    return None
+
+
+THOUGHTS_BEGIN, THOUGHTS_END = "<think>", "</think>"
+
+
+def final_text(text: str) -> str:
+    """The text after a reasoning model's thoughts, where the server left them in the text.
+
+    Thoughts that never end leave no answer, just as where the server takes them out.
+    """
+    end = text.rfind(THOUGHTS_END)
+    if end >= 0:
+        return text[end + len(THOUGHTS_END) :]
+    return "" if text.lstrip().startswith(THOUGHTS_BEGIN) else text
+
+
+def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The last of the matches that a search from the left finds."""
+    found = deque(pattern.finditer(text), maxlen=1)
+    return found[0] if found else None

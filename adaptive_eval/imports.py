@@ -1,0 +1,153 @@
+"""Plug-ins that a configuration names as `package.module:attribute`: loading one, and what can be told of it unloaded.
+
+Loading runs its code, so only a configuration that was given on the command line is loaded from. Of its source files
+there are fingerprints, found by reading: the module's own, and those of what it imports beside it, and what these do in
+turn. Beside it is what lies in the folder where it was found; of an installed package, the package. Imports that are
+worked out while the code runs, and data that it reads, are not seen.
+
+Packages that not everyone needs: they are imported when they are used, and an error says how to get them.
+"""
+
+import ast
+import hashlib
+import importlib
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from adaptive_eval.errors import ConfigError
+
+
+def load_extra(module: str, extra: str, what: str) -> Any:
+    """A module of an extra; raises `ConfigError` where it is not installed. `what` are the things that need it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"{what} need an extra; pip install 'adaptive-eval[{extra}]'") from error
+
+
+def load_pyarrow() -> tuple[Any, Any]:
+    """pyarrow, and its module for Parquet files."""
+    parquet = load_extra("pyarrow.parquet", "parquet", "Parquet files")
+    return import_module("pyarrow"), parquet
+
+
+SPECIFICATION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+DIGITS = 16
+"""Of a fingerprint: enough that no edit goes unnoticed by chance."""
+SAID = 200
+"""Characters of a plug-in's own words that are kept."""
+
+
+def load_attribute(specification: str, folder: Path) -> object:
+    """The attribute `package.module:attribute`, looked for in `folder` and then among what is installed."""
+    module_name, _, attribute = specification.partition(":")
+    if (place := str(folder.resolve())) not in sys.path:
+        sys.path.insert(0, place)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # the module is the user's: whatever it raises while it is read makes it unusable
+        raise ConfigError(
+            f"{specification}: module {module_name} could not be imported from {folder}: {error!r}"
+        ) from error
+    try:
+        found: object = getattr(module, attribute)
+    except AttributeError:
+        raise ConfigError(f"{specification}: module {module_name} has no attribute {attribute}") from None
+    return found
+
+
+def fingerprints(specification: str, folder: Path) -> Mapping[str, str]:
+    """The source files of a plug-in, by their place beside each other, and what each holds; nothing is imported."""
+    module = specification.partition(":")[0]
+    found = _Place.of(module, folder)
+    if found is None:
+        return {}
+    files: dict[Path, str] = {}
+    waiting = list(found.files(module))
+    while waiting:
+        file = waiting.pop()
+        if file in files or (body := _read(file)) is None:
+            continue
+        files[file] = f"sha256 {hashlib.sha256(body).hexdigest()[:DIGITS]}"
+        waiting += [more for name in _imports(body, found.package_of(file)) for more in found.files(name)]
+    return {file.relative_to(found.root).as_posix(): files[file] for file in sorted(files)}
+
+
+def first_words(specification: str, folder: Path) -> str | None:
+    """The first line of what a plug-in says of itself in its docstring; nothing is imported."""
+    module, _, attribute = specification.partition(":")
+    found = _Place.of(module, folder)
+    for file in () if found is None else found.files(module):
+        for node in getattr(_parsed(_read(file) or b""), "body", ()):
+            named = isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute
+            if named and (said := ast.get_docstring(node)):
+                return said.splitlines()[0][:SAID]
+    return None
+
+
+class _Place:
+    """Where a plug-in lies: a folder from which modules are imported."""
+
+    def __init__(self, root: Path, only: str | None) -> None:
+        self.root, self._only = root, only
+
+    @classmethod
+    def of(cls, module: str, folder: Path) -> "_Place | None":
+        """The first of `folder` and the import path that has the module; of what is installed only its own package."""
+        top = module.partition(".")[0]
+        shared = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib", "platstdlib")}
+        for entry in (folder, *map(Path, sys.path)):
+            root = entry.resolve()
+            place = cls(root, top if root in shared else None)
+            if any(place.files(top)):
+                return place
+        return None
+
+    def files(self, module: str) -> Iterator[Path]:
+        """The file of a module and those of the packages around it, as far as they lie here."""
+        parts, path = module.split("."), [str(self.root)]
+        if self._only is not None and parts[0] != self._only:
+            return
+        for depth in range(len(parts)):
+            spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
+            if spec is None:
+                return
+            if spec.has_location and spec.origin is not None:
+                yield Path(spec.origin).absolute()
+            path = list(spec.submodule_search_locations or ())
+
+    def package_of(self, file: Path) -> tuple[str, ...]:
+        """The package in which the imports of a file begin that say only how far up they look."""
+        return file.parent.relative_to(self.root).parts
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
+
+
+def _parsed(body: bytes) -> ast.Module | None:
+    """The source; None where it is none, as of a compiled module."""
+    try:
+        return ast.parse(body)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _imports(body: bytes, package: tuple[str, ...]) -> Iterator[str]:
+    """Every module that a source may import, wherever in it; a name from a package may be a module too."""
+    tree = _parsed(body)
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            whole = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{whole}.{alias.name}" if whole else alias.name for alias in node.names)

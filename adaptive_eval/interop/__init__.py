@@ -1,1 +1,0 @@
-"""The decision core within other harnesses."""

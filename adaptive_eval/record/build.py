@@ -1,0 +1,375 @@
+"""From a controller and the tallies of its trials to `Results`.
+
+In two steps, since the second takes a while with thousands of questions: a snapshot in the loop, the rest anywhere.
+
+What is known of each question: the posterior of a model's score on it.
+
+What a run has started itself, and what its swaps took: read off its events.
+
+What the results of a run say it is about.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from adaptive_eval import __version__
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.result import ComparisonResult, ModelResult, Result
+from adaptive_eval.core.rules import Precision, Rule
+from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.endpoints.wire import sent_sampling
+from adaptive_eval.questions import Question
+from adaptive_eval.record.results import (
+    FORMAT,
+    Caution,
+    Cost,
+    LookRow,
+    ModelRow,
+    PairRow,
+    QuestionRow,
+    Results,
+    RunInfo,
+    ServerRow,
+    TurnsRow,
+)
+from adaptive_eval.record.warnings import (
+    Bounds,
+    cautions,
+    decision_cautions,
+    horizon_cautions,
+    import_cautions,
+    notice_cautions,
+    prior_caution,
+    reversal_cautions,
+    rule_caution,
+    score_bounds,
+)
+from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store.usage import Tally
+from scorio.moments import FloatArray, question_moments
+
+
+def server_rows(events: Iterable[Event]) -> tuple[ServerRow, ...]:
+    """The servers that came up."""
+    rows: dict[str, ServerRow] = {}
+    for event in _launched(events):
+        name, version = str(event.body["model"]), event.body["version"]
+        starts = rows[name].starts + 1 if name in rows else 1
+        command = event.body["command"]
+        assert isinstance(command, list)
+        rows[name] = ServerRow(name, tuple(map(str, command)), None if version is None else str(version), starts)
+    return tuple(rows.values())
+
+
+def turns_rows(events: Iterable[Event]) -> tuple[TurnsRow, ...]:
+    """The places that models have shared; one that served a single model was not shared."""
+    swaps: dict[str, list[Event]] = {}
+    for event in _launched(events):
+        if "on" in event.body:
+            swaps.setdefault(str(event.body["on"]), []).append(event)
+    rows = (_turns(on, here) for on, here in swaps.items())
+    return tuple(row for row in rows if row.models > 1)
+
+
+def _turns(on: str, swaps: list[Event]) -> TurnsRow:
+    seconds = sum(float(str(event.body["seconds"])) for event in swaps)
+    return TurnsRow(on, len({event.body["model"] for event in swaps}), len(swaps), seconds)
+
+
+def _launched(events: Iterable[Event]) -> Iterable[Event]:
+    return (event for event in events if event.kind is EventKind.LAUNCHED)
+
+
+TAIL = 0.025
+
+
+def question_posteriors(counts: NDArray[np.integer], w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Posterior mean, and a 95% interval, of the score on each question, for counts (..., K) under the uniform prior.
+
+    The interval is that of the Beta distribution on [min w, max w] with the posterior's mean and variance: exact for
+    two categories, and unlike the normal one inside the range and not symmetric near its ends. With m and v scaled to
+    [0, 1], s = m (1 - m) / v - 1 gives Beta(m s, (1 - m) s).
+    """
+    mean, var = question_moments(np.asarray(counts + 1.0, dtype=np.float64), w)
+    low, width = w.min(), np.ptp(w)
+    m, v = (mean - low) / width, var / width**2
+    s = m * (1.0 - m) / v - 1.0
+    a, b = m * s, (1.0 - m) * s
+    return mean, low + width * betaincinv(a, b, TAIL), low + width * betaincinv(a, b, 1.0 - TAIL)
+
+
+MOST_NEEDED = 1e12
+"""Trials a question: a comparison that seems to need more is of equal scores, which differ by a rounding error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a run is about, in the order of the core's numbers."""
+
+    name: str
+    models: tuple[str, ...]
+    questions: tuple[str, ...]
+    sampled: tuple[bool, ...]
+    """Models whose answers are drawn at a temperature above 0."""
+    created: float
+    """Seconds since 1970."""
+    decisions: Mapping[str, object] = field(default_factory=dict)
+    """The sections of the configuration that say what is decided, and how."""
+    sampling: tuple[Mapping[str, object], ...] = ()
+    """What the requests to each model carry, where there were any."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """What results are built from, as it was at one moment: copies, which the run no longer changes."""
+
+    subject: Subject
+    result: Result
+    rule: Rule
+    weights: FloatArray
+    looks: tuple[Look, ...]
+    arrived: NDArray[np.integer]
+    """(L, M, K): every outcome, those of the round in flight too."""
+    counts: NDArray[np.integer]
+    """(L, M, K): what scores are made of: complete rounds and R0."""
+    timed_out: NDArray[np.integer]
+    """(L, M, K): of these, those that timed out."""
+    prior_depths: FloatArray
+    """(L,): outcomes of R0 a question."""
+    set_aside: Mapping[int, str]
+    tallies: tuple[Tally, ...]
+    elapsed: float
+    now: float
+    """Seconds since 1970."""
+    stopped: bool
+    noticed: tuple[Caution, ...]
+    """About changed settings, imported trials and the servers."""
+    servers: tuple[ServerRow, ...]
+    turns: tuple[TurnsRow, ...]
+
+
+def take_snapshot(
+    subject: Subject,
+    controller: Controller,
+    tallies: Sequence[Tally],
+    *,
+    elapsed: float,
+    now: float,
+    stopped: bool,
+    events: Sequence[Event] = (),
+) -> Snapshot | None:
+    """What is known after the latest look, None before the first; `events` are all that were recorded."""
+    result = controller.result()
+    if result is None:
+        return None
+    bench = controller.plan.bench
+    before = bench.prior_counts
+    return Snapshot(
+        subject=subject,
+        result=result,
+        rule=controller.plan.deciding_rule,
+        weights=bench.weights,
+        looks=tuple(controller.looks),
+        arrived=controller.arrived.copy(),
+        counts=controller.counts.copy() if before is None else controller.counts + before,
+        timed_out=controller.timed_out.copy(),
+        prior_depths=np.zeros(bench.models) if before is None else before.sum(axis=(1, 2)) / bench.questions,
+        set_aside=dict(controller.set_aside),
+        tallies=tuple(tally.copy() for tally in tallies),
+        elapsed=elapsed,
+        now=now,
+        stopped=stopped,
+        noticed=(
+            *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
+            *decision_cautions(events),
+            *import_cautions(events),
+            *notice_cautions(events),
+        ),
+        servers=server_rows(events),
+        turns=turns_rows(events),
+    )
+
+
+def build_results(snapshot: Snapshot) -> Results:
+    """The results, which take a while with thousands of questions."""
+    subject, result, tallies = snapshot.subject, snapshot.result, snapshot.tallies
+    order = [row.model for row in result.models]
+    bounds = _bounds(snapshot)
+    reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
+    return Results(
+        format=FORMAT,
+        run=_run_info(snapshot),
+        decisions=subject.decisions,
+        weights=tuple(snapshot.weights.tolist()),
+        models=tuple(_model(snapshot, row, tallies[row.model], bounds[row.model]) for row in result.models),
+        pairs=tuple(_pair(snapshot, one) for one in result.comparisons),
+        reversals=reversals,
+        adjusted_p=_reordered(result, order),
+        looks=tuple(map(_look, snapshot.looks)),
+        questions=_questions(snapshot, order),
+        warnings=(
+            *rule_caution(snapshot.rule),
+            *prior_caution(subject.models, snapshot.prior_depths.tolist()),
+            *reversal_cautions(reversals),
+            *snapshot.noticed,
+            *cautions(subject.models, tallies, subject.sampled, bounds),
+        ),
+        cost=_cost(result, tallies),
+        trials_to_go=result.trials_to_go,
+        servers=snapshot.servers,
+        turns=snapshot.turns,
+    )
+
+
+def _run_info(snapshot: Snapshot) -> RunInfo:
+    reason = snapshot.result.reason
+    return RunInfo(
+        name=snapshot.subject.name,
+        version=__version__,
+        created=iso_time(snapshot.subject.created),
+        updated=iso_time(snapshot.now),
+        active_seconds=snapshot.elapsed,
+        status="finished" if reason is not None else "stopped" if snapshot.stopped else "running",
+        reason=None if reason is None else str(reason),
+    )
+
+
+def _bounds(snapshot: Snapshot) -> list[Bounds | None]:
+    """What time-outs may have done to each model's score, by the core's numbers."""
+    scores = {row.model: row.score for row in snapshot.result.models}
+    trials = snapshot.counts.sum(axis=-1)
+    return [
+        score_bounds(scores[model], snapshot.timed_out[model], trials[model], snapshot.weights)
+        for model in range(len(scores))
+    ]
+
+
+def _model(snapshot: Snapshot, row: ModelResult, tally: Tally, bounds: Bounds | None) -> ModelRow:
+    return ModelRow(
+        name=snapshot.subject.models[row.model],
+        rank=row.rank,
+        tier=row.tier,
+        score=_known(row.score),
+        sigma=_known(row.sigma),
+        lo=_known(row.lo),
+        hi=_known(row.hi),
+        bayes=_known(row.bayes),
+        bayes_sigma=_known(row.bayes_sigma),
+        sampled_sigma=_known(row.sampled_sigma),
+        trials=row.trials,
+        set_aside=snapshot.set_aside.get(row.model),
+        stored_trials=tally.trials,
+        ungraded=tally.ungraded,
+        repeats=tally.repeats,
+        signals=dict(tally.signals),
+        tokens=tally.tokens,
+        usd=tally.usd,
+        gpu_seconds=tally.gpu_seconds,
+        sampling=snapshot.subject.sampling[row.model] if snapshot.subject.sampling else {},
+        prior_depth=float(snapshot.prior_depths[row.model]),
+        lowest=None if bounds is None else bounds.lowest,
+        highest=None if bounds is None else bounds.highest,
+    )
+
+
+def _pair(snapshot: Snapshot, one: ComparisonResult) -> PairRow:
+    subject, verdict = snapshot.subject, one.verdict
+    # precision's reference is a point far away, which stands for nothing a reader could use
+    compared = _unknown if isinstance(snapshot.rule, Precision) else _known
+    return PairRow(
+        better=subject.models[verdict.better],
+        worse=_name(subject, verdict.worse),
+        verdict=str(verdict.verdict),
+        difference=compared(one.difference),
+        sigma=_known(one.sigma),
+        z=compared(verdict.z),
+        rho=compared(verdict.rho),
+        boundary=compared(verdict.boundary),
+        information=_known(verdict.information),
+        power=_known(verdict.power),
+        trials_needed=_known(verdict.trials_needed) if verdict.trials_needed < MOST_NEEDED else None,
+        sampled_z=compared(one.sampled_z),
+        certifiable_delta=compared(one.certifiable_delta),
+    )
+
+
+def _known(value: float) -> float | None:
+    """The number, or None where there is none: JSON knows neither nan nor infinity."""
+    return value if math.isfinite(value) else None
+
+
+def _unknown(value: float) -> None:
+    """None, whatever the number."""
+
+
+def _reordered(result: Result, order: Sequence[int]) -> tuple[tuple[float | None, ...], ...]:
+    """The matrix with rows and columns from best to worst; a reference value keeps the last column."""
+    columns = [*order, *range(len(order), len(result.adjusted_p[0]))]
+    return tuple(tuple(_known(result.adjusted_p[row][column]) for column in columns) for row in order)
+
+
+def _look(look: Look) -> LookRow:
+    return LookRow(
+        look=look.index,
+        trials=sum(look.trials),
+        resolved=look.count(Verdict.RESOLVED),
+        tied=look.count(Verdict.TIED),
+        open=look.count(Verdict.OPEN),
+        out_of_reach=look.count(Verdict.OUT_OF_REACH),
+        blocked=look.count(Verdict.BLOCKED),
+    )
+
+
+def _questions(snapshot: Snapshot, order: Sequence[int]) -> tuple[QuestionRow, ...]:
+    counts = snapshot.arrived[order]
+    columns = (counts.sum(axis=-1), *question_posteriors(counts, snapshot.weights))
+    by_question = zip(snapshot.subject.questions, *(column.T.tolist() for column in columns), strict=True)
+    return tuple(QuestionRow(key, *map(tuple, values)) for key, *values in by_question)
+
+
+def _cost(result: Result, tallies: Sequence[Tally]) -> Cost:
+    return Cost(
+        trials=sum(tally.trials for tally in tallies),
+        fixed_trials=result.fixed_trials,
+        tokens=sum(tally.tokens for tally in tallies),
+        usd=sum(tally.usd for tally in tallies),
+        gpu_seconds=sum(tally.gpu_seconds for tally in tallies),
+        **_fixed_cost(result.fixed_trials / len(tallies), tallies),
+    )
+
+
+def _fixed_cost(trials: float, tallies: Sequence[Tally]) -> dict[str, float]:
+    """What so many trials of every model would have cost, at what those of each cost on average."""
+    if not all(tally.trials for tally in tallies):
+        return {}
+    kinds = ("tokens", "usd", "gpu_seconds")
+    return {f"fixed_{kind}": trials * sum(getattr(tally, kind) / tally.trials for tally in tallies) for kind in kinds}
+
+
+def _name(subject: Subject, model: int | None) -> str | None:
+    return None if model is None else subject.models[model]
+
+
+def iso_time(seconds: float) -> str:
+    """Seconds since 1970 as a date and time, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def subject_of(config: RunConfig, questions: Sequence[Question], created: float) -> Subject:
+    """The subject of a run that was begun at `created`, in seconds since 1970."""
+    return Subject(
+        name=config.name,
+        models=tuple(model.name for model in config.models),
+        questions=tuple(question.id for question in questions),
+        sampled=tuple(model.sampling.temperature != 0.0 for model in config.models),
+        created=created,
+        decisions=config.stated(),
+        sampling=tuple(sent_sampling(model, model.sampling) for model in config.models),
+    )

@@ -1,0 +1,173 @@
+"""How a run ended, in words and as an exit code.
+
+The error that ended a run, kept in its store: whoever looks at the run later has not seen the terminal.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_eval.core import Reason, Verdict
+from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, headline
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.status import Status
+from adaptive_eval.scheduler.types import Cause, Lost
+from adaptive_eval.store import Batch, Event, EventKind, Store
+
+
+class Mishap(NamedTuple):
+    """An error that ended a run."""
+
+    reason: str
+    exit_code: ExitCode
+
+    @property
+    def headline(self) -> str:
+        """The reason in one line."""
+        return headline(self.reason)
+
+
+def note_mishap(store: Store, error: Exception) -> None:
+    """Store that this error ended the run, where the store can still be written.
+
+    What is raised on purpose says nothing secret and is told whole, but for where the run lies; of any other error only
+    the kind is kept, since nobody knows what its text holds.
+    """
+    kind = type(error).__name__
+    text = str(error) if isinstance(error, AdaptiveEvalError) else f"an error that was not foreseen ({kind})"
+    here = store.directory  # "." has no name, and says nothing
+    reason = text.replace(str(here), here.name) if here.name else text
+    body = {"error": kind, "reason": reason, "exit_code": int(exit_code_of(error))}
+    with suppress(StoreError):
+        store.commit(Batch(events=[Event(EventKind.STOPPED, body)]))
+
+
+def mishap_of(events: Sequence[Event]) -> Mishap | None:
+    """The error that ended a run, None where none did or the run has been resumed since."""
+    if not events or events[-1].kind is not EventKind.STOPPED or "error" not in events[-1].body:
+        return None
+    body = events[-1].body
+    return Mishap(str(body["reason"]), ExitCode(int(str(body["exit_code"]))))
+
+
+NAMED = 3
+"""Models that one sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run has ended."""
+
+    reason: Reason | None
+    """None: the user or an error stopped it."""
+    status: Status
+    results: Results | None
+    """None where it ended before its first look."""
+    directory: Path
+    gate: str | None = None
+    """The baseline that no model may be worse than."""
+    lost: Mapping[str, Lost] = field(default_factory=dict)
+    """Models that were set aside, and why."""
+    fixed: bool = False
+    """All trials were there at the first look."""
+    mishap: Mishap | None = None
+    """The error that ended it, as its store tells it."""
+    servers_up: int = 0
+    """Servers that get time to end now."""
+
+    @property
+    def worse(self) -> tuple[str, ...]:
+        """Models that were found to be worse than the gate's baseline, whatever timed out."""
+        return tuple(name for name in self._behind if not self._may_be_late(name))
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """Models that were found to be worse than the gate's baseline, which time-outs alone could explain."""
+        return tuple(name for name in self._behind if self._may_be_late(name))
+
+    @property
+    def _behind(self) -> tuple[str, ...]:
+        """Models that were found to be worse than the gate's baseline, and still are behind it."""
+        if self.results is None:
+            return ()
+        resolved = [pair for pair in self.results.pairs if pair.verdict == Verdict.RESOLVED]
+        behind = [(pair.better, pair.worse) for pair in resolved if pair.better == self.gate]
+        return tuple(str(worse) for better, worse in behind if (better, worse) not in self.results.reversals)
+
+    def _may_be_late(self, name: str) -> bool:
+        """Whether a model would not be behind if what timed out had ended well for it, and badly for the baseline."""
+        rows = {row.name: row for row in self.results.models} if self.results is not None else {}
+        row, baseline = rows[name], rows[str(self.gate)]
+        if row.highest is None and baseline.lowest is None:
+            return False
+        highest = row.score if row.highest is None else row.highest
+        lowest = baseline.score if baseline.lowest is None else baseline.lowest
+        return highest is not None and lowest is not None and highest >= lowest
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the command line returns."""
+        if self.mishap is not None:
+            return self.mishap.exit_code
+        if self.worse:
+            return ExitCode.WORSE
+        if self.late and self.reason is Reason.SETTLED:
+            return ExitCode.SPENT
+        if self.reason is Reason.BLOCKED and {lost.cause for lost in self.lost.values()} == {Cause.GRADER}:
+            return ExitCode.SPENT  # the servers do answer
+        return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
+
+    @property
+    def ungraded(self) -> bool:
+        """A model was set aside because of an answer that the grader cannot grade."""
+        return any(lost.cause is Cause.GRADER for lost in self.lost.values())
+
+    @property
+    def why(self) -> str:
+        """One sentence."""
+        if self.mishap is not None:
+            return f"Stopped by an error: {self.mishap.reason}"
+        if self.worse:
+            return f"Finished: worse than {self.gate}: {', '.join(self.worse)}."
+        if self.late and self.reason is Reason.SETTLED:
+            mend = "raise sampling.timeout, or mend the servers"
+            return f"Finished: behind {self.gate}, if time-outs are not why: {', '.join(self.late)}; {mend}."
+        if self.reason is Reason.BLOCKED:
+            return f"Finished: what is not decided needs a model that was set aside: {self._set_aside()}."
+        if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
+            return PRECISE
+        looked = self.results is not None
+        return STOPPED if self.reason is None else why_finished(self.reason, looked, self.fixed)
+
+    def _set_aside(self) -> str:
+        told = [f"{name} ({lost.headline})" for name, lost in self.lost.items()]
+        return ", ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
+
+
+def why_finished(reason: Reason, looked: bool, fixed: bool) -> str:
+    """Why a run is finished, with a look or before its first, with a fixed number of trials or not, in one sentence."""
+    if reason is Reason.BUDGET and not looked:
+        return TOO_SMALL
+    return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
+
+
+STOPPED = "Stopped. Every answer that was graded is stored."
+PRECISE = "Finished: every score is as precise as was asked."
+TOO_SMALL = "Nothing was asked: the budget does not cover the first round. Raise it, or lower trials.min."
+ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."
+SENTENCES = {
+    Reason.SETTLED: "Finished: every comparison is resolved or tied.",
+    Reason.OUT_OF_REACH: "Finished: what is not decided could hardly be decided with the trials that are left.",
+    Reason.BUDGET: "Finished: the next round does not fit the budget.",
+    Reason.WALL_TIME: "Finished: the time is up. The round that was incomplete is stored, and kept out of the scores.",
+    Reason.BLOCKED: "Finished: what is not decided needs a model that was set aside.",
+}
+EXIT_CODES = {
+    Reason.SETTLED: ExitCode.REACHED,
+    Reason.OUT_OF_REACH: ExitCode.SPENT,
+    Reason.BUDGET: ExitCode.SPENT,
+    Reason.WALL_TIME: ExitCode.SPENT,
+    Reason.BLOCKED: ExitCode.ENDPOINTS,
+}

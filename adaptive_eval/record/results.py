@@ -1,0 +1,250 @@
+"""The format of results.json: these dataclasses are its schema, field by field.
+
+Every list over models is in the order of `Results.models`, best first, unless it says otherwise. A number that does not
+exist (the score of a model without trials, an infinite number of trials) is None here and null in the file. The format
+has a version: a field may be added under the same version, and anything else changes it.
+
+results.json: a reader finds the whole old file or the whole new one, even after a power failure.
+
+Why no more trials of a model were asked for, in a sentence.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from adaptive_eval.files import write_whole
+
+FORMAT = "adaptive-eval.results/1"
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """Which run this is, and how far it is."""
+
+    name: str
+    version: str
+    """Of adaptive-eval."""
+    created: str
+    """When the run was begun: ISO 8601, UTC."""
+    updated: str
+    """When this file was written."""
+    active_seconds: float
+    """Over all starts of the run."""
+    status: str
+    """running, finished, or stopped (by the user or an error: the same command resumes it)."""
+    reason: str | None
+    """Why it finished: settled, out_of_reach, blocked, budget, wall_time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One model: its score a on these questions with a 95% interval, Bayes@N beside it, and what it cost."""
+
+    name: str
+    rank: int
+    tier: int
+    score: float | None
+    sigma: float | None
+    lo: float | None
+    hi: float | None
+    bayes: float | None
+    bayes_sigma: float | None
+    sampled_sigma: float | None
+    """Uncertainty of the score where the questions stand for questions like these."""
+    trials: int
+    """In complete rounds: what the score is made of, besides R0."""
+    set_aside: str | None
+    """Why the run went on without this model."""
+    stored_trials: int
+    """All that are stored, with those of a round that was left incomplete."""
+    ungraded: int
+    """Stored answers on which the grader failed."""
+    repeats: int
+    """Long answers that equal an earlier one to the same question, word for word."""
+    signals: Mapping[str, int]
+    """How many answers were truncated, empty, refusals, timed_out ..."""
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    sampling: Mapping[str, object]
+    """The settings that its requests carry, and "server default" for those that they leave to the server."""
+    prior_depth: float
+    """Outcomes of an earlier run that its score is made of too (R0): D, the mean over the questions."""
+    lowest: float | None = None
+    """The score if every answer that timed out had been wrong; None where none did."""
+    highest: float | None = None
+    """The same, had they been right."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """One comparison of the objective; `better` is placed higher now, and z is positive where it is ahead.
+
+    The objective precision compares with nothing: it has no difference, z or boundary, and `sigma` is the score's own.
+    """
+
+    better: str
+    worse: str | None
+    """None: a fixed value (objectives threshold and precision)."""
+    verdict: str
+    """resolved, tied, open, out_of_reach or blocked."""
+    difference: float | None
+    sigma: float | None
+    z: float | None
+    rho: float | None
+    """Phi(|z|): how surely the order is the true one, or the score on its side of a fixed value."""
+    boundary: float | None
+    """A z beyond it resolves the pair at this look."""
+    information: float | None
+    """The share of the information at the horizon that has been gathered."""
+    power: float | None
+    """The chance to be settled by the horizon."""
+    trials_needed: float | None
+    """Trials a question at which today's difference would be called; None where there is none, or none to speak of."""
+    sampled_z: float | None
+    """The same difference on questions like these."""
+    certifiable_delta: float | None
+    """The smallest delta within which the budget could certify a tie."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookRow:
+    """One look in brief; run.sqlite has it whole."""
+
+    look: int
+    trials: int
+    resolved: int
+    tied: int
+    open: int
+    out_of_reach: int
+    blocked: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRow:
+    """One question: for each model its trials, the posterior mean of its score and a 95% interval."""
+
+    id: str
+    trials: tuple[int, ...]
+    mean: tuple[float, ...]
+    lo: tuple[float, ...]
+    hi: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """Something a reader should know before believing the ranking."""
+
+    kind: str
+    model: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the run used, and what the maximum of trials for everyone would have been."""
+
+    trials: int
+    fixed_trials: int
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    fixed_tokens: float | None = None
+    """Each model's trials at what they cost on average; None, as the next two, where a model has none yet."""
+    fixed_usd: float | None = None
+    fixed_gpu_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRow:
+    """A server that the run has started itself, as it was started last."""
+
+    model: str
+    command: tuple[str, ...]
+    version: str | None
+    """Of the server's software, where it tells one."""
+    starts: int
+    """Over all starts of the run, those after it had died included."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnsRow:
+    """A place where models were served in turn, and what it took to bring them there."""
+
+    on: str
+    models: int
+    swaps: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The whole file."""
+
+    format: str
+    run: RunInfo
+    decisions: Mapping[str, object]
+    """What was to be decided, by which rule, at what cost: the configuration's objective, stopping, allocation, trials
+    and budget, complete."""
+    weights: tuple[float, ...]
+    """The value of each category."""
+    models: tuple[ModelRow, ...]
+    pairs: tuple[PairRow, ...]
+    reversals: tuple[tuple[str, str | None], ...]
+    """Pairs that were called, and whose first is ahead now though the second was called better."""
+    adjusted_p: tuple[tuple[float | None, ...], ...]
+    """[i][j]: Holm-adjusted p-value over all pairs against "model i is not better than model j"."""
+    looks: tuple[LookRow, ...]
+    questions: tuple[QuestionRow, ...]
+    warnings: tuple[Caution, ...]
+    cost: Cost
+    trials_to_go: float
+    """What the open comparisons still need at most, if the differences stay as they are."""
+    servers: tuple[ServerRow, ...] = ()
+    """In the order in which they were first started."""
+    turns: tuple[TurnsRow, ...] = ()
+
+    @property
+    def compares(self) -> bool:
+        """Whether the objective compares; precision wants narrow intervals, each by itself."""
+        objective = self.decisions.get("objective")
+        return not (isinstance(objective, Mapping) and objective.get("kind") == "precision")
+
+
+def why_stopped(name: str, results: Results | None) -> str:
+    """The end of the run, and what became of this model's comparisons."""
+    if results is None:
+        return "the run has not come to its first look"
+    row = next((row for row in results.models if row.name == name), None)
+    if row is None:
+        return "the model has left the run"
+    if row.set_aside is not None:
+        return f"the model was set aside: {row.set_aside}"
+    verdicts = [pair.verdict for pair in results.pairs if name in (pair.better, pair.worse)]
+    counted = ", ".join(f"{verdicts.count(one)} {one.replace('_', ' ')}" for one in dict.fromkeys(verdicts))
+    ended = "the run has not ended" if results.run.reason is None else f"the run ended ({results.run.reason})"
+    return f"{ended}; comparisons of this model: {counted or 'none'}"
+
+
+RESULTS_FILE = "results.json"
+
+
+def read_results(directory: Path) -> Results | None:
+    """The file in `directory`; None where there is none, or it is of another version."""
+    try:
+        return TypeAdapter(Results).validate_json((directory / RESULTS_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def write_results(directory: Path, results: Results) -> Path:
+    """Replace the file in `directory`; raises `StoreFull` or `StoreError`, and leaves the old file as it was."""
+    path = directory / RESULTS_FILE
+    # not indented: with thousands of questions the file is large, and written at every look
+    data = orjson.dumps(results, option=orjson.OPT_APPEND_NEWLINE)
+    write_whole(path, data, "What was committed is intact: mend that and run the same command")
+    return path

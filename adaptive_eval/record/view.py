@@ -1,0 +1,252 @@
+"""From a run directory to a `RunView`.
+
+A stored run as one value: what reports, monitors and comparisons are made of.
+
+`results` is what results.json says; the rest is what it leaves out because it grows with the run, or because only a
+reader of the whole run needs it. Plain values throughout, so that the whole is JSON as it stands; a number that does
+not exist is None. Nothing here says where the run lies, since reports are published.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.ending import mishap_of
+from adaptive_eval.record.restore import StoredRun, restored_results, stored_run
+from adaptive_eval.record.results import Results, read_results
+from adaptive_eval.record.words import Words, words_of
+from adaptive_eval.store import Event, EventKind, ReplicaTraffic, RunReader, Spending, StoredLook, is_held
+from scorio.sinf.compare import compare
+
+
+@dataclass(frozen=True, slots=True)
+class PairView:
+    """One comparison at one look; positive z favours `better`, which was placed higher at that look."""
+
+    better: str
+    worse: str | None
+    """None: a fixed value (objectives threshold and precision)."""
+    verdict: str
+    z: float | None
+    boundary: float | None
+    information: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LookView:
+    """One look whole; the lists are in the order of `models`, which is that of the configuration."""
+
+    look: int
+    """Counted from 1."""
+    at: float
+    """Seconds since 1970."""
+    models: tuple[str, ...]
+    order: tuple[str, ...]
+    """From best to worst."""
+    trials: tuple[int, ...]
+    tiers: tuple[int, ...]
+    scores: tuple[float | None, ...]
+    sigmas: tuple[float | None, ...]
+    pairs: tuple[PairView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """Something that happened to the run."""
+
+    at: float
+    kind: str
+    body: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionView:
+    """What was asked."""
+
+    id: str
+    prompt: str
+    answer: str
+    choices: tuple[str, ...]
+    cluster: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """The whole run but for its trials."""
+
+    results: Results | None
+    """None before the first look."""
+    name: str
+    words: Words
+    """What it decides and promises."""
+    configuration: Mapping[str, object]
+    """Complete, with every default, and without any secret."""
+    weights: tuple[float, ...]
+    categories: tuple[str, ...]
+    """What the rubric calls them."""
+    models: tuple[str, ...]
+    """In the order of the configuration."""
+    questions: tuple[QuestionView, ...]
+    """In the order of the run, which is that of `results.questions` too."""
+    trials: tuple[tuple[int, ...], ...]
+    """[model][question]: every stored trial with a grade, those of a round in flight too."""
+    looks: tuple[LookView, ...]
+    z: tuple[tuple[float | None, ...], ...]
+    """[i][j]: z of model i against model j after the latest look, positive where i is ahead; both in the order of
+    `results.models`. Empty before the first look."""
+    trials_to_go: float | None
+    """What the open comparisons still need at most; None before the first look."""
+    spending: tuple[Spending, ...]
+    """Cumulative, at up to `STEPS` moments."""
+    traffic: tuple[ReplicaTraffic, ...]
+    events: tuple[EventView, ...]
+    elapsed: float
+    """Seconds the run has been active, over all its starts."""
+    error: str | None = None
+    """What ended it, where that was an error."""
+
+
+STEPS = 200
+
+
+UNTOLD = {"outcomes", "host", "pid"}
+"""Of events: the outcomes of R0 are many, and reports are published."""
+
+
+def read_run(directory: Path) -> RunView:
+    """The run in `directory`; raises `StoreError` where there is none."""
+    running = is_held(directory)
+    reader = RunReader.open(directory)
+    try:
+        with reader.one_moment():
+            stored = stored_run(reader.header())
+            results = final_results(reader) or restored_results(reader, stored, running=running)
+            return assemble(reader, stored, results)
+    finally:
+        reader.close()
+
+
+def final_results(reader: RunReader) -> Results | None:
+    """The results that were published when the run ended, where nothing has happened to it since."""
+    events = reader.events()
+    if not events or events[-1].kind not in (EventKind.FINISHED, EventKind.STOPPED) or mishap_of(events) is not None:
+        return None
+    results = read_results(reader.directory)
+    if results is None or results.run.status == "running" or results.cost.trials != reader.trial_count():
+        return None
+    return results
+
+
+class Source(Protocol):
+    """What a view is made of, besides the results: a `RunReader`, or whoever remembers what one has read."""
+
+    def graded(self) -> Mapping[tuple[str, str], int]:
+        """How many trials of each model and question have a grade."""
+        ...
+
+    def looks(self) -> Sequence[StoredLook]:
+        """The looks that were taken under the newest configuration."""
+        ...
+
+    def look_times(self) -> Mapping[int, float]:
+        """When each of these was taken."""
+        ...
+
+    def spending(self, steps: int) -> Sequence[Spending]:
+        """What had been used at up to so many moments."""
+        ...
+
+    def traffic(self) -> Sequence[ReplicaTraffic]:
+        """The stored answers by model and replica."""
+        ...
+
+    def events(self) -> Sequence[Event]:
+        """Everything that happened to the run."""
+        ...
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds the run has been active."""
+        ...
+
+
+def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunView:
+    """The view of a run whose results are known."""
+    config, questions, plug_ins = stored
+    rubric = open_rubric(config.rubric)
+    graded, events = source.graded(), source.events()
+    mishap = mishap_of(events)
+    models = tuple(model.name for model in config.models)
+    return RunView(
+        results=results,
+        name=config.name,
+        words=words_of(config, plug_ins, imported=any(event.kind is EventKind.IMPORTED for event in events)),
+        configuration=config.model_dump(mode="json", exclude={"folder"}),
+        weights=rubric.weights,
+        categories=rubric.names,
+        models=models,
+        questions=tuple(QuestionView(one.id, one.prompt, one.answer, one.choices, one.cluster) for one in questions),
+        trials=tuple(tuple(graded.get((model, one.id), 0) for one in questions) for model in models),
+        looks=tuple(look_views(source.looks(), source.look_times(), compared=config.objective.kind != "precision")),
+        z=z_matrix(results),
+        trials_to_go=None if results is None else results.trials_to_go,
+        spending=tuple(source.spending(STEPS)),
+        traffic=tuple(source.traffic()),
+        events=tuple(map(event_view, events)),
+        elapsed=source.elapsed,
+        error=None if mishap is None else mishap.headline,
+    )
+
+
+def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
+    """Looks with None for what is unknown: numbers that are not there, and z and boundary where nothing is compared."""
+    for number, body in looks:
+        whole = cast(dict[str, Any], body)
+        yield LookView(
+            look=number + 1,
+            at=times[number],
+            models=tuple(whole["models"]),
+            order=tuple(whole["order"]),
+            trials=tuple(whole["trials"]),
+            tiers=tuple(whole["tiers"]),
+            scores=tuple(map(_known, whole["scores"])),
+            sigmas=tuple(map(_known, whole["sigmas"])),
+            pairs=tuple(_pair(verdict, compared) for verdict in whole["comparisons"]),
+        )
+
+
+def event_view(event: Event) -> EventView:
+    """An event as plain values that can be published."""
+    return EventView(event.at, str(event.kind), {key: value for key, value in event.body.items() if key not in UNTOLD})
+
+
+def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
+    """z of every model against every other, best first; None where a model has no score."""
+    if results is None:
+        return ()
+    score = np.array([np.nan if model.score is None else model.score for model in results.models])
+    variance = np.array([np.nan if model.sigma is None else model.sigma**2 for model in results.models])
+    z = compare(score[:, None], variance[:, None], score, variance).z
+    return tuple(tuple(map(_known, row)) for row in z.tolist())
+
+
+def _pair(verdict: Mapping[str, Any], compared: bool) -> PairView:
+    # precision's reference is a point far away, which stands for nothing a reader could use
+    return PairView(
+        better=verdict["better"],
+        worse=verdict["worse"],
+        verdict=verdict["verdict"],
+        z=_known(verdict["z"]) if compared else None,
+        boundary=_known(verdict["boundary"]) if compared else None,
+        information=_known(verdict["information"]),
+    )
+
+
+def _known(value: float) -> float | None:
+    """The number, or None where there is none: JSON knows neither nan nor infinity."""
+    return value if isfinite(value) else None

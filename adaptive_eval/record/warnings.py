@@ -1,0 +1,224 @@
+"""What a reader should know before believing a ranking; each warning says what it may have done to the scores.
+
+What changed settings do to the promise of a run: what was changed when, and what that costs.
+
+What the answers that timed out may have done to a score: nobody knows what they would have been.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import starmap
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.horizon import Extension
+from adaptive_eval.core.rules import Anytime, Intervals, Rule, Sequential, ZScore
+from adaptive_eval.record.results import Caution
+from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store.looks import changed_horizons
+from adaptive_eval.store.usage import Tally
+from scorio.moments import FloatArray
+
+
+class Bounds(NamedTuple):
+    """A score, had every answer that timed out been as bad, or as good, as can be."""
+
+    lowest: float
+    highest: float
+
+
+def score_bounds(
+    score: float, timed_out: NDArray[np.integer], trials: NDArray[np.integer], weights: FloatArray
+) -> Bounds | None:
+    """The bounds of one model's score; None where nothing of it timed out.
+
+    a + (1/M) sum_q sum_k t_qk (w' - w_k) / N_q with w' = min w or max w, `timed_out` t (M, K) and `trials` N (M,).
+    """
+    if not timed_out.any():
+        return None
+    shares = timed_out / np.maximum(trials, 1)[:, None]
+    moved = [float((shares * (end - weights)).sum() / len(trials)) for end in (weights.min(), weights.max())]
+    return Bounds(score + moved[0], score + moved[1])
+
+
+DECIDING = ("stopping.", "objective.", "prior_evidence")
+"""Settings of what is called, and when."""
+HARMLESS = "stopping.futility"
+"""Giving up sooner or later adds no false call."""
+AFRESH = "a run that is begun with the larger horizon (--fresh) has all of it, and rule: anytime needs none"
+
+
+def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequence[Event]) -> Iterator[Caution]:
+    """Each change of the horizon after a look, and what it costs."""
+    changes = list(changed_horizons(events))
+    dates = [_date(change.at) for change in changes if change.looks is not None]
+    for number, extension in enumerate(extensions):
+        date = f" ({dates[number]})" if number < len(dates) else ""
+        way = "raised" if extension.now > extension.before else "lowered"
+        looks = f"look {extension.looks}"
+        said = f"horizon {way} from {extension.before} to {extension.now} trials a question after {looks}{date}"
+        yield Caution("horizon", None, f"{said}: {_price(rule, extension)}")
+    for change in changes:
+        if change.looks is None:
+            yield Caution(
+                "horizon",
+                None,
+                f"horizon changed from {change.was} to {change.now} trials a question ({_date(change.at)}) by an "
+                "earlier version, which took all looks anew as if it had always been so: calls between equal models "
+                "may be more frequent than promised",
+            )
+
+
+def _price(rule: Rule, extension: Extension) -> str:
+    if isinstance(rule, Anytime):
+        return "the rule needs no horizon, and its promise stands"
+    if not isinstance(rule, Sequential):
+        return "the rule promises nothing about repeated looks that this could break"
+    able = np.isfinite(extension.boundary)
+    if not len(able):
+        return "nothing was undecided then, and every call stands"
+    error = f"{2.0 * (1.0 - rule.confidence):.3g}"
+    if not able.any():
+        return (
+            f"every undecided comparison had spent its error ({error}) by then, and stays undecided whatever its "
+            f"trials show; {AFRESH}"
+        )
+    left, bound = extension.left[able], extension.boundary[able]
+    spent = f", {len(able) - able.sum()} had none left" if not able.all() else ""
+    return (
+        f"of {len(able)} comparisons of two models that were undecided, each may spend what was left of its error "
+        f"({error}) given its looks: {_range(left)}{spent}; at the new horizon |z| must reach "
+        f"{_range(bound)} instead of {rule.critical:.3g}, so that the promise stands; {AFRESH}"
+    )
+
+
+def _range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+    least, most = f"{values.min():.2g}", f"{values.max():.2g}"
+    return least if least == most else f"{least} to {most}"
+
+
+def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
+    """Settings that decide, and were chosen when looks had been taken."""
+    for event in events:
+        looks = event.body.get("looks")
+        if event.kind is not EventKind.CONFIGURED or not isinstance(looks, int) or looks < 1:
+            continue
+        changes = event.body["changes"]
+        assert isinstance(changes, list)
+        told = [
+            f"{one['path']}: {one['was']} -> {one['now']}"
+            for one in changes
+            if str(one["path"]).startswith(DECIDING) and one["path"] != HARMLESS
+        ]
+        if told:
+            yield Caution(
+                "redecided",
+                None,
+                f"changed after {looks} looks ({_date(event.at)}): {', '.join(told)}; all looks were taken anew by "
+                "these settings, and no promise covers a choice that was made by what earlier looks showed",
+            )
+
+
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+REPEATS = (3, 0.01)
+"""So many repeated answers, and such a share of all, are no coincidence."""
+SHARE_WORTH_SAYING = 0.02
+"""Truncated, empty and refused answers are reported from this share on."""
+
+_MEANING = {
+    "truncated": "ended at max_tokens and were graded as they stand; raise max_tokens if they were cut off",
+    "empty": "are empty",
+    "refusal": "are refusals",
+    "content_filter": "were withheld by a content filter",
+    "context_length": "were not given because prompt and max_tokens exceed the context",
+}
+
+
+def rule_caution(rule: Rule) -> Iterator[Caution]:
+    """What repeated looks do to a rule that was made for one."""
+    if isinstance(rule, ZScore | Intervals):
+        yield Caution(
+            "peeking",
+            None,
+            "the rule is made for one look and was checked at every one: on 30 questions with looks up to 80 trials, "
+            "z > 1.645 names a winner between exactly equal models in a quarter to a half of all runs, not in a "
+            "tenth; rule: sequential keeps its promise at any number of looks",
+        )
+
+
+def prior_caution(names: Sequence[str], depths: Sequence[float]) -> Iterator[Caution]:
+    """Whose scores are made of an earlier run's outcomes too, and how many: D."""
+    if any(depths):
+        told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
+        yield Caution(
+            "prior",
+            None,
+            "outcomes of an earlier run count as trials of this one (R0), so many a question (D, at most the trials of "
+            f"the first look): {told}; where a model has changed since, they pull its score to what it was",
+        )
+
+
+def notice_cautions(events: Iterable[Event]) -> Iterator[Caution]:
+    """What the servers do that nobody asked them for, each once, however often the run was started."""
+    notices = (event.body for event in events if event.kind is EventKind.NOTICED)
+    said = {(str(body["notice"]), str(body["model"]), str(body["text"])): None for body in notices}
+    return starmap(Caution, said)
+
+
+def import_cautions(events: Iterable[Event]) -> Iterator[Caution]:
+    """Trials that logs should have had: what is there may be what came quickly, and that is oftener right."""
+    bodies = [event.body for event in events if event.kind is EventKind.IMPORTED]
+    for body in bodies:
+        for model, reasons in cast(Mapping[str, Mapping[str, int]], body["missing"]).items():
+            worst = max(reasons, key=lambda why: reasons[why])
+            text = (
+                f"{sum(reasons.values())} records of its logs are no trials ({worst}); if those failed that take "
+                "longest, its score is that of its quick answers, which are more often right"
+            )
+            yield Caution("missing", model, text)
+
+
+def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:
+    """Calls stand, but a reader should know where the scores have turned since."""
+    for better, worse in pairs:
+        yield Caution("reversal", better, f"is ahead of {worse or 'the reference'}, which was called better before")
+
+
+def cautions(
+    names: Sequence[str],
+    tallies: Sequence[Tally],
+    sampled: Sequence[bool],
+    bounds: Sequence[Bounds | None],
+) -> Iterator[Caution]:
+    """Everything worth a warning, model by model.
+
+    `sampled` says whose temperature is not 0; `bounds` what the scores would be without time-outs.
+    """
+    for model, (name, tally) in enumerate(zip(names, tallies, strict=True)):
+        if sampled[model] and tally.repeats >= max(REPEATS[0], REPEATS[1] * tally.trials):
+            text = (
+                f"{tally.repeats} of {tally.trials} answers equal an earlier one to the same question word for word: "
+                "its server ignores the seed or serves a cache, so its trials are fewer than they seem"
+            )
+            yield Caution("repeats", name, text)
+        if number := tally.ungraded:
+            text = f"the grader failed on {number} answers; they are kept, and `adaptive-eval regrade` tries them again"
+            yield Caution("ungraded", name, text)
+        if number := tally.signals["timed_out"]:
+            yield Caution("timed_out", name, _late(number, tally.trials, bounds[model]))
+        for signal, meaning in _MEANING.items():
+            share = tally.signals[signal] / max(tally.trials, 1)
+            if share >= SHARE_WORTH_SAYING:
+                yield Caution(signal, name, f"{share:.1%} of its answers {meaning}")
+
+
+def _late(number: int, trials: int, bounds: Bounds | None) -> str:
+    told = f"{number} of {trials} answers ran out of time at every attempt"
+    if bounds is None:
+        return f"{told}, and are not part of any score"
+    return f"{told}; its score is {bounds.lowest:.4f} if all of them had been wrong, {bounds.highest:.4f} if right"

@@ -1,1 +1,0 @@
-"""Publishing a run: Markdown, HTML, JSON, CSV and plots, from one `RunView`; and two runs compared."""

@@ -1,0 +1,144 @@
+"""Opening the servers of a run: real ones, those that it starts itself, and the simulator in this process.
+
+The servers that a run starts itself, from the configuration to the hosts they run on.
+"""
+
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.prepare import launch_words, missing_programs
+from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.endpoints.load import LoadWatch
+from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.secrets import secrets_in
+from adaptive_eval.endpoints.types import Endpoint, EndpointConfig
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.launch.command import HOST, environment_of, free_ports
+from adaptive_eval.launch.host import Host, Places, unload_all
+from adaptive_eval.launch.server import Server, Spec
+from adaptive_eval.launch.types import LaunchConfig
+
+LOGS = "logs"
+"""The folder in a run's directory that servers print to."""
+
+
+def open_hosts(config: RunConfig, environment: Mapping[str, str], logs: Path, places: Places) -> list[Host]:
+    """A host for each launched model, or for those that share one; nothing is started. Raises `ConfigError`."""
+    if problems := [f"{name}: {problem}" for name, problem in missing_programs(config, environment)]:
+        raise ConfigError("\n".join(problems))
+    ports = free_ports()
+    groups: dict[str | int, dict[int, Server]] = {}
+    for number, model in enumerate(config.models):
+        if (launch := model.launch) is not None:
+            spec = _spec(model, launch, config.folder, environment, next(ports), logs)
+            place = number if launch.exclusive is None else launch.exclusive
+            groups.setdefault(place, {})[number] = _server(model, spec, environment)
+    return [Host(place if isinstance(place, str) else None, servers, places) for place, servers in groups.items()]
+
+
+def _spec(
+    model: ModelConfig, launch: LaunchConfig, folder: Path, environment: Mapping[str, str], port: int, logs: Path
+) -> Spec:
+    sees = environment_of(launch, model.model, str(port), environment)
+    return Spec(
+        model=model.name,
+        command=launch_words(model, launch, str(port)),
+        environment=sees,
+        folder=folder,
+        log=logs / f"{_file_name(model.name)}.log",
+        root=f"http://{HOST}:{port}",
+        health=launch.health,
+        timeout=launch.timeout,
+        secrets=secrets_in(sees, (model.api_key_env,)),
+    )
+
+
+def _server(model: ModelConfig, spec: Spec, keys: Mapping[str, str]) -> Server:
+    if (problem := model.missing_key(keys)) is not None:
+        raise ConfigError(problem)
+    address = model.model_copy(update={"base_url": f"{spec.root}/v1"})
+    return Server(spec, lambda: open_endpoint(address, model.sampling, model.concurrency, keys=keys, ready=True))
+
+
+def _file_name(name: str) -> str:
+    """A model's name as that of a file, and of no other model's."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
+    return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+
+
+@dataclass(slots=True)
+class Serving:
+    """Who serves the models of a run."""
+
+    endpoints: Sequence[Endpoint]
+    """One for each model, in their order."""
+    hosts: Sequence[Host] = ()
+    """Where servers are started; each must be loaded before its endpoint answers."""
+    ending: bool = False
+    """Servers are being stopped."""
+    at_once: bool = False
+    """Servers get no time to end."""
+
+    def hurry(self) -> None:
+        """Servers get no more time to end."""
+        self.at_once = True
+        if self.ending:
+            for host in self.hosts:
+                host.kill()
+
+
+@asynccontextmanager
+async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = True) -> AsyncIterator[Serving]:
+    """Everything that serves the models; all is closed, and every server stopped, in the end.
+
+    What servers print goes into the folder `logs`; who is `patient` waits for places that other runs have.
+    """
+    keys = read_environment(config.folder)
+    async with AsyncExitStack() as stack:
+        simulated = await _simulator(config, stack)
+        places = Places(_exclusive(config), config.name, patient=patient)
+        stack.callback(places.release)
+        hosts, loads = open_hosts(config, keys, logs, places), LoadWatch()
+        launched = {number: server.endpoint for host in hosts for number, server in host.servers.items()}
+        endpoints: list[Endpoint] = []
+        for number, model in enumerate(config.models):
+            endpoint: Endpoint | None = launched.get(number)
+            if endpoint is None:
+                address = _address(model, simulated)
+                endpoint = open_endpoint(address, model.sampling, model.concurrency, keys=keys, loads=loads)
+            stack.push_async_callback(endpoint.close)
+            endpoints.append(endpoint)
+        serving = Serving(endpoints, hosts)
+        try:
+            yield serving
+        finally:
+            serving.ending = True
+            await unload_all(hosts, at_once=serving.at_once)
+
+
+def _exclusive(config: RunConfig) -> Iterator[str]:
+    """The places that models must have for themselves."""
+    for model in config.models:
+        if model.launch is not None and model.launch.exclusive is not None:
+            yield model.launch.exclusive
+
+
+async def _simulator(config: RunConfig, stack: AsyncExitStack) -> str | None:
+    """The base URL of a simulated server of the questions' world, where a model needs one."""
+    if config.questions.world is None or not any(model.simulate for model in config.models):
+        return None
+    # imported here: most runs have no simulated model
+    from adaptive_eval.simulate.server import SimulatedServer
+    from adaptive_eval.simulate.worlds import WORLDS
+
+    server = await stack.enter_async_context(SimulatedServer(WORLDS[config.questions.world]()))
+    return server.base_url
+
+
+def _address(model: ModelConfig, simulated: str | None) -> EndpointConfig:
+    return model.model_copy(update={"base_url": simulated}) if model.simulate and simulated else model

@@ -1,0 +1,216 @@
+"""A forecast on the terminal.
+
+A table over many replays of one thing.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from rich.cells import cell_len
+
+from adaptive_eval.core import Reason
+from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME
+from adaptive_eval.show.text import Scale, cells, count, duration, number, safe
+from adaptive_eval.study.judged import Judged
+from adaptive_eval.study.types import Cell, Costs, Forecast, Outlook, Range, Undecided
+
+ROWS = {
+    "cost": "cost, share of the maximum",
+    "trials": "trials",
+    "looks": "looks",
+    "called": "comparisons called",
+    "wrong": "wrong calls",
+    "tied": "tied",
+    "out_of_reach": "out of reach",
+    "covered": "95% intervals that hold the truth",
+    "tau_b": "Kendall's tau-b with the truth",
+    "minutes": "simulated minutes",
+    "busy": "busy slots of the slowest open model",
+    "swaps": "swaps of models on one server",
+}
+
+
+def study_table(runs: Sequence[Judged]) -> str:
+    """Mean, standard deviation and range of what every run gave, and how many were wrong somewhere."""
+    width = max(map(len, ROWS.values()))
+    lines = [f"{'':<{width}}  {'mean':>9}  {'sd':>9}  {'least':>9}  {'most':>9}"]
+    for name, title in ROWS.items():
+        values = np.array([getattr(run, name) for run in runs], dtype=float)
+        if not np.isnan(values).all():
+            lines.append(f"{title:<{width}}  {'  '.join(_cells(values))}")
+    wrong = sum(run.wrong > 0 for run in runs)
+    ended = Counter(run.reason for run in runs)
+    return "\n".join([
+        *lines,
+        "",
+        f"{wrong} of {len(runs)} runs made a wrong call ({wrong / len(runs):.1%})",
+        f"ended: {', '.join(f'{reason} {times}' for reason, times in ended.most_common())}",
+    ])  # fmt: skip
+
+
+def _cells(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Iterator[str]:
+    digits = 0 if np.nanmax(np.abs(values)) >= 1000.0 else 3
+    spread = float(np.nanstd(values, ddof=1)) if len(values) > 1 else float("nan")
+    for value in (float(np.nanmean(values)), spread, float(np.nanmin(values)), float(np.nanmax(values))):
+        yield f"{number(value, digits):>9}"
+
+
+LONGEST = 400
+SETTLED = str(Reason.SETTLED)
+
+Written = Callable[[float], str]
+
+
+def _usd(value: float) -> str:
+    return f"${value:,.2f}" if value < 1000.0 else f"${count(value)}"
+
+
+def _gpu_hours(value: float) -> str:
+    return f"{value:,.2f}" if value < 100.0 else count(value)
+
+
+WRITTEN: Mapping[str, tuple[str, Written]] = {
+    "trials": ("trials", count),
+    "tokens": ("tokens", count),
+    "usd": ("USD", _usd),
+    "gpu_hours": ("GPU hours", _gpu_hours),
+    "seconds": ("time", duration),
+}
+CAPS: Mapping[str, Written] = {
+    "trials": lambda value: f"{count(value)} trials",
+    "tokens": lambda value: f"{count(value)} tokens",
+    "usd": _usd,
+    "gpu_seconds": lambda value: f"{_gpu_hours(value / 3600.0)} GPU hours",
+    "wall_seconds": duration,
+}
+
+
+def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[str]:
+    """The forecast in lines; `weights` are the rubric's."""
+    scale = Scale.of(weights)
+    for place, sentence in enumerate(forecast.basis):
+        yield f"{'basis' if place == 0 else '':<9} {safe(sentence, LONGEST)}"
+    yield ""
+    yield from _scores(forecast, scale)
+    yield ""
+    if forecast.capped is None:
+        yield from _outlook("to the end", forecast.need, forecast)
+    else:
+        yield from _outlook("without a cap", forecast.need, forecast)
+        yield ""
+        yield from _outlook("within the budget", forecast.capped, forecast)
+    yield from _spent(forecast)
+    yield ""
+    yield from _table(forecast)
+    yield from _undecided(forecast, scale)
+    yield from _limits(forecast, scale)
+
+
+def _scores(forecast: Forecast, scale: Scale) -> Iterator[str]:
+    """What the models' true scores may be, where more is known of them than of models in general."""
+    if len(forecast.models) > 1:
+        gap = forecast.gap
+        interval = scale.interval(gap.low, gap.high)
+        yield f"neighbours {scale.score(gap.median)} apart in true score, 80% of them {interval}"
+    if forecast.pilot is None:
+        return
+    width = min(max(cell_len(safe(name)) for name in forecast.models), WIDEST_NAME)
+    ranked = sorted(zip(forecast.models, forecast.scores, strict=True), key=lambda one: -one[1].median)
+    yield f"{'model':<{width}}  {'score':>7}  {'80% of worlds':^17}".rstrip()
+    for name, score in ranked[:SHOWN_MODELS]:
+        yield f"{cells(name, width)}  {scale.score(score.median):>7}  {scale.interval(score.low, score.high)}"
+    if len(ranked) > SHOWN_MODELS:
+        yield f"and {len(ranked) - SHOWN_MODELS} more"
+
+
+def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
+    yield f"{title:<17}  {'median':>9}  {'80% interval':^21}  fixed N"
+    for name, (label, written) in WRITTEN.items():
+        found: Range | None = getattr(outlook.costs, name)
+        if found is not None:
+            interval = f"{written(found.low)} .. {written(found.high)}"
+            line = f"  {label:<15}  {written(found.median):>9}  {interval:^21}  {_fixed(forecast, name, written)}"
+            yield line.rstrip()
+    decided, median = outlook.decided, f"{outlook.decided.median:.0f} of {outlook.comparisons}"
+    yield f"  {'decided':<15}  {median:>9}  {f'{decided.low:.0f} .. {decided.high:.0f}':^21}".rstrip()
+    others = [f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in outlook.ended.items() if reason != SETTLED]
+    yield f"  objective reached with a chance of {outlook.reached:.0%}" + (f" ({', '.join(others)})" if others else "")
+
+
+def _fixed(forecast: Forecast, name: str, written: Written) -> str:
+    value = forecast.fixed.get(name)
+    return "" if value is None else written(value)
+
+
+def _spent(forecast: Forecast) -> Iterator[str]:
+    """What is there already, and what is to come."""
+    spent = forecast.spent
+    if spent is None:
+        return
+    costs: Costs = (forecast.capped or forecast.need).costs
+    parts = []
+    for name, (label, written) in WRITTEN.items():
+        found: Range | None = getattr(costs, name)
+        before: float | None = getattr(spent, name)
+        if found is not None and before is not None:
+            more = [written(max(value - before, 0.0)) for value in (found.median, found.low, found.high)]
+            amount = f"{more[0]} ({more[1]} .. {more[2]})"
+            parts.append(amount if name in ("usd", "seconds") else f"{amount} {label}")
+    yield f"  of this, the run has {count(spent.trials)} trials already; still to come: {', '.join(parts)}"
+
+
+def _table(forecast: Forecast) -> Iterator[str]:
+    """Chance to reach the objective, and the share of comparisons that are decided."""
+    columns = sorted({cell.confidence for cell in forecast.table})
+    rows: dict[float, dict[float, Cell]] = {}
+    for cell in forecast.table:
+        rows.setdefault(cell.factor, {})[cell.confidence] = cell
+    labels = {factor: _budget(next(iter(row.values())).budget) for factor, row in rows.items()}
+    width = max(map(len, labels.values()))
+    few = f"{forecast.table_worlds} of the {forecast.worlds} worlds"
+    yield f"chance to reach the objective, and share of comparisons decided, by budget and confidence, in {few}"
+    heads = "   ".join(f"{f'{confidence:g}':>10}" for confidence in columns)
+    yield f"  {'':<6}  {'':<{width}}  {heads}"
+    for factor, row in rows.items():
+        body = "   ".join(f"{row[each].reached:>4.0%}  {row[each].decided:>4.0%}" for each in columns)
+        yield f"  {f'x {factor:g}':<6}  {labels[factor]:<{width}}  {body}"
+
+
+def _budget(caps: Mapping[str, float]) -> str:
+    return ", ".join(CAPS[name](value) for name, value in caps.items())
+
+
+def _undecided(forecast: Forecast, scale: Scale) -> Iterator[str]:
+    if not forecast.undecided or forecast.pilot is None:  # without a pilot one model is like another
+        return
+    yield ""
+    yield "likeliest to stay undecided"
+    for pair in forecast.undecided[:SHOWN_PAIRS]:
+        yield f"  {_pair(pair)}: {pair.chance:.0%}{_apart(pair, scale)}{_needed(pair)}"
+
+
+def _pair(pair: Undecided) -> str:
+    better = safe(pair.better, WIDEST_NAME)
+    return better if pair.worse is None else f"{better} and {safe(pair.worse, WIDEST_NAME)}"
+
+
+def _apart(pair: Undecided, scale: Scale) -> str:
+    return "" if pair.gap is None else f", then {scale.score(pair.gap)} apart"
+
+
+def _needed(pair: Undecided) -> str:
+    return "" if pair.trials_needed is None else f", would need about {count(pair.trials_needed)} trials a question"
+
+
+def _limits(forecast: Forecast, scale: Scale) -> Iterator[str]:
+    limits = forecast.limits
+    if limits.largest is None:
+        return
+    yield ""
+    if limits.gap is None:
+        yield f"gap       no difference up to {scale.score(limits.largest)} is called with a chance of 80%"
+    else:
+        yield f"gap       the smallest difference that is called with a chance of 80%: {scale.score(limits.gap)}"
+    if limits.delta is not None:
+        yield f"delta     the smallest that certifies equals as tied with a chance of 80%: {scale.score(limits.delta)}"

@@ -1,0 +1,192 @@
+"""The live view: the ranking as it stands, drawn four times a second.
+
+The status is taken in the loop, where nothing else changes it; drawing goes on in rich's own thread and only reads the
+last status, so a slow terminal, or one that was paused with Ctrl-S, never holds the run up.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.status import Cap, Detail, Standing, Status
+from adaptive_eval.show.events import sentence
+from adaptive_eval.show.summary import summary
+from adaptive_eval.show.text import Rates, Scale, count, duration, number, safe
+from adaptive_eval.store import Event
+
+REFRESH_SECONDS = 0.25
+SHOWN_EVENTS = 4
+OTHER_LINES = 18
+"""Lines of the screen that are not rows of the ranking."""
+
+STYLES = {
+    Verdict.RESOLVED: "green",
+    Verdict.TIED: "cyan",
+    Verdict.OPEN: "yellow",
+    Verdict.OUT_OF_REACH: "dim",
+    Verdict.BLOCKED: "red",
+}
+CAP_NAMES = {"trials": "trials", "tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU time", "wall_seconds": "time"}
+
+
+class LiveDisplay:
+    """Draws the status until the run ends, then prints the summary."""
+
+    def __init__(self, scale: Scale, console: Console | None = None) -> None:
+        self._scale = scale
+        self._console = console or Console(highlight=False, markup=False)
+        self._rates = Rates()
+        self._events: deque[str] = deque(maxlen=SHOWN_EVENTS)
+        self._status: Status | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        self._name, self._take = safe(name), take
+        self._live = Live(
+            get_renderable=self._draw,
+            console=self._console,
+            refresh_per_second=1 / REFRESH_SECONDS,
+            transient=True,
+        )
+        self._live.start()
+        self._tick()
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        pass
+
+    def happened(self, event: Event) -> None:
+        if (told := sentence(event)) is not None:
+            self._events.append(told)
+
+    def stopping(self, in_flight: int) -> None:
+        self._events.append(f"stopping: waiting for {in_flight} requests in flight; Ctrl-C again stops at once")
+
+    def closed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._live.stop()
+            for line in self._events:
+                self._console.print(Text(line))
+
+    def ended(self, ended: Ended, command: str) -> None:
+        self._console.print(Text(summary(ended, command)))
+
+    def _tick(self) -> None:
+        status = self._take()
+        self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
+        self._status = status
+        self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
+
+    def _draw(self) -> RenderableType:
+        status = self._status
+        if status is None:
+            return Text("starting")
+        rows = max(self._console.height - OTHER_LINES, 5)
+        parts: list[RenderableType] = [
+            headline(self._name, status, self._rates.eta(status.trials_to_go)),
+            ranking(status.standings, self._scale, rows),
+            comparisons(status),
+            budgets(status.caps),
+            traffic(status, self._rates),
+        ]
+        if status.detail is not None:
+            parts.append(detail(status.detail, self._scale))
+        return Group(*parts, *(Text(line, style="yellow", no_wrap=True) for line in list(self._events)))
+
+
+def headline(name: str, status: Status, eta: float | None) -> Text:
+    """What runs, since when, and for how long still."""
+    left = "" if eta is None else f" · about {duration(eta)} left"
+    return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{left}")
+
+
+def ranking(standings: Sequence[Standing], scale: Scale, rows: int) -> RenderableType:
+    """The models from best to worst."""
+    if not standings:
+        return Text("first round: no look yet", style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    z = "z" if any(row.against is not None for row in standings) else "z to next"
+    for title in ("tier", "model", "score", "95% interval", "trials", z, "boundary", ""):
+        texts = title in ("model", "")
+        # where the terminal is narrow, names are cut, and numbers stay whole
+        table.add_column(title, justify="left" if texts else "right", no_wrap=not texts)
+    for row in standings[:rows]:
+        table.add_row(*_cells(row, scale))
+    if len(standings) > rows:
+        table.add_row("", Text(f"and {len(standings) - rows} more", style="dim"))
+    return table
+
+
+def _cells(row: Standing, scale: Scale) -> tuple[RenderableType, ...]:
+    verdict = Text("")
+    if row.set_aside is not None:
+        verdict = Text("set aside", style="red")
+    elif row.verdict is not None:
+        against = "" if row.against is None else f" against {safe(row.against, 40)}"
+        verdict = Text(f"{str(row.verdict).replace('_', ' ')}{against}", style=STYLES[row.verdict])
+    verdict.no_wrap, verdict.overflow = True, "ellipsis"
+    return (
+        Text("-" if math.isnan(row.score) else str(row.tier)),
+        Text(safe(row.name, 40), no_wrap=True, overflow="ellipsis"),
+        Text(scale.score(row.score), style="bold"),
+        Text(scale.interval(row.lo, row.hi)),
+        Text(f"{row.trials:,}"),
+        Text(number(row.z)),
+        Text(number(row.boundary)),
+        verdict,
+    )
+
+
+def comparisons(status: Status) -> Text:
+    """How many comparisons have which verdict."""
+    line = Text()
+    for verdict, style in STYLES.items():
+        if number_of := status.verdicts[verdict]:
+            line.append(f"{number_of} {str(verdict).replace('_', ' ')}  ", style=style)
+    return line
+
+
+def budgets(caps: Sequence[Cap]) -> RenderableType:
+    """A bar for each cap."""
+    grid = Table.grid(padding=(0, 1))
+    for cap in caps:
+        timed = cap.name.endswith("seconds")
+        used, of = (duration(cap.used), duration(cap.cap)) if timed else (count(cap.used), count(cap.cap))
+        bar = ProgressBar(total=cap.cap, completed=min(cap.used, cap.cap), width=24)
+        grid.add_row(Text(CAP_NAMES[cap.name], style="dim"), bar, Text(f"{used} of {of}"))
+    return grid
+
+
+def traffic(status: Status, rates: Rates) -> Text:
+    """What the servers do."""
+    now = status.traffic
+    parts = [f"{count(status.trials)} trials"]
+    parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
+    parts += [f"{number(rates.trials, 1)} trials/s", f"{count(rates.tokens)} tokens/s", f"{count(now.retries)} retries"]
+    parts += [f"{count(now.errors)} errors"] if now.errors is not None else []
+    line = Text(" · ".join(parts), style="dim")
+    if down := now.replicas - now.healthy_replicas:
+        line.append(f" · {down} of {now.replicas} replicas down", style="red")
+    return line
+
+
+def detail(known: Detail, scale: Scale) -> RenderableType:
+    """The least known questions of the comparison that is nearest to being decided."""
+    table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left", title_style="dim")
+    table.title = Text("closest open comparison, its least known questions")
+    table.add_column("question", no_wrap=True, max_width=24)
+    for name in (known.first, known.second):
+        table.add_column(Text(safe(name, 28)), justify="right", no_wrap=True)
+    for row in known.questions:
+        cells = [f"{scale.score(mean)}  {scale.interval(lo, hi)}" for mean, lo, hi in (row.first, row.second)]
+        table.add_row(Text(safe(row.question, 24)), *map(Text, cells))
+    return table

@@ -1,0 +1,148 @@
+"""The HTML documents: the monitor's pages, which fetch what they show, and the report, which carries it.
+
+Nothing that a model, a question or a configuration says becomes markup here: the report's data are JSON in which no
+character can end the element they stand in, and the script makes nodes and texts of them. The policy of each page
+(Content-Security-Policy) allows its own script and style and nothing else; a report may not use the network at all.
+
+The page's modules as one script: what a single file can carry, and a browser fetches once.
+
+The modules under `static` are ES modules of a simple kind, which is all that is understood here: imports stand one a
+line at the top, and what is exported is a function or a constant at the left margin. Each becomes a function of its
+own, so that names need only be unique within a module.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from urllib.parse import quote
+
+import orjson
+
+from adaptive_eval.record.view import RunView
+
+STATIC = files("adaptive_eval.show.page") / "static"
+ENTRY = "main.js"
+
+_IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "\./([\w.]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+))", re.MULTILINE)
+
+
+@cache
+def script(entry: str = ENTRY) -> str:
+    """Every module that the entry needs, those it depends on first."""
+    modules: dict[str, str] = {}
+    _collect(entry, modules, ())
+    return '"use strict";\n' + "\n".join(modules.values())
+
+
+@cache
+def style() -> str:
+    """The style sheet."""
+    return (STATIC / "style.css").read_text("utf-8")
+
+
+@cache
+def icon() -> str:
+    """The sign of a page, an SVG."""
+    return (STATIC / "icon.svg").read_text("utf-8").strip()
+
+
+def _collect(name: str, modules: dict[str, str], importers: tuple[str, ...]) -> None:
+    if name in importers:
+        raise ValueError(f"modules may not import each other in a circle, but {' -> '.join((*importers, name))} do")
+    if name in modules:
+        return
+    source = (STATIC / name).read_text("utf-8")
+    for _, imported in _IMPORT.findall(source):
+        _collect(imported, modules, (*importers, name))
+    modules[name] = _as_function(name, source)
+
+
+def _as_function(name: str, source: str) -> str:
+    """A module as a constant that holds what it exports."""
+    exported = ", ".join(_EXPORT.findall(source))
+    body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{ {found[1]} }} = {_constant(found[2])};\n", source))
+    return f"const {_constant(name)} = (() => {{\n{body.strip()}\nreturn {{ {exported} }};\n}})();\n"
+
+
+def _constant(name: str) -> str:
+    return f"$_{name.removesuffix('.js')}"
+
+
+MONITOR_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+"""The header that the monitor sends with every page. `form-action` allows what is sent nowhere: dialogs close."""
+
+_HARMLESS = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+_NO_SCRIPT = "This page is drawn by its script, and needs JavaScript. The same findings are in results.json."
+
+
+def assets() -> dict[str, tuple[str, str]]:
+    """What the monitor's pages ask for under assets/: the name, the type and the text of each file."""
+    return {
+        "app.js": ("text/javascript; charset=utf-8", script()),
+        "style.css": ("text/css; charset=utf-8", style()),
+        "icon.svg": ("image/svg+xml", icon()),
+    }
+
+
+def monitor_page(name: str, root: str = "") -> str:
+    """The page of one run; `root` leads from the page's address to the server's, as in "../../"."""
+    return _served(f"{name} · adaptive-eval", root, {"api": f"{root}api/run/{quote(name, safe='')}/"})
+
+
+def runs_page(root: str = "") -> str:
+    """The page that compares the runs of a folder."""
+    return _served("Runs · adaptive-eval", root, {"runs": root})
+
+
+def report_page(view: RunView) -> str:
+    """One file with everything about a run but the models' texts; it needs no server and no network."""
+    code, look = script(), style()
+    policy = (
+        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(look)}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n'
+        f"<style>{look}</style>\n"
+    )
+    tail = f'<script id="view" type="application/json">{_as_json(view)}</script>\n<script>{code}</script>\n'
+    return _document(f"{view.name} · adaptive-eval", head, tail, {})
+
+
+def _served(title: str, root: str, data: Mapping[str, str]) -> str:
+    at = escape(root)
+    head = (
+        f'<link rel="icon" href="{at}assets/icon.svg">\n'
+        f'<link rel="stylesheet" href="{at}assets/style.css">\n'
+        f'<script defer src="{at}assets/app.js"></script>\n'
+    )
+    return _document(title, head, "", data)
+
+
+def _document(title: str, head: str, tail: str, data: Mapping[str, str]) -> str:
+    attributes = "".join(f' data-{key}="{escape(value)}"' for key, value in data.items())
+    return (
+        f'<!doctype html>\n<html lang="en"{attributes}>\n<head>\n<meta charset="utf-8">\n{head}'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{escape(title)}</title>\n</head>\n<body>\n"
+        f'<noscript><p>{_NO_SCRIPT}</p></noscript>\n<div id="page"></div>\n{tail}</body>\n</html>\n'
+    )
+
+
+def _as_json(view: RunView) -> str:
+    """JSON that neither ends a script element nor begins a comment in it."""
+    return orjson.dumps(view).decode().translate(_HARMLESS)
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

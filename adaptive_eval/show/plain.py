@@ -1,0 +1,172 @@
+"""One line a look, for logs and pipes, and one a minute where nothing else happens.
+
+One JSON object a line on standard output, for programs; nothing else is written there.
+
+Nothing at all: the exit code and results.json say how a run ended.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, TextIO
+
+import orjson
+
+from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.status import Status
+from adaptive_eval.show.events import sentence
+from adaptive_eval.show.summary import summary
+from adaptive_eval.show.text import Rates, count, duration, safe, verdict_counts
+from adaptive_eval.store import Event
+
+
+class QuietDisplay:
+    """Shows nothing."""
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        pass
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        pass
+
+    def happened(self, event: Event) -> None:
+        pass
+
+    def stopping(self, in_flight: int) -> None:
+        pass
+
+    def closed(self) -> None:
+        pass
+
+    def ended(self, ended: Ended, command: str) -> None:
+        pass
+
+
+class JsonDisplay:
+    """Writes a record for every look and event, and one at the end."""
+
+    def __init__(self, out: BinaryIO | None = None) -> None:
+        self._out = out or sys.stdout.buffer
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        self._models, self._take = models, take
+        self._write({"record": "opened", "run": name})
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        elapsed = self._take().elapsed
+        for look in looks:
+            self._write(
+                {
+                    "record": "look",
+                    "look": look.index,
+                    "trials": sum(look.trials),
+                    "verdicts": {str(verdict): look.count(verdict) for verdict in Verdict},
+                    "models": [
+                        {
+                            "name": self._models[model],
+                            "tier": look.tiers[model],
+                            "score": look.scores[model],
+                            "sigma": look.sigmas[model],
+                        }
+                        for model in look.order
+                    ],
+                    "elapsed": elapsed,
+                }
+            )
+
+    def happened(self, event: Event) -> None:
+        self._write({"record": "event", "kind": str(event.kind), **event.body})
+
+    def stopping(self, in_flight: int) -> None:
+        self._write({"record": "stopping", "in_flight": in_flight})
+
+    def closed(self) -> None:
+        pass
+
+    def ended(self, ended: Ended, command: str) -> None:
+        self._write(
+            {
+                "record": "ended",
+                "why": ended.why,
+                "exit_code": ended.exit_code,
+                "directory": str(ended.directory),
+                "resume": command,
+                "trials": ended.status.trials,
+            }
+        )
+
+    def _write(self, record: dict[str, object]) -> None:
+        self._out.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+        self._out.flush()
+
+
+SILENCE_SECONDS = 60.0
+"""After so long without a line comes one that says where the run stands."""
+
+
+class PlainDisplay:
+    """Prints lines as things happen."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._rates = Rates()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        self._models, self._take = models, take
+        self._print(f"{safe(name)}: running")
+        self._listen(SILENCE_SECONDS)
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        status = self._take()
+        self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
+        eta = self._rates.eta(status.trials_to_go)
+        left = "" if eta is None else f", about {duration(eta)} left"
+        for look in looks:
+            leader = safe(self._models[look.order[0]], 40)
+            self._print(
+                f"look {look.index + 1}: {count(sum(look.trials))} trials, {verdict_counts(look)}; first {leader}; "
+                f"{duration(status.elapsed)}{left}"
+            )
+
+    def happened(self, event: Event) -> None:
+        if (told := sentence(event)) is not None:
+            self._print(told)
+
+    def stopping(self, in_flight: int) -> None:
+        self._print(f"stopping: waiting for {in_flight} requests in flight; interrupt again to stop at once")
+
+    def closed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def ended(self, ended: Ended, command: str) -> None:
+        self._print(summary(ended, command))
+
+    def _listen(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._break_silence)
+
+    def _break_silence(self) -> None:
+        silent = time.monotonic() - self._printed
+        if silent >= SILENCE_SECONDS:
+            status = self._take()
+            self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
+            self._print(f"{pending(status)}; {duration(status.elapsed)}")
+            silent = 0.0
+        self._listen(SILENCE_SECONDS - silent)
+
+    def _print(self, line: str) -> None:
+        self._printed = time.monotonic()
+        print(line, file=self._out, flush=True)
+
+
+def pending(status: Status) -> str:
+    """What is being waited for."""
+    now, parts = status.traffic, [f"{count(status.trials)} trials"]
+    parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
+    parts += [f"{count(now.retries)} retries", f"{count(now.errors)} errors"] if now.errors else []
+    down = now.replicas - now.healthy_replicas
+    parts += [f"{down} of {now.replicas} replicas down"] if down else []
+    return f"look {status.looks + 1} is not complete yet: {', '.join(parts)}"

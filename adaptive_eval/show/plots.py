@@ -1,0 +1,309 @@
+"""Figures of a run, as SVG and PNG: drawn by matplotlib, from the extra `plots`.
+
+The colours are those of Okabe and Ito, which people with any kind of colour vision tell apart, and never the only
+difference between two lines.
+
+What the plots over looks show, as plain series: worked out here, drawn elsewhere.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from adaptive_eval.core.result import TWO_SIDED_95
+from adaptive_eval.errors import StoreError
+from adaptive_eval.files import write_whole
+from adaptive_eval.imports import load_extra
+from adaptive_eval.record.view import LookView, RunView
+from adaptive_eval.show.text import safe
+from scorio.rank import compare_rankings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class PairPath(NamedTuple):
+    """One comparison over the looks: z towards the model that was ahead last, against the boundary."""
+
+    better: str
+    worse: str | None
+    trials: tuple[int, ...]
+    """Of all models, at each look that judged the pair."""
+    z: tuple[float | None, ...]
+    boundary: tuple[float | None, ...]
+    verdict: str
+    """At the last of them."""
+
+
+class Convergence(NamedTuple):
+    """How the ranking settled: after so many trials, its agreement with the last one and the share that is decided."""
+
+    trials: tuple[int, ...]
+    tau: tuple[float, ...]
+    """Kendall's tau-b of the order at a look with that at the last."""
+    decided: tuple[float, ...]
+
+
+def pair_paths(view: RunView) -> list[PairPath]:
+    """Every pair that is compared at the last look, as far back as it was compared."""
+    if not view.looks:
+        return []
+    paths = []
+    for last in view.looks[-1].pairs:
+        trials, z, boundary = [], [], []
+        for look in view.looks:
+            for pair in look.pairs:
+                if {pair.better, pair.worse} == {last.better, last.worse}:
+                    turned = -1.0 if pair.better != last.better else 1.0
+                    trials.append(sum(look.trials))
+                    z.append(None if pair.z is None else turned * pair.z)
+                    boundary.append(pair.boundary)
+        path = PairPath(last.better, last.worse, tuple(trials), tuple(z), tuple(boundary), last.verdict)
+        paths.append(path)
+    return paths
+
+
+def wanted_width(view: RunView) -> float | None:
+    """The half-width that the objective precision wants; None for the others, which compare."""
+    objective = cast(Mapping[str, Any], view.configuration["objective"])
+    return cast(float | None, objective["half_width"])
+
+
+def width_paths(view: RunView, wanted: float) -> list[PairPath]:
+    """For the objective precision: half of each score's 95% interval in the place of z, against what is `wanted`."""
+    paths = []
+    for last in view.looks[-1].pairs if view.looks else ():
+        seen = [
+            (look, look.sigmas[look.models.index(last.better)]) for look in view.looks if last.better in look.models
+        ]
+        trials = tuple(sum(look.trials) for look, _ in seen)
+        half = tuple(None if sigma is None else TWO_SIDED_95 * sigma for _, sigma in seen)
+        paths.append(PairPath(last.better, None, trials, half, (wanted,) * len(seen), last.verdict))
+    return paths
+
+
+def ranks(view: RunView) -> dict[str, list[int | None]]:
+    """The place of each model at each look, 1 for the best; None where it had no score."""
+    places = [{name: at + 1 for at, name in enumerate(look.order)} for look in view.looks]
+    return {name: [place.get(name) for place in places] for name in view.models}
+
+
+def convergence(view: RunView) -> Convergence:
+    """How the ranking settled, over the looks."""
+    last = view.looks[-1].order
+    return Convergence(
+        trials=tuple(sum(look.trials) for look in view.looks),
+        tau=tuple(_agreement(look.order, last) for look in view.looks),
+        decided=tuple(_decided(look) for look in view.looks),
+    )
+
+
+def _agreement(order: Sequence[str], last: Sequence[str]) -> float:
+    if len(last) < 2:
+        return 1.0
+    place = {name: at for at, name in enumerate(order)}
+    return compare_rankings([place[name] for name in last], range(len(last))).tau_b
+
+
+def _decided(look: LookView) -> float:
+    done = sum(pair.verdict in ("resolved", "tied") for pair in look.pairs)
+    return done / len(look.pairs) if look.pairs else 1.0
+
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES = ("-", "--", "-.", ":")
+VERDICTS = {
+    "resolved": "#009E73",
+    "tied": "#0072B2",
+    "open": "#E69F00",
+    "out_of_reach": "#777777",
+    "blocked": "#777777",
+}
+MOST_PATHS = 9
+"""Comparisons that one figure shows: those that are nearest to their boundary."""
+LONGEST_NAME = 28
+MEND = "Mend that, or give --plots another folder"
+STYLE: Any = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "adaptive-eval",  # equal runs give equal files
+    "figure.constrained_layout.use": True,
+}
+
+
+def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "png")) -> list[Path]:
+    """Every figure into `folder`; nothing where no look was taken yet.
+
+    After all answers were graded again there are results, and no looks until the run goes on.
+    """
+    if view.results is None:
+        return []
+    paths = []
+    with _styled():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
+        for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
+            figure = draw(view)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # laid out once, not again for each format
+            for kind in formats:
+                path = folder / f"{name}.{kind}"
+                drawn = BytesIO()
+                figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+                write_whole(path, drawn.getvalue(), MEND)
+                paths.append(path)
+    return paths
+
+
+def intervals(view: RunView) -> "Figure":
+    """Scores with 95% intervals, best on top; models of one tier share a band."""
+    assert view.results is not None
+    rows = [row for row in view.results.models if row.score is not None]
+    figure, axes = _figure(0.32 * len(rows) + 1.0)
+    for place, row in enumerate(rows):
+        assert row.score is not None and row.lo is not None and row.hi is not None
+        if row.tier % 2:
+            axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.05, linewidth=0)
+        axes.plot([row.lo, row.hi], [place, place], color=COLOURS[0], linewidth=1.6)
+        axes.plot(row.score, place, "o", color=COLOURS[0], markersize=4.5)
+    axes.set_yticks(range(len(rows)), [f"{_name(row.name)}  ·  tier {row.tier}" for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel("score, with its 95% interval on these questions")
+    axes.grid(axis="x", alpha=0.3)
+    return figure
+
+
+def z_trajectories(view: RunView) -> "Figure":
+    """z of the compared pairs against their boundary over the trials; for precision half of the intervals' widths."""
+    wanted = wanted_width(view)
+    found = pair_paths(view) if wanted is None else width_paths(view, wanted)
+    paths = sorted(found, key=_distance)[:MOST_PATHS]
+    columns = min(3, len(paths))
+    lines = -(-len(paths) // columns) if columns else 1
+    figure, all_axes = _grid(lines, max(columns, 1))
+    for axes, path in zip(all_axes, paths, strict=False):
+        _draw_path(axes, path, signed=wanted is None)
+    for axes in all_axes[len(paths) :]:
+        axes.set_visible(False)
+    figure.supxlabel("trials of all models", fontsize=9)
+    what = (
+        "z, and the boundary that calls the pair" if wanted is None else "half of the 95% interval, and what is wanted"
+    )
+    figure.supylabel(f"{what} (dashed)", fontsize=9)
+    return figure
+
+
+def rank_trajectories(view: RunView) -> "Figure":
+    """The place of each model at each look."""
+    figure, axes = _figure(0.3 * len(view.models) + 1.4)
+    trials = [sum(look.trials) for look in view.looks]
+    last = {name: at for at, name in enumerate(view.looks[-1].order)}
+    for at, (name, places) in enumerate(sorted(ranks(view).items(), key=lambda one: last.get(one[0], len(last)))):
+        known = [(x, place) for x, place in zip(trials, places, strict=True) if place is not None]
+        if known:
+            xs, ys = zip(*known, strict=True)
+            axes.step(xs, ys, where="post", color=_colour(at), linestyle=_style(at), linewidth=1.4)
+            axes.annotate(_name(name), (xs[-1], ys[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_ylim(len(view.models) + 0.5, 0.5)
+    axes.set_xlabel("trials of all models")
+    axes.set_ylabel("place")
+    return figure
+
+
+def heat_map(view: RunView) -> "Figure":
+    """Where the trials went: models by questions."""
+    assert view.results is not None
+    order = [view.models.index(row.name) for row in view.results.models]
+    figure, axes = _figure(0.26 * len(order) + 1.6)
+    image = axes.imshow([view.trials[model] for model in order], aspect="auto", cmap="cividis", interpolation="nearest")
+    axes.set_yticks(range(len(order)), [_name(view.models[model]) for model in order])
+    axes.set_xlabel("question, in the order of the run")
+    figure.colorbar(image, ax=axes, label="trials")
+    return figure
+
+
+def convergence_curve(view: RunView) -> "Figure":
+    """How far the order and the decisions had come after so many trials."""
+    curve = convergence(view)
+    figure, axes = _figure(3.0)
+    axes.plot(curve.trials, curve.tau, color=COLOURS[0], label="agreement with the last order (Kendall's tau-b)")
+    axes.plot(curve.trials, curve.decided, color=COLOURS[1], linestyle="--", label="share of comparisons decided")
+    axes.set_ylim(min(0.0, *curve.tau) - 0.02, 1.04)
+    axes.set_xlabel("trials of all models")
+    axes.legend(frameon=False, loc="lower right")
+    axes.grid(axis="y", alpha=0.3)
+    return figure
+
+
+FIGURES: dict[str, Callable[[RunView], "Figure"]] = {
+    "intervals": intervals,
+    "trials": heat_map,
+}
+OVER_LOOKS: dict[str, Callable[[RunView], "Figure"]] = {
+    "z": z_trajectories,
+    "ranks": rank_trajectories,
+    "convergence": convergence_curve,
+}
+
+
+def _draw_path(axes: "Axes", path: PairPath, *, signed: bool) -> None:
+    """One comparison; `signed`: either side may win."""
+    boundary = [_or_nan(one) for one in path.boundary]
+    axes.plot(path.trials, boundary, color="#444444", linestyle="--", linewidth=1.0)
+    if signed:
+        axes.plot(path.trials, [-one for one in boundary], color="#444444", linestyle="--", linewidth=1.0)
+    axes.plot(path.trials, [_or_nan(one) for one in path.z], color=VERDICTS[path.verdict], linewidth=1.6)
+    axes.axhline(0.0, color="#999999", linewidth=0.6)
+    against = f" over {_name(path.worse)}" if path.worse is not None else " against the value" if signed else ""
+    axes.set_title(f"{_name(path.better)}{against}: {path.verdict.replace('_', ' ')}", fontsize=7.5)
+    axes.tick_params(labelsize=7)
+
+
+def _distance(path: PairPath) -> float:
+    """How far a comparison is from its boundary: the interesting ones first."""
+    z, boundary = path.z[-1], path.boundary[-1]
+    return abs(boundary - abs(z)) if z is not None and boundary is not None else float("inf")
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _name(name: str) -> str:
+    """A name as plain text: matplotlib takes what stands between dollars for a formula."""
+    return safe(name, LONGEST_NAME).replace("$", r"\$")
+
+
+def _colour(at: int) -> str:
+    return COLOURS[at % len(COLOURS)]
+
+
+def _style(at: int) -> str:
+    return STYLES[at // len(COLOURS) % len(STYLES)]
+
+
+def _figure(height: float) -> tuple["Figure", "Axes"]:
+    figure, (axes,) = _grid(1, 1, height)
+    return figure, axes
+
+
+def _grid(lines: int, columns: int, height: float | None = None) -> tuple["Figure", list[Any]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 1.9 * lines + 0.4 if height is None else height))
+    return figure, list(figure.subplots(lines, columns, squeeze=False).flat)
+
+
+@contextmanager
+def _styled() -> Iterator[None]:
+    mpl = load_extra("matplotlib", "plots", "plots")
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a name in a script that the font has not
+        yield

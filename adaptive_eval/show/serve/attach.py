@@ -1,0 +1,113 @@
+"""Showing a run in another terminal: the displays of `run`, driven by what the run has stored."""
+
+import asyncio
+import shlex
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from adaptive_eval.errors import ExitCode, StoreError
+from adaptive_eval.show.displays import Display
+from adaptive_eval.show.live import headline
+from adaptive_eval.show.plain import pending
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.status import StoredStatus, ended, since_the_start, status_of
+from adaptive_eval.show.summary import findings
+from adaptive_eval.show.text import safe
+from adaptive_eval.store import is_held
+from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.looks import look_of
+
+POLL_SECONDS = 1.0
+PAUSE_SECONDS = 0.2
+"""Between two looks for a run that has not begun."""
+
+
+def open_feed(directory: Path, patience: float, tell: Callable[[], None]) -> Feed:
+    """The feed of a run; where there is none, wait so long for it to begin, and `tell` once that this is so.
+
+    Raises `StoreError` when none has begun by then, and at once where there is one that cannot be read.
+    """
+    deadline, told = time.monotonic() + patience, False
+    while True:
+        feed = Feed(directory)
+        try:
+            feed.poll()
+            return feed
+        except StoreError:
+            # a run that is just beginning holds its directory before its database is complete
+            begun = (directory / DATABASE_FILE).exists() and not is_held(directory)
+            if begun or time.monotonic() > deadline:
+                raise
+        if not told:
+            tell()
+            told = True
+        time.sleep(PAUSE_SECONDS)
+
+
+async def attach(feed: Feed, display: Display) -> ExitCode:
+    """Show the run until it is over; gives its exit code."""
+    status = StoredStatus(feed)
+    shown = _Shown(feed, display)
+    display.opened(feed.stored.config.name, feed.models, status.take)
+    try:
+        shown.catch_up()
+        while feed.running:
+            await asyncio.sleep(POLL_SECONDS)
+            if await asyncio.to_thread(feed.poll):
+                status.update()
+                shown.catch_up()
+    finally:
+        display.closed()
+    return end(feed, display)
+
+
+async def glance(feed: Feed, display: Display) -> ExitCode:
+    """Show the latest look, and how the run has ended if it has."""
+    display.opened(feed.stored.config.name, feed.models, StoredStatus(feed).take)
+    try:
+        _Shown(feed, display).catch_up()
+    finally:
+        display.closed()
+    return ExitCode.RUNNING if feed.running else end(feed, display)
+
+
+def still(feed: Feed) -> str:
+    """A run that goes on, as text."""
+    status = status_of(feed)
+    found = [pending(status)] if feed.results is None else findings(feed.results, status.elapsed, feed.directory)
+    return "\n".join([headline(safe(feed.stored.config.name), status, None).plain, "", *found])
+
+
+def end(feed: Feed, display: Display) -> ExitCode:
+    """Show how the run has ended."""
+    found = ended(feed)
+    display.ended(found, command(feed))
+    return found.exit_code
+
+
+def command(feed: Feed) -> str:
+    """What continues the run, but for the name of its configuration, which only who started it knows."""
+    return f"adaptive-eval run CONFIG --run-dir {shlex.quote(str(feed.directory))}"
+
+
+class _Shown:
+    """What a display has been told: the latest look at first and then each, and the events of this start."""
+
+    def __init__(self, feed: Feed, display: Display) -> None:
+        self._feed = feed
+        self._display = display
+        self._models = feed.models
+        self._looks = max(len(feed.ledger.looks()) - 1, 0)
+        self._events = 0
+
+    def catch_up(self) -> None:
+        """Tell the display what it does not know yet."""
+        if self._feed.models != self._models:
+            raise StoreError(f"{self._feed.directory} goes on with other models than before; attach to it again")
+        looks, events = self._feed.ledger.looks(), since_the_start(self._feed.ledger.events())
+        for event in events[self._events :]:
+            self._display.happened(event)
+        if new := looks[self._looks :]:
+            self._display.looked([look_of(stored) for stored in new])
+        self._looks, self._events = len(looks), len(events)

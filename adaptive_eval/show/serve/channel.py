@@ -1,0 +1,106 @@
+"""One run and everyone who looks at it: read once for all of them, and only while somebody looks.
+
+One thread does all the reading, for all runs: it keeps the loop free, and bounds what a monitor may take. It takes at
+most `SHARE_OF_TIME`: on a machine that is busy with the run itself, reading takes longer, and is done less often.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.show.serve.picture import Picture, Published
+
+PULSE_SECONDS = 1.0
+SHARE_OF_TIME = 0.03
+HEARTBEAT_SECONDS = 15.0
+"""After so long without an event comes a line that says nothing: a client that is gone is then noticed."""
+MOST_WAITING = 16
+"""A listener that leaves so many messages waiting is dropped; it comes back by itself, and is told how things stand."""
+RETRY = b"retry: 2000\n\n"
+HEARTBEAT = b": nothing new\n\n"
+
+T = TypeVar("T")
+
+
+class Channel:
+    """One run."""
+
+    def __init__(self, directory: Path, thread: Executor) -> None:
+        self.directory = directory
+        self._picture = Picture(directory)
+        self._thread = thread
+        self._listeners: set[asyncio.Queue[bytes | None]] = set()
+        self._following: asyncio.Task[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nobody listens."""
+        return not self._listeners
+
+    async def view(self) -> Published:
+        """The view to serve now."""
+        return await self._read(self._picture.view)
+
+    async def answers(self, question: int, model: int, after: int) -> bytes | None:
+        """A page of answers as JSON; None where there is no such question or model."""
+        return await self._read(lambda: self._picture.answers(question, model, after))
+
+    async def listen(self) -> AsyncGenerator[bytes, None]:
+        """Server-sent events, until the listener has gone or is too slow."""
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING)
+        yield RETRY
+        greeting = await self._read(lambda: self._picture.greeting(alone=self.idle))
+        # in the same step of the loop, so that nothing is told before the greeting, or missed after it
+        self._listeners.add(queue)
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow())
+        try:
+            for told in greeting:
+                yield told
+            while True:
+                try:
+                    async with asyncio.timeout(HEARTBEAT_SECONDS):
+                        news = await queue.get()
+                except TimeoutError:
+                    news = HEARTBEAT
+                if news is None:
+                    return
+                yield news
+        finally:
+            self._listeners.discard(queue)
+
+    async def _follow(self) -> None:
+        try:
+            with suppress(StoreError):  # its directory was moved or deleted
+                await self._tell_news()
+        finally:
+            self._drop(*self._listeners)
+
+    async def _tell_news(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._listeners:
+            began = loop.time()
+            if news := await self._read(self._picture.news):
+                self._tell(b"".join(news))
+            await asyncio.sleep(max(PULSE_SECONDS, (loop.time() - began) / SHARE_OF_TIME))
+
+    def _tell(self, news: bytes) -> None:
+        for queue in list(self._listeners):
+            try:
+                queue.put_nowait(news)
+            except asyncio.QueueFull:
+                self._drop(queue)
+
+    def _drop(self, *queues: asyncio.Queue[bytes | None]) -> None:
+        for queue in queues:
+            self._listeners.discard(queue)
+            while not queue.empty():
+                queue.get_nowait()
+            queue.put_nowait(None)
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)

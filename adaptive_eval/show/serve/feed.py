@@ -1,0 +1,252 @@
+"""Following one run from outside: a look at the files' times, and a short read where they have changed.
+
+Nothing is kept open between two reads and no read is long, so the run never waits for its monitor, and its write-ahead
+log can be emptied at any time. The results are those that the run publishes; they are worked out anew only where a run
+ended without publishing any.
+
+What a run has stored, kept up to date by reading only what is new.
+
+A live run commits some thousand trials a second, and a monitor is to cost it next to nothing: so each trial is read
+once, by its number, whatever is drawn of it afterwards. Looks and events are few.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from adaptive_eval.record.restore import StoredRun, restored_results, stored_run
+from adaptive_eval.record.results import RESULTS_FILE, Results, read_results
+from adaptive_eval.record.view import STEPS, RunView, assemble, final_results
+from adaptive_eval.store import Event, EventKind, ReplicaTraffic, RunReader, Spending, StoredLook, Sums, is_held
+from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
+
+ANEW = {EventKind.STARTED, EventKind.RESUMED, EventKind.CONFIGURED, EventKind.REGRADED}
+"""After these, looks may have been taken anew, and grades may have changed."""
+
+Cell = tuple[str, str]
+
+
+class Ledger:
+    """A `Source` of views; not safe for threads."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._configuration = reader.newest_configuration_id()
+        self._graded = reader.graded()
+        self._sums = {(one.model, one.replica): one for one in reader.sums()}
+        self._spending = reader.spending(STEPS)
+        self._looks = reader.looks()
+        self._look_times = reader.look_times()
+        self._events = reader.events()
+        self._last = max((one.last for one in self._sums.values()), default=0)
+        self.elapsed = reader.elapsed
+
+    def fits(self, reader: RunReader) -> bool:
+        """Whether what has been read still holds, so that `update` is enough."""
+        if reader.newest_configuration_id() != self._configuration:
+            return False
+        return not any(event.kind in ANEW for event in reader.events()[len(self._events) :])
+
+    def update(self, reader: RunReader) -> None:
+        """Read what has come since."""
+        for cell, graded in reader.graded(self._last).items():
+            self._graded[cell] = self._graded.get(cell, 0) + graded
+        self._add(reader.sums(self._last))
+        self._looks += reader.looks(len(self._looks))
+        self._look_times = reader.look_times()
+        self._events = reader.events()
+        self.elapsed = reader.elapsed
+
+    def _add(self, new: Sequence[Sums]) -> None:
+        if not new:
+            return
+        for one in new:
+            known = self._sums.get((one.model, one.replica))
+            self._sums[one.model, one.replica] = one if known is None else _together(known, one)
+        self._last = max(one.last for one in new)
+        self._spending.append(self.spent())
+        if len(self._spending) > 2 * STEPS:
+            self._spending = self._spending[1::2]  # the last one stays
+
+    # -- what views are made of --------------------------------------------------------------------------------------
+
+    def graded(self) -> dict[Cell, int]:
+        """How many trials of each model and question have a grade."""
+        return self._graded
+
+    def looks(self) -> list[StoredLook]:
+        """The looks that were taken under the newest configuration."""
+        return self._looks
+
+    def look_times(self) -> dict[int, float]:
+        """When each of these was taken, in seconds since 1970."""
+        return self._look_times
+
+    def spending(self, steps: int) -> list[Spending]:
+        """What had been used at up to so many moments."""
+        every = -(-len(self._spending) // steps)
+        return self._spending[::-1][:: max(every, 1)][::-1]
+
+    def traffic(self) -> list[ReplicaTraffic]:
+        """The stored answers by model and replica."""
+        return [one.traffic() for one in self._sums.values()]
+
+    def events(self) -> list[Event]:
+        """Everything that happened to the run."""
+        return self._events
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def spent(self) -> Spending:
+        """What has been used so far."""
+        sums = self._sums.values()
+        return Spending(
+            at=max((one.at for one in sums), default=0.0),
+            trials=sum(one.trials for one in sums),
+            tokens=sum(one.tokens for one in sums),
+            usd=sum(one.usd for one in sums),
+            gpu_seconds=sum(one.gpu_seconds for one in sums),
+        )
+
+
+def _together(one: Sums, later: Sums) -> Sums:
+    return Sums(
+        model=one.model,
+        replica=one.replica,
+        trials=one.trials + later.trials,
+        retries=one.retries + later.retries,
+        prompt_tokens=one.prompt_tokens + later.prompt_tokens,
+        completion_tokens=one.completion_tokens + later.completion_tokens,
+        latency=one.latency + later.latency,
+        timed=one.timed + later.timed,
+        ttft=one.ttft + later.ttft,
+        tokens=one.tokens + later.tokens,
+        usd=one.usd + later.usd,
+        gpu_seconds=one.gpu_seconds + later.gpu_seconds,
+        last=later.last,
+        at=later.at,
+    )
+
+
+TICK_NS = 100_000_000
+"""Changes within one tick of a file system's clock leave the same time, so what was just changed is read again."""
+
+Stamp = tuple[int, int, int]
+
+
+class Mark(NamedTuple):
+    """How the files of a run look from outside."""
+
+    database: Stamp
+    log: Stamp
+    results: Stamp
+    lock: Stamp
+    running: bool
+
+    @classmethod
+    def of(cls, directory: Path) -> Self:
+        """The mark as it is now."""
+        return cls(
+            database=_stamp(directory / DATABASE_FILE),
+            log=_stamp(directory / f"{DATABASE_FILE}-wal"),
+            results=_stamp(directory / RESULTS_FILE),
+            lock=_stamp(directory / LOCK_FILE),
+            running=is_held(directory),
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Every change so far is older than a tick."""
+        return time.time_ns() - max(self.database[-1], self.log[-1], self.results[-1]) > TICK_NS
+
+    @property
+    def written(self) -> float:
+        """When the run was begun, resumed, or committed something, whichever was last."""
+        # an empty log says nothing: whoever reads a run that is over makes one
+        log = self.log[-1] if self.log[1] else 0
+        return max(self.database[-1], log, self.lock[-1]) / 1e9
+
+
+class Feed:
+    """One run as of the latest `poll`; used by one thread at a time."""
+
+    ledger: Ledger
+    stored: StoredRun
+    results: Results | None
+    running: bool
+    """A process is at work on it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.edition = 0
+        """Grows when something has happened besides trials: a look, an event, the beginning or the end."""
+        self._mark: Mark | None = None
+        self._picture: tuple[object, ...] = ()
+
+    def poll(self) -> bool:
+        """Read what is new; whether there was anything. Raises `StoreError` where the run cannot be read."""
+        mark = Mark.of(self.directory)
+        if mark == self._mark:
+            return False
+        with closing(RunReader.open(self.directory)) as reader, reader.one_moment():
+            self._read_trials(reader, anew=self._mark is None or mark.database[0] != self._mark.database[0])
+            self._read_results(reader, mark)
+        # what is still changing will be read again, whether or not its times tell
+        self._mark = mark if mark.settled else mark._replace(log=(-1, 0, 0))
+        self.running, self._written = mark.running, mark.written
+        picture = len(self.ledger.looks()), len(self.ledger.events()), mark.results, mark.running, id(self.ledger)
+        if picture != self._picture:
+            self._picture, self.edition = picture, self.edition + 1
+        return True
+
+    def view(self) -> RunView:
+        """The whole run."""
+        return assemble(self.ledger, self.stored, self.results)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models' names, in the order of the configuration."""
+        return tuple(model.name for model in self.stored.config.models)
+
+    @property
+    def status(self) -> str:
+        """running, finished or stopped."""
+        if self.running:
+            return "running"
+        if self.results is not None:
+            return self.results.run.status
+        events = self.ledger.events()
+        return "finished" if events and events[-1].kind is EventKind.FINISHED else "stopped"
+
+    def elapsed(self) -> float:
+        """Seconds the run has been active until now; what is stored of them goes up to its latest commit."""
+        return self.ledger.elapsed + (max(0.0, time.time() - self._written) if self.running else 0.0)
+
+    def _read_trials(self, reader: RunReader, anew: bool) -> None:
+        if anew or not self.ledger.fits(reader):
+            self.stored, self.ledger = stored_run(reader.header()), Ledger(reader)
+        else:
+            self.ledger.update(reader)
+
+    def _read_results(self, reader: RunReader, mark: Mark) -> None:
+        if not mark.running:
+            self.results = final_results(reader) or restored_results(reader, self.stored, running=False)
+        elif self._mark is None or mark.results != self._mark.results or not self._mark.running:
+            self.results = self._published()
+
+    def _published(self) -> Results | None:
+        """What the run has published; None where that was before a resume with other models."""
+        results = read_results(self.directory)
+        if results is None or {model.name for model in results.models} != set(self.models):
+            return None
+        return replace(results, run=replace(results.run, status="running", reason=None))
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,137 @@
+"""The runs that a monitor serves, by name: one, or those that lie in a folder; and how each of them stands."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, cast
+
+from adaptive_eval.core.types import Verdict
+from adaptive_eval.errors import StoreError
+from adaptive_eval.record.ending import mishap_of
+from adaptive_eval.show.serve.feed import Mark
+from adaptive_eval.store import Event, EventKind, RunReader, StoredLook
+from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.looks import look_of
+
+REGRADED = "its answers were graded again; the command that runs it judges them anew"
+"""Looks were taken on the grades of before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """One run in one row."""
+
+    name: str
+    """Of its directory."""
+    status: str
+    reason: str | None
+    """Why it finished, or in a sentence why it did not."""
+    models: int
+    questions: int
+    trials: int
+    cap: int | None
+    """What it could come to at most; None before the first look."""
+    resolved: int
+    tied: int
+    open: int
+    out_of_reach: int
+    blocked: int
+    best: str | None
+    created: float
+    updated: float
+    """Seconds since 1970."""
+
+
+class Folder:
+    """A directory that is a run, or has runs in it; looked into anew each time, since runs come and go."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+        self._briefs: dict[str, tuple[Mark, Brief]] = {}
+
+    @property
+    def is_run(self) -> bool:
+        """The directory itself is a run."""
+        return (self.path / DATABASE_FILE).exists()
+
+    def runs(self) -> dict[str, Path]:
+        """The runs by name: only these are ever opened."""
+        if self.is_run:
+            return {self.path.name: self.path}
+        try:
+            found = sorted(self.path.iterdir())
+        except OSError:  # it is not there yet, or no more
+            return {}
+        return {one.name: one for one in found if os.access(one / DATABASE_FILE, os.R_OK)}
+
+    def briefs(self) -> list[Brief]:
+        """How every run stands; one that cannot be read is left out."""
+        return [brief for name, path in self.runs().items() if (brief := self._brief(name, path)) is not None]
+
+    def _brief(self, name: str, path: Path) -> Brief | None:
+        mark = Mark.of(path)
+        known = self._briefs.get(name)
+        if known is not None and known[0] == mark and mark.settled:
+            return known[1]
+        try:
+            brief = read_brief(path, mark)
+        except StoreError:
+            return None
+        self._briefs[name] = mark, brief
+        return brief
+
+
+def read_brief(path: Path, mark: Mark) -> Brief:
+    """A run in one row, from its latest look and a few counts: what is stored has one form, whoever published what."""
+    with closing(RunReader.open(path)) as reader, reader.one_moment():
+        events, questions = reader.events(), len(reader.ids("questions", "key"))
+        config, stored = reader.configurations()[-1], reader.latest_look()
+        models = cast(list[object], config["models"])
+        comparisons = () if stored is None else look_of(stored).comparisons
+        verdicts = Counter(one.verdict for one in comparisons)
+        status, reason = _how(events, mark.running)
+        return Brief(
+            name=path.name,
+            status=status,
+            reason=reason,
+            models=len(models),
+            questions=questions,
+            trials=reader.trial_count(),
+            cap=None if stored is None else _cap(config, len(models) * questions),
+            resolved=verdicts[Verdict.RESOLVED],
+            tied=verdicts[Verdict.TIED],
+            open=verdicts[Verdict.OPEN],
+            out_of_reach=verdicts[Verdict.OUT_OF_REACH],
+            blocked=verdicts[Verdict.BLOCKED],
+            best=None if stored is None else _best(stored),
+            created=reader.created,
+            updated=mark.written,
+        )
+
+
+def _how(events: Sequence[Event], running: bool) -> tuple[str, str | None]:
+    """The status, and the reason for an end that has one."""
+    if running:
+        return "running", None
+    if events and events[-1].kind is EventKind.FINISHED:
+        return "finished", str(events[-1].body["reason"])
+    if events and events[-1].kind is EventKind.REGRADED:
+        return "stopped", REGRADED
+    mishap = mishap_of(events)
+    return "stopped", None if mishap is None else mishap.headline
+
+
+def _cap(config: Mapping[str, Any], cells: int) -> int:
+    """The maximum of trials for everyone, or the budget where that is less."""
+    fixed, budget = int(cells * config["trials"]["max"]), config["budget"]["trials"]
+    return fixed if budget is None else min(fixed, int(budget))
+
+
+def _best(look: StoredLook) -> str | None:
+    body = cast(Mapping[str, Any], look.body)
+    first = body["order"][0]
+    return str(first) if isfinite(body["scores"][body["models"].index(first)]) else None

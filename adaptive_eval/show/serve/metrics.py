@@ -1,0 +1,161 @@
+"""A run's numbers for Prometheus, whose server's thread never touches the run.
+
+The status is taken in the loop once a second, and a scrape shows the latest one: however often, slowly or rudely
+somebody scrapes, the run does not notice.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from adaptive_eval import __version__
+from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.status import ModelTraffic, Status
+from adaptive_eval.store import Event
+
+try:
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ImportError as error:  # the whole module is of no use without it, and imported only where it is asked for
+    raise ConfigError("--metrics-port needs prometheus-client: pip install 'adaptive-eval[metrics]'") from error
+
+TAKEN_EVERY = 1.0
+UNITS = {
+    "trials": "Trials",
+    "tokens": "Prompt and completion tokens",
+    "usd": "US dollars",
+    "gpu_seconds": "Seconds of GPUs",
+    "wall_seconds": "Seconds of active time",
+}
+
+
+class Address(NamedTuple):
+    """Where metrics are served."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, text: str) -> "Address":
+        """PORT, on the loopback address, or HOST:PORT."""
+        host, _, port = text.rpartition(":")
+        if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            raise ConfigError(f"--metrics-port must be PORT or HOST:PORT with a port from 1 to 65535, but got {text!r}")
+        return cls(host.strip("[]") or "127.0.0.1", int(port))
+
+
+@contextmanager
+def metrics_at(address: Address) -> Iterator["Metrics"]:
+    """Serve metrics there, from now on; raises `ConfigError` where the port cannot be had."""
+    metrics = Metrics()
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    try:
+        server, thread = start_http_server(address.port, address.host, registry)
+    except OSError as error:
+        place = f"port {address.port} on {address.host}"
+        raise ConfigError(f"{place} cannot be used ({error.strerror or error}); give another --metrics-port") from error
+    try:
+        yield metrics
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class Metrics(Collector):
+    """Watches a run, and says how it stands."""
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._status: Status | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- the watcher -------------------------------------------------------------------------------------------------
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        self._name, self._take = name, take
+        self._tick()
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        pass
+
+    def happened(self, event: Event) -> None:
+        pass
+
+    def stopping(self, in_flight: int) -> None:
+        pass
+
+    def closed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._status = self._take()
+
+    def _tick(self) -> None:
+        self._status = self._take()
+        self._timer = asyncio.get_running_loop().call_later(TAKEN_EVERY, self._tick)
+
+    # -- the collector, in the server's threads ----------------------------------------------------------------------
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        if (status := self._status) is None:
+            return
+        labels = {"run": self._name, "version": __version__}
+        yield InfoMetricFamily("adaptive_eval_run", "The run that is at work.", labels)
+        yield from _of_the_run(status)
+        yield from _of_the_models(status.models)
+        for cap in status.caps:
+            unit = UNITS[cap.name]
+            yield GaugeMetricFamily(f"adaptive_eval_budget_used_{cap.name}", f"{unit} used of the budget.", cap.used)
+            yield GaugeMetricFamily(f"adaptive_eval_budget_cap_{cap.name}", f"{unit} that the budget allows.", cap.cap)
+
+
+def _of_the_run(status: Status) -> Iterator[Metric]:
+    yield CounterMetricFamily("adaptive_eval_looks", "Looks taken, over all starts.", status.looks)
+    yield CounterMetricFamily("adaptive_eval_active_seconds", "Time at work, over all starts.", status.elapsed)
+    comparisons = GaugeMetricFamily(
+        "adaptive_eval_comparisons", "The objective's comparisons by verdict.", labels=["verdict"]
+    )
+    for verdict in Verdict:
+        comparisons.add_metric([str(verdict)], status.verdicts[verdict])
+    yield comparisons
+    if status.trials_to_go is not None:
+        help_ = "Trials that the open comparisons still need at most."
+        yield GaugeMetricFamily("adaptive_eval_trials_to_go", help_, status.trials_to_go)
+
+
+def _of_the_models(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
+    trials = _counter("trials", "Committed trials, over all starts.")
+    tokens = _counter("tokens", "Prompt and completion tokens of committed trials, over all starts.")
+    usd = _counter("usd", "US dollars that committed trials have cost, over all starts.")
+    gpu_seconds = _counter("gpu_seconds", "GPU seconds of committed trials, over all starts.")
+    retries = _counter("retries", "Attempts repeated since this start.")
+    errors = _counter("errors", "Failed attempts since this start, by kind.", "kind")
+    in_flight = _gauge("requests_in_flight", "Requests that the model's servers have now.")
+    healthy = _gauge("replica_healthy", "Whether the replica is healthy: 1 or 0.", "replica")
+    for one in models:
+        trials.add_metric([one.model], one.trials)
+        tokens.add_metric([one.model], one.tokens)
+        usd.add_metric([one.model], one.usd)
+        gpu_seconds.add_metric([one.model], one.gpu_seconds)
+        retries.add_metric([one.model], one.retries)
+        in_flight.add_metric([one.model], one.in_flight)
+        for kind, number in one.errors.items():
+            errors.add_metric([one.model, kind], number)
+        for url, is_healthy in one.replicas.items():
+            healthy.add_metric([one.model, url], is_healthy)
+    yield from (trials, tokens, usd, gpu_seconds, retries, errors, in_flight, healthy)
+
+
+def _counter(name: str, help_: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"adaptive_eval_{name}", help_, labels=["model", *labels])
+
+
+def _gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"adaptive_eval_{name}", help_, labels=["model", *labels])

@@ -1,0 +1,194 @@
+"""A run as its page sees it: the view as JSON, and messages about what has changed since it was fetched.
+
+A view has the number of trials of each question; messages give new numbers of single cells. They are totals, so one
+that comes twice, or too late, does no harm. A view is made when it is fetched, so that pages nobody looks at cost
+nothing. All of it is for one thread at a time.
+
+The answers of one model to one question, a page at a time.
+
+Plain values as JSON, whatever a model wrote.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.record.view import QuestionView
+from adaptive_eval.show.serve.feed import Cell, Feed
+from adaptive_eval.show.text import Rates
+from adaptive_eval.store import RunReader, TrialRecord
+from adaptive_eval.store.rows import clean
+
+
+def to_json(value: object) -> bytes:
+    """The value as JSON in UTF-8; halves of a surrogate pair, which that cannot hold, become question marks."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return orjson.dumps(_cleaned(asdict(value) if is_dataclass(value) and not isinstance(value, type) else value))
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean(str(key)): _cleaned(one) for key, one in value.items()}
+    return [_cleaned(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+MOST_TRIALS = 20
+MOST_CHARACTERS = 1_000_000
+"""Of all texts of a page together; the first answer is there even if longer, each of its two texts cut at this."""
+
+
+def answers(directory: Path, stored: StoredRun, question: int, model: int, after: int) -> dict[str, object]:
+    """The trials beyond `after`, as plain values, and whether there are more."""
+    config, questions, _ = stored
+    name, asked = config.models[model].name, questions[question]
+    weights = open_rubric(config.rubric).weights
+    trials: list[dict[str, object]] = []
+    characters, more = 0, False
+    with closing(RunReader.open(directory)) as reader:
+        for record in reader.cell(name, asked.id, after):
+            characters += len(record.answer.text) + len(record.answer.reasoning or "")
+            if trials and (len(trials) == MOST_TRIALS or characters > MOST_CHARACTERS):
+                more = True
+                break
+            trials.append(_trial(record, weights))
+    shown = QuestionView(asked.id, asked.prompt, asked.answer, asked.choices, asked.cluster)
+    return {"question": shown, "model": name, "trials": trials, "more": more}
+
+
+def _trial(record: TrialRecord, weights: tuple[float, ...]) -> dict[str, object]:
+    answer = record.answer
+    return {
+        "trial": record.trial,
+        "seed": answer.seed,
+        "category": record.category,
+        "value": None if record.category is None else weights[record.category],
+        "signals": {**{str(signal): True for signal in sorted(answer.signals)}, **record.signals},
+        "extracted": record.extracted,
+        "grader_error": record.grader_error,
+        "finish_reason": answer.finish_reason,
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "latency": answer.latency,
+        "replica": answer.replica,
+        "attempts": answer.attempts,
+        "text": _cut(answer.text),
+        "reasoning": None if answer.reasoning is None else _cut(answer.reasoning),
+        "completion_bpt": answer.completion_bpt,
+    }
+
+
+def _cut(text: str) -> str:
+    """The text, or its beginning with a word on how much is missing."""
+    missing = len(text) - MOST_CHARACTERS
+    return text if missing <= 0 else f"{text[:MOST_CHARACTERS]}\n[{missing:,} more characters are in run.sqlite]"
+
+
+VIEW_SECONDS = 3.0
+"""Looks are told of no more often: to fetch and draw a view anew takes a browser a tenth of a second."""
+
+
+class Published(NamedTuple):
+    """A view as it is served."""
+
+    body: bytes
+    etag: str
+
+
+class Picture:
+    """The latest view of one run, and the messages for those who look at it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._feed = Feed(directory)
+        self._rates = Rates()
+        self._begun = time.time_ns()
+        self._published: Published | None = None
+        self._told: Mapping[Cell, int] = {}
+        self._told_trials = 0
+        self._announced = (0, "", 0.0)
+        """The edition, the status and the time of the latest message about a view."""
+
+    def view(self) -> Published:
+        """The view as it is now."""
+        self._feed.poll()
+        etag = self._etag()
+        if self._published is None or self._published.etag != etag:
+            self._published = Published(to_json(self._feed.view()), etag)
+        return self._published
+
+    def answers(self, question: int, model: int, after: int) -> bytes | None:
+        """A page of the answers of one model to one question; None where there is no such question or model."""
+        self._feed.poll()
+        stored = self._feed.stored
+        if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
+            return None
+        return to_json(answers(self._feed.directory, stored, question, model, after))
+
+    def greeting(self, alone: bool) -> list[bytes]:
+        """What somebody who begins to listen is told; who is `alone` then knows all that has to be known."""
+        self._feed.poll()
+        if alone:
+            self._told, self._told_trials = dict(self._feed.ledger.graded()), self._feed.ledger.spent().trials
+            self._announced = self._feed.edition, self._feed.status, time.monotonic()
+        messages = [message("view", {"etag": self._etag()}), self._pulse([])]
+        return messages if self._feed.running else [*messages, self._end()]
+
+    def news(self) -> list[bytes]:
+        """What has happened since the last time."""
+        self._feed.poll()
+        graded, trials = self._feed.ledger.graded(), self._feed.ledger.spent().trials
+        messages = []
+        if trials != self._told_trials:
+            messages.append(self._pulse(self._changed(graded)))
+            self._told, self._told_trials = dict(graded), trials
+        edition, status, at = self._announced
+        over = status != self._feed.status
+        if edition != self._feed.edition and (over or time.monotonic() - at >= VIEW_SECONDS):
+            messages.append(message("view", {"etag": self._etag()}))
+            messages += [self._end()] if over and not self._feed.running else []
+            self._announced = self._feed.edition, self._feed.status, time.monotonic()
+        return messages
+
+    def _etag(self) -> str:
+        return f'"{self._begun:x}-{self._feed.edition}-{self._feed.ledger.spent().trials}"'
+
+    def _pulse(self, cells: list[tuple[int, int, int]]) -> bytes:
+        """New numbers of trials, and how fast the run is."""
+        feed, spent, elapsed = self._feed, self._feed.ledger.spent(), self._feed.elapsed()
+        self._rates.add(elapsed, spent.trials, spent.tokens)
+        to_go = None if feed.results is None else feed.results.trials_to_go
+        return message(
+            "pulse",
+            {
+                "trials": spent.trials,
+                "per_second": self._rates.trials,
+                "elapsed": elapsed,
+                "spending": {name: getattr(spent, name) for name in ("trials", "tokens", "usd", "gpu_seconds")},
+                "cells": cells,
+                "eta_seconds": self._rates.eta(to_go) if feed.running else None,
+            },
+        )
+
+    def _changed(self, graded: Mapping[Cell, int]) -> list[tuple[int, int, int]]:
+        models = {name: at for at, name in enumerate(self._feed.models)}
+        questions = {question.id: at for at, question in enumerate(self._feed.stored.questions)}
+        changed = ((cell, count) for cell, count in graded.items() if self._told.get(cell) != count)
+        return [(models[model], questions[question], count) for (model, question), count in changed if model in models]
+
+    def _end(self) -> bytes:
+        return message("end", {"status": self._feed.status})
+
+
+def message(event: str, data: object) -> bytes:
+    """One server-sent event; JSON has no line breaks."""
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), orjson.dumps(data))

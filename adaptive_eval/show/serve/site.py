@@ -1,0 +1,209 @@
+"""What the monitor serves: pages and their parts, views, answers, and the messages of live runs.
+
+A page on another site could have its name resolve to this machine and then read what is here as if it were its own;
+so only requests are served that were addressed to a number, to `localhost`, or to this machine by name. Runs are found
+by their names in the folder alone, and files by theirs in the package: no path comes from a request.
+
+Serving the monitor's pages until somebody ends it.
+"""
+
+import asyncio
+import re
+import signal
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import blake2b
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeVar, cast
+from urllib.parse import quote, urlsplit
+
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
+from adaptive_eval.show.serve.channel import Channel
+from adaptive_eval.show.serve.folder import Folder
+from adaptive_eval.show.serve.http1 import HttpServer, Request, Response
+from adaptive_eval.show.serve.picture import to_json
+
+HEADERS = {
+    "Content-Security-Policy": MONITOR_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+FRESH = {"Cache-Control": "no-cache"}
+"""To be asked for again each time; with an ETag, the answer may be that nothing has changed."""
+PRIVATE = {"Cache-Control": "no-store"}
+KEPT = 8
+"""Runs whose latest view is kept while nobody looks at them."""
+
+HTML, JSON, EVENTS = "text/html; charset=utf-8", "application/json", "text/event-stream"
+
+T = TypeVar("T")
+
+
+class Site:
+    """Answers requests about the runs of a folder; `host` is what it listens on."""
+
+    def __init__(self, path: Path, host: str) -> None:
+        self._folder = Folder(path)
+        self._names = {"localhost", socket.gethostname().lower(), host.lower()}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="run-reader")
+        self._channels: dict[str, Channel] = {}
+        self._assets = {name: (kind, text.encode()) for name, (kind, text) in assets().items()}
+
+    def close(self) -> None:
+        """Wait for the reading thread."""
+        self._thread.shutdown()
+
+    async def warm_up(self) -> None:
+        """Read a run before somebody asks for it, since a large one takes half a second."""
+        with suppress(StoreError):
+            if self._folder.is_run and (channel := await self._channel(self._folder.path.name)) is not None:
+                await channel.view()
+
+    async def answer(self, request: Request) -> Response:
+        """The response to any request."""
+        if not self._is_ours(request.headers.get("host", "")):
+            return _problem(421, "this address is not served here; use the one that the monitor has printed")
+        try:
+            return await self._route(request)
+        except StoreError as error:
+            return _problem(503, str(error))
+
+    def _is_ours(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return name in self._names or _is_number(name)
+
+    async def _route(self, request: Request) -> Response:
+        match request.path:
+            case ("",):
+                return _page(monitor_page(self._folder.path.name) if self._folder.is_run else runs_page())
+            case ("assets", name) if name in self._assets:
+                kind, body = self._assets[name]
+                return _unless_known(request, body, kind, f'"{blake2b(body, digest_size=12).hexdigest()}"')
+            case ("api", "runs"):
+                return _json(await self._read(self._folder.briefs))
+            case ("run", name, *rest) if rest in ([], [""]) and await self._channel(name) is not None:
+                return _page(monitor_page(name, "../../")) if rest else _moved(f"{quote(name, safe='')}/")
+            case ("api", "run", name, *what) if (channel := await self._channel(name)) is not None:
+                return await _about(channel, what, request)
+        return _problem(404, "there is nothing here")
+
+    async def _channel(self, name: str) -> Channel | None:
+        """The run of this name; None where there is none."""
+        path = (await self._read(self._folder.runs)).get(name)
+        if path is None:
+            self._channels.pop(name, None)
+            return None
+        if name not in self._channels:
+            idle = [known for known, channel in self._channels.items() if channel.idle]
+            for known in idle[: len(idle) - KEPT + 1]:
+                del self._channels[known]
+            self._channels[name] = Channel(path, self._thread)
+        return self._channels[name]
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+async def _about(channel: Channel, what: list[str], request: Request) -> Response:
+    match what:
+        case ["view"]:
+            view = await channel.view()
+            return _unless_known(request, view.body, JSON, view.etag)
+        case ["live"]:
+            return Response(kind=EVENTS, headers=PRIVATE, events=channel.listen())
+        case ["question", index]:
+            numbers = [_number(text) for text in (index, request.query.get("model"), request.query.get("after", "-1"))]
+            found = None if None in numbers else await channel.answers(*cast(list[int], numbers))
+            if found is not None:
+                return Response(body=found, kind=JSON, headers=PRIVATE)
+    return _problem(404, "there is nothing here")
+
+
+def _number(text: str | None) -> int | None:
+    """An integer of a sane length, or None."""
+    return int(text) if text is not None and re.fullmatch(r"-1|[0-9]{1,9}", text) else None
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _unless_known(request: Request, body: bytes, kind: str, etag: str) -> Response:
+    """The body, or that nothing has changed since the client got it."""
+    headers = {**FRESH, "ETag": etag}
+    if request.headers.get("if-none-match") == etag:
+        return Response(304, headers=headers)
+    return Response(body=body, kind=kind, headers=headers)
+
+
+def _page(html: str) -> Response:
+    return Response(body=html.encode(), kind=HTML, headers=FRESH)
+
+
+def _json(value: object) -> Response:
+    return Response(body=to_json(value), kind=JSON, headers=PRIVATE)
+
+
+def _moved(where: str) -> Response:
+    return Response(308, headers={"Location": where})
+
+
+def _problem(status: int, what: str) -> Response:
+    return Response(status, f"{what}\n".encode(), headers=PRIVATE)
+
+
+LOOPBACK = "127.0.0.1"
+
+
+async def serve(path: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve the run or the folder at `path` until Ctrl-C or SIGTERM; `ready` gets the address.
+
+    Port 0 is any that is free. Raises `ConfigError` where the port cannot be had.
+    """
+    site = Site(path, host)
+    server = HttpServer(site.answer, HEADERS)
+    try:
+        bound = await server.listen(host, port)
+    except OSError as error:
+        site.close()
+        place = f"port {port} on {host}"
+        raise ConfigError(f"{place} cannot be used ({error.strerror or error}); give another --port") from error
+    try:
+        ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}/")
+        await asyncio.gather(site.warm_up(), _asked_to_stop())
+    finally:
+        await server.close()
+        site.close()
+
+
+async def _asked_to_stop() -> None:
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked.set)
+    try:
+        await asked.wait()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def stays_here(host: str) -> bool:
+    """Whether nobody on another machine can reach this address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

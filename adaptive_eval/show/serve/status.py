@@ -1,0 +1,165 @@
+"""From what a run has stored to what a display shows: the same values that the run itself would show."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from adaptive_eval.config.planning import budget_of
+from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.record.ending import Ended, mishap_of
+from adaptive_eval.record.results import QuestionRow, Results
+from adaptive_eval.record.status import (
+    DETAILED_QUESTIONS,
+    Compared,
+    Detail,
+    Placed,
+    QuestionDetail,
+    Standing,
+    Status,
+    Traffic,
+    caps,
+    standings,
+)
+from adaptive_eval.scheduler.types import Cause, Lost
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.store import Event, EventKind
+
+STARTS = (EventKind.STARTED, EventKind.RESUMED)
+
+
+class StoredStatus:
+    """The status of a run; what counts as new is what has come since this was made."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._before = feed.ledger.spent()
+        self.update()
+
+    def update(self) -> None:
+        """Take in what the feed has read."""
+        spent, before = self._feed.ledger.spent(), self._before
+        trials, tokens = spent.trials - before.trials, spent.tokens - before.tokens
+        self._status = replace(status_of(self._feed), new_trials=trials, new_tokens=tokens)
+
+    def take(self) -> Status:
+        """The status as of the latest update, at the time of now; the feed may be reading meanwhile."""
+        return replace(self._status, elapsed=self._feed.elapsed())
+
+
+def status_of(feed: Feed) -> Status:
+    """The status as of the feed's latest poll, with nothing new."""
+    results, spent = feed.results, feed.ledger.spent()
+    used = {
+        "trials": spent.trials,
+        "tokens": spent.tokens,
+        "usd": spent.usd,
+        "gpu_seconds": spent.gpu_seconds,
+        "wall_seconds": feed.elapsed(),
+    }
+    return Status(
+        looks=len(feed.ledger.looks()),
+        standings=() if results is None else _standings(results),
+        verdicts=Counter() if results is None else Counter(Verdict(pair.verdict) for pair in results.pairs),
+        caps=caps(budget_of(feed.stored.config.budget), used),
+        traffic=_traffic(feed),
+        models=(),
+        trials=spent.trials,
+        new_trials=0,
+        new_tokens=0,
+        elapsed=feed.elapsed(),
+        trials_to_go=None if results is None else results.trials_to_go,
+        detail=None if results is None else _detail(results),
+    )
+
+
+def _standings(results: Results) -> tuple[Standing, ...]:
+    placed = [
+        Placed(row.name, row.tier, _number(row.score), _number(row.lo), _number(row.hi), row.trials, row.set_aside)
+        for row in results.models
+    ]
+    compared = [
+        Compared(pair.better, pair.worse, Verdict(pair.verdict), pair.z, pair.boundary) for pair in results.pairs
+    ]
+    return standings(placed, compared)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _traffic(feed: Feed) -> Traffic:
+    replicas = {(model.name, url) for model in feed.stored.config.models for url in model.replicas}
+    lost: set[tuple[object, object]] = set()
+    for event in since_the_start(feed.ledger.events()):
+        replica = event.body.get("model"), event.body.get("replica")
+        if event.kind is EventKind.REPLICA_LOST:
+            lost.add(replica)
+        elif event.kind is EventKind.REPLICA_BACK:
+            lost.discard(replica)
+    return Traffic(
+        in_flight=None,
+        retries=sum(one.retries for one in feed.ledger.traffic()),
+        errors=None,
+        healthy_replicas=len(replicas) - len(lost),
+        replicas=len(replicas),
+    )
+
+
+def _detail(results: Results) -> Detail | None:
+    open_pairs = [pair for pair in results.pairs if pair.verdict == Verdict.OPEN and pair.worse is not None]
+    if not open_pairs:
+        return None
+    pair = max(open_pairs, key=lambda pair: -math.inf if pair.power is None else pair.power)
+    assert pair.worse is not None
+    at = {row.name: place for place, row in enumerate(results.models)}
+    first, second = at[pair.better], at[pair.worse]
+    least_known = sorted(results.questions, key=lambda row: -(_width(row, first) ** 2) - _width(row, second) ** 2)
+    rows = [
+        QuestionDetail(row.id, _posterior(row, first), _posterior(row, second))
+        for row in least_known[:DETAILED_QUESTIONS]
+    ]
+    return Detail(pair.better, pair.worse, tuple(rows))
+
+
+def _width(row: QuestionRow, model: int) -> float:
+    return row.hi[model] - row.lo[model]
+
+
+def _posterior(row: QuestionRow, model: int) -> tuple[float, float, float]:
+    return row.mean[model], row.lo[model], row.hi[model]
+
+
+def since_the_start(events: Sequence[Event]) -> Sequence[Event]:
+    """What has happened since the run was last begun or resumed."""
+    starts = [at for at, event in enumerate(events) if event.kind in STARTS]
+    return events[max(starts, default=0) :]
+
+
+def ended(feed: Feed) -> Ended:
+    """How a run that is over has ended; one that was killed counts as stopped, since the same command goes on."""
+    events = since_the_start(feed.ledger.events())
+    config = feed.stored.config
+    lost = {
+        str(event.body["model"]): Lost(Cause(str(event.body["cause"])), str(event.body["reason"]))
+        for event in events
+        if event.kind is EventKind.SET_ASIDE
+    }
+    return Ended(
+        reason=_reason(feed, events),
+        status=status_of(feed),
+        results=feed.results,
+        directory=feed.directory,
+        gate=config.objective.baseline if config.objective.gate else None,
+        lost=lost,
+        fixed=config.trials.min == config.trials.max,
+        mishap=mishap_of(events),
+    )
+
+
+def _reason(feed: Feed, events: Sequence[Event]) -> Reason | None:
+    """What the run has said last, or what its trials say: those of an imported run may be enough."""
+    if events and events[-1].kind is EventKind.FINISHED:
+        return Reason(str(events[-1].body["reason"]))
+    found = None if feed.results is None else feed.results.run.reason
+    return None if found is None else Reason(found)

@@ -1,0 +1,152 @@
+"""The last screen: the tiers, why the run stopped, what the open comparisons would still need, what to do next."""
+
+import math
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.cells import cell_len
+
+from adaptive_eval.core.types import Reason
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.results import RESULTS_FILE, PairRow, Results
+from adaptive_eval.show.text import Scale, cells, count, duration, number, safe
+
+SHOWN_MODELS = 30
+SHOWN_PAIRS = 5
+SHOWN_WARNINGS = 5
+WIDEST_NAME = 32
+LONGEST_REASON = 1000
+UNDECIDED = ("open", "out_of_reach", "blocked")
+
+
+def summary(ended: Ended, command: str) -> str:
+    """The last screen as plain text; `command` continues the run."""
+    found = [] if ended.results is None else findings(ended.results, ended.status.elapsed, ended.directory)
+    return "\n".join(["", safe(ended.why, LONGEST_REASON), "", *found, *_next(ended, command)])
+
+
+def findings(results: Results, elapsed: float | None, directory: Path) -> Iterator[str]:
+    """What was found, in lines; `elapsed` is None where no time has passed."""
+    yield from _ranking(results)
+    yield ""
+    yield from _open(results)
+    yield _cost(results, elapsed)
+    yield from _turns(results)
+    yield from _warnings(results)
+    yield f"results   {directory / RESULTS_FILE}"
+
+
+def _next(ended: Ended, command: str) -> Iterator[str]:
+    """What may come next; nothing where everything is decided."""
+    if ended.ungraded:
+        yield f"to mend   raise grader.timeout, then: {command}"
+        regrade = f"adaptive-eval regrade {shlex.quote(str(ended.directory))} --config CONFIG"
+        yield "          which grades the stored answers again; where the grader itself was mended, or to do no more:"
+        yield f"          {regrade}"
+    elif ended.exit_code is ExitCode.SPENT:
+        yield f"for more  raise trials.max or the budget, then: {command}"
+        if ended.results is not None and _spends_error(ended.results):
+            yield "          a larger trials.max spends what is left of each comparison's error, and no more:"
+            yield "          the promise holds, with less power than in a run that is begun with it (--fresh)"
+    elif ended.reason is not Reason.SETTLED:
+        yield f"continue  {command}"
+    if ended.servers_up:
+        yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
+
+
+def _spends_error(results: Results) -> bool:
+    """The rule shares its error out over the way to the horizon: `sequential`, which is the default."""
+    stopping = results.decisions.get("stopping")
+    return results.compares and (not isinstance(stopping, dict) or stopping.get("rule", "sequential") == "sequential")
+
+
+def _ranking(results: Results) -> Iterator[str]:
+    scale = Scale.of(results.weights)
+    width = min(max(cell_len(safe(row.name)) for row in results.models), WIDEST_NAME)
+    yield f"tier  {'model':<{width}}  {'score':>7}  {'95% interval':^17}  {'trials':>8}"
+    for row in results.models[:SHOWN_MODELS]:
+        tier = "-" if row.score is None else row.tier
+        aside = "  set aside" if row.set_aside is not None else ""
+        yield (
+            f"{tier:>4}  {cells(row.name, width)}  {scale.score(row.score):>7}  "
+            f"{scale.interval(row.lo, row.hi):^17}  {row.trials:>8,}{aside}"
+        )
+    if len(results.models) > SHOWN_MODELS:
+        yield f"      and {len(results.models) - SHOWN_MODELS} more"
+
+
+def decided(results: Results) -> str:
+    """How much of what was to be decided is."""
+    done = sum(pair.verdict not in UNDECIDED for pair in results.pairs)
+    what = "comparisons are decided" if results.compares else "scores are as precise as was asked"
+    return f"{done} of {len(results.pairs)} {what}"
+
+
+def _open(results: Results) -> Iterator[str]:
+    """What is not decided, the nearest to it first."""
+    undecided = [pair for pair in results.pairs if pair.verdict in UNDECIDED]
+    yield decided(results) + ("; models of one tier are not told apart" if results.compares else "")
+    for pair in sorted(undecided, key=_need)[:SHOWN_PAIRS]:
+        yield f"  {_pair(pair)}: {_what_it_needs(pair)}"
+    if len(undecided) > SHOWN_PAIRS:
+        yield f"  and {len(undecided) - SHOWN_PAIRS} more"
+
+
+def _pair(pair: PairRow) -> str:
+    better = safe(pair.better, WIDEST_NAME)
+    return better if pair.worse is None else f"{better} over {safe(pair.worse, WIDEST_NAME)}"
+
+
+def _need(pair: PairRow) -> float:
+    return math.inf if pair.trials_needed is None else pair.trials_needed
+
+
+def _what_it_needs(pair: PairRow) -> str:
+    if pair.verdict == "blocked":
+        return "blocked by a model that was set aside"
+    found = _how_far(pair)
+    if pair.trials_needed is None:
+        return f"{found}, no number of trials can be named"
+    return f"{found}, would need about {count(math.ceil(pair.trials_needed))} trials a question"
+
+
+def _how_far(pair: PairRow) -> str:
+    if pair.z is None:
+        return "its interval is too wide"
+    if pair.boundary is None:
+        return f"z {number(pair.z)}, too early for a call"
+    return f"z {number(pair.z)} of {number(pair.boundary)}"
+
+
+def _cost(results: Results, elapsed: float | None) -> str:
+    cost = results.cost
+    parts = [f"{count(cost.trials)} trials ({_share(cost.trials, cost.fixed_trials)})"]
+    parts += [f"{count(cost.tokens)} tokens"] if cost.tokens else []
+    parts += [f"${cost.usd:,.2f}"] if cost.usd else []
+    parts += [f"{cost.gpu_seconds / 3600:.2f} GPU hours"] if cost.gpu_seconds else []
+    parts += [] if elapsed is None else [duration(elapsed)]
+    return f"cost      {', '.join(parts)}"
+
+
+def _turns(results: Results) -> Iterator[str]:
+    """What it took to serve models in turn."""
+    for row in results.turns:
+        swaps = f"{row.swaps} swap{'s' if row.swaps > 1 else ''}"
+        yield f"in turn   {row.models} models on {safe(row.on, WIDEST_NAME)}: {swaps}, {duration(row.seconds)}"
+
+
+def _share(trials: int, fixed: int) -> str:
+    """How much of the fixed design was needed; earlier starts may have had a larger one."""
+    if trials > fixed:
+        return f"trials.max now allows {count(fixed)}"
+    return f"{trials / fixed:.0%} of {count(fixed)}"
+
+
+def _warnings(results: Results) -> Iterator[str]:
+    for warning in results.warnings[:SHOWN_WARNINGS]:
+        subject = "" if warning.model is None else f"{safe(warning.model, WIDEST_NAME)}: "
+        yield f"warning   {subject}{safe(warning.text, 300)}"
+    if len(results.warnings) > SHOWN_WARNINGS:
+        yield f"          and {len(results.warnings) - SHOWN_WARNINGS} more warnings in {RESULTS_FILE}"

@@ -1,0 +1,179 @@
+"""Texts and numbers for a terminal.
+
+Model names, server messages and everything a model wrote come from outside: `safe` leaves nothing in them that a
+terminal obeys. Whoever renders with rich puts them into `Text` objects, never into markup.
+
+How scores are written.
+
+How fast a run goes, and when it will be done at that.
+
+Markdown that also reads well as it stands: columns are as wide as what is in them.
+"""
+
+import math
+import unicodedata
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from rich.cells import cell_len, set_cell_size
+
+from adaptive_eval.core.types import Look, Verdict
+
+WINDOW_SECONDS = 30.0
+
+
+class Rates:
+    """Trials and tokens a second over the last half minute."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int, int]] = deque()
+
+    def add(self, elapsed: float, trials: int, tokens: int) -> None:
+        """Note where the run stands; only differences count."""
+        self._seen.append((elapsed, trials, tokens))
+        while self._seen[-1][0] - self._seen[0][0] > WINDOW_SECONDS:
+            self._seen.popleft()
+
+    @property
+    def trials(self) -> float:
+        """Trials a second."""
+        return self._slope(1)
+
+    @property
+    def tokens(self) -> float:
+        """Tokens a second."""
+        return self._slope(2)
+
+    def eta(self, trials_to_go: float | None) -> float | None:
+        """Seconds until the trials still needed are done; None while that cannot be said."""
+        if trials_to_go is None or self.trials <= 0.0:
+            return None
+        return trials_to_go / self.trials
+
+    def _slope(self, column: int) -> float:
+        if len(self._seen) < 2 or self._seen[-1][0] <= self._seen[0][0]:
+            return 0.0
+        first, last = self._seen[0], self._seen[-1]
+        return (last[column] - first[column]) / (last[0] - first[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The range of scores that a rubric gives; a range within 0 to 1 is written in percent."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, weights: Sequence[float]) -> Self:
+        """The scale of a rubric's weights."""
+        return cls(min(weights), max(weights))
+
+    def score(self, value: float | None) -> str:
+        """A score with three decimals, or in percent with one."""
+        if value is None or math.isnan(value):
+            return "-"
+        return f"{100 * value:.1f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.3f}"
+
+    def width(self, value: float | None) -> str:
+        """A difference or a standard error: one digit more than a score."""
+        if value is None or math.isnan(value):
+            return "-"
+        return f"{100 * value:.2f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.4f}"
+
+    def interval(self, lo: float | None, hi: float | None) -> str:
+        """An interval without what lies beyond the scale, where no score can be: few trials make it wide."""
+        if lo is None or hi is None:
+            return "- .. -"
+        return f"{self.score(max(lo, self.low))} .. {self.score(min(hi, self.high))}"
+
+
+LONGEST = 200
+COUNTED = (Verdict.RESOLVED, Verdict.TIED, Verdict.OPEN, Verdict.OUT_OF_REACH)
+_SCALE = ("", "k", "M", "G", "T")
+
+
+def safe(text: str, longest: int = LONGEST) -> str:
+    """One line without control characters, escape sequences, or characters that change the direction of writing."""
+    clean = "".join(" " if ch in "\n\r\t" else ch if unicodedata.category(ch)[0] != "C" else "�" for ch in text)
+    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
+
+
+def cells(text: str, width: int) -> str:
+    """The text in exactly so many columns of a terminal, cut or filled up; some characters take two."""
+    clean = safe(text)
+    return set_cell_size(clean, width) if cell_len(clean) <= width else f"{set_cell_size(clean, width - 1)}…"
+
+
+def count(value: float) -> str:
+    """4321 -> 4,321; 1234567 -> 1.23M."""
+    if not math.isfinite(value):
+        return "-"
+    if abs(value) < 100_000:
+        return f"{value:,.0f}"
+    power = min(int(math.log10(abs(value)) // 3), len(_SCALE) - 1)
+    shown = float(f"{value / 1000**power:.3g}")
+    if abs(shown) >= 1000 and power < len(_SCALE) - 1:
+        shown, power = shown / 1000, power + 1
+    return f"{shown:g}{_SCALE[power]}"
+
+
+def duration(seconds: float) -> str:
+    """75 -> 1m15s; 9000 -> 2h30m."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number, or a dash where there is none."""
+    return "-" if value is None or math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}f}"
+
+
+def verdict_counts(look: Look) -> str:
+    """How many comparisons of a look have which verdict."""
+    return ", ".join(f"{look.count(verdict)} {str(verdict).replace('_', ' ')}" for verdict in COUNTED)
+
+
+NOTHING = ("", "-")
+MARKUP = "\\`*_{}[]<>#|!~&"
+
+
+def cell(text: str, longest: int = 200) -> str:
+    """A text from outside as plain Markdown text on one line: nothing in it is markup, a link or a new column."""
+    return "".join(f"\\{ch}" if ch in MARKUP else ch for ch in safe(text, longest))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """A Markdown table; the first `left` columns are texts, the others numbers."""
+    lines = [head, *rows]
+    widths = [max(3, *(cell_len(line[column]) for line in lines)) for column in range(len(head))]
+    rule = [f":{'-' * (width - 1)}" if at < left else f"{'-' * (width - 1)}:" for at, width in enumerate(widths)]
+    padded = ([_pad(text, widths[at], at < left) for at, text in enumerate(line)] for line in lines)
+    first, *others = (f"| {' | '.join(line)} |" for line in padded)
+    return "\n".join([first, f"| {' | '.join(rule)} |", *others])
+
+
+def telling(head: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows without the columns in which no row has anything to say."""
+    lines = list(rows)
+    kept = [at for at in range(len(head)) if any(line[at] not in NOTHING for line in lines)]
+    return [head[at] for at in kept], [[line[at] for at in kept] for line in lines]
+
+
+def fenced(text: str, language: str) -> str:
+    """A block of code, with a fence that the text does not have."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _pad(text: str, width: int, left: bool) -> str:
+    space = " " * (width - cell_len(text))
+    return text + space if left else space + text

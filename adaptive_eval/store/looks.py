@@ -1,0 +1,88 @@
+"""A look as plain values, by names: what is stored and published.
+
+What the record of a run says of its horizons: `trials.max` may be changed after looks were taken.
+
+The record is the event that is stored with a changed configuration, in the same transaction; it says how many looks
+there were. Events of earlier versions do not: these took all looks anew under the new horizon.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from adaptive_eval.core.types import Look, PairVerdict, Verdict
+from adaptive_eval.store import StoredLook
+from adaptive_eval.store.records import Event, EventKind
+
+PATH = "trials.max"
+
+
+class Changed(NamedTuple):
+    """One change of the horizon, as it is recorded; `looks` is None where that is not known."""
+
+    was: int
+    now: int
+    looks: int | None
+    at: float
+
+
+def changed_horizons(events: Sequence[Event]) -> Iterator[Changed]:
+    """Every change of the horizon after the first look."""
+    for event in events:
+        if event.kind is not EventKind.CONFIGURED:
+            continue
+        looks = event.body.get("looks")
+        for change in _changes(event.body):
+            numbers = change.get("was"), change.get("now")
+            if change.get("path") == PATH and all(isinstance(one, int) and one >= 1 for one in numbers) and looks != 0:
+                was, now = map(int, map(str, numbers))
+                yield Changed(was, now, looks if isinstance(looks, int) else None, event.at)
+
+
+def _changes(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    changes = body.get("changes")
+    return [one for one in changes if isinstance(one, Mapping)] if isinstance(changes, list) else []
+
+
+def plain_look(look: Look, models: Sequence[str]) -> StoredLook:
+    """The whole look, with every verdict."""
+    return StoredLook(
+        look.index,
+        {
+            "models": list(models),
+            "order": [models[model] for model in look.order],
+            "trials": list(look.trials),
+            "tiers": list(look.tiers),
+            "scores": list(look.scores),
+            "sigmas": list(look.sigmas),
+            "comparisons": [plain_verdict(pair, models) for pair in look.comparisons],
+        },
+    )
+
+
+def plain_verdict(pair: PairVerdict, models: Sequence[str]) -> dict[str, object]:
+    """One comparison."""
+    values = pair._asdict()
+    values["better"] = models[pair.better]
+    values["worse"] = None if pair.worse is None else models[pair.worse]
+    values["verdict"] = str(pair.verdict)
+    return values
+
+
+def look_of(stored: StoredLook) -> Look:
+    """The look that `plain_look` was given, its models by their position in the stored one."""
+    body = cast(dict[str, Any], stored.body)
+    at = {name: number for number, name in enumerate(body["models"])}
+    return Look(
+        index=stored.number,
+        trials=tuple(body["trials"]),
+        order=tuple(at[name] for name in body["order"]),
+        tiers=tuple(body["tiers"]),
+        scores=tuple(body["scores"]),
+        sigmas=tuple(body["sigmas"]),
+        comparisons=tuple(_verdict(pair, at) for pair in body["comparisons"]),
+    )
+
+
+def _verdict(plain: dict[str, Any], at: Mapping[str, int]) -> PairVerdict:
+    models = {"better": at[plain["better"]], "worse": None if plain["worse"] is None else at[plain["worse"]]}
+    return PairVerdict(**(plain | models | {"verdict": Verdict(plain["verdict"])}))

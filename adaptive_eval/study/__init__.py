@@ -1,0 +1,1 @@
+"""Runs that ask no server: replays of recorded or simulated outcomes, and forecasts of runs to come."""

@@ -1,0 +1,145 @@
+"""A forecast: worlds are drawn, the run is simulated in each of them, and the simulated runs are summed up."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.core import Budget
+from adaptive_eval.record.history import fresh, look_back, newest
+from adaptive_eval.store import require_same_meaning
+from adaptive_eval.study.pilot import Pilot, Usage, cost_table, guess, known_usage, read_pilot
+from adaptive_eval.study.simulated import Scene, Served, decisions_of, turns
+from adaptive_eval.study.simulations import Watch, simulate_all
+from adaptive_eval.study.summary import summarise
+from adaptive_eval.study.types import Forecast
+from adaptive_eval.study.worlds import Prior, posterior_chances, prior_chances, require_room, spaced
+from scorio.moments import FloatArray
+
+GUESSED_SWAP = 120.0
+"""Seconds from the last answer of one model to a server that is ready with the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a forecast."""
+
+    pilot: Path | None = None
+    gap: float | None = None
+    worlds: int = 100
+    seed: int = 0
+
+
+def make_forecast(prepared: Prepared, request: Request, watch: Watch) -> Forecast:
+    """Forecast the run.
+
+    Raises `ConfigError` for a request that makes no sense, and `StoreError` for a pilot that cannot be read.
+    """
+    bench = prepared.plan.bench
+    if request.gap is not None:
+        require_room(request.gap, bench.models, bench.weights)
+    pilot = None if request.pilot is None else read_pilot(request.pilot, prepared)
+    begun = pilot if request.gap is None and _is_the_run(request.pilot, prepared) else None
+    prepared = _begun(prepared, begun, request.pilot)
+    usage, guesses = _usage(prepared, pilot)
+    scene = _scene(prepared, usage, begun, request.seed)
+    watch(0.0, "drawing worlds")
+    worlds = list(_worlds(prepared, request, pilot))
+    budget, left_out = _simulable(prepared.plan.budget, usage)
+    simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch)
+    basis = (*_basis(request, pilot, begun is not None), *guesses, *_swaps(scene), *left_out)
+    return summarise(prepared, scene, pilot, worlds, simulations, basis)
+
+
+def _is_the_run(directory: Path | None, prepared: Prepared) -> bool:
+    """Whether the pilot is what `run` would continue."""
+    config = prepared.config
+    return directory is not None and directory.resolve() == newest(config.store.folder, config.name).resolve()
+
+
+def _begun(prepared: Prepared, begun: Pilot | None, directory: Path | None) -> Prepared:
+    """The run with what it begins with: imported trials where it is there, and R0."""
+    if begun is None or directory is None:
+        return look_back(prepared, fresh(prepared.config.store.folder, prepared.config.name)).prepared
+    require_same_meaning(begun.header, prepared.header, directory)
+    return look_back(prepared, directory).prepared
+
+
+def _scene(prepared: Prepared, usage: Usage, begun: Pilot | None, seed: int) -> Scene:
+    models = prepared.config.models
+    return Scene(
+        bench=prepared.plan.bench,
+        decisions=decisions_of(prepared),
+        names=prepared.models,
+        served=Served(
+            usage=usage,
+            costs=cost_table(models, usage),
+            slots=[model.concurrency.concurrency * len(model.replicas) for model in models],
+            recorded=None if begun is None else begun.outcomes,
+            in_turn=turns(prepared),
+            swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
+        ),
+        seed=seed,
+        elapsed=0.0 if begun is None else begun.elapsed,
+        first=prepared.plan.first,
+    )
+
+
+def _worlds(prepared: Prepared, request: Request, pilot: Pilot | None) -> Iterator[FloatArray]:
+    bench, rng = prepared.plan.bench, np.random.default_rng(request.seed)
+    if pilot is not None:
+        drawn = posterior_chances(pilot.counts, bench.weights, request.worlds, rng)
+    else:
+        drawn = prior_chances(Prior(), bench.models, bench.questions, bench.weights, request.worlds, rng)
+    for chances in drawn:
+        yield chances if request.gap is None else spaced(chances, bench.weights, request.gap)
+
+
+def _basis(request: Request, pilot: Pilot | None, continued: bool) -> Iterator[str]:
+    if pilot is None:
+        yield f"no pilot: worlds are drawn from a prior, {Prior()}"
+    else:
+        each, goes_on = pilot.counts.sum(axis=-1), ", which the run goes on from" if continued else ""
+        trials = f"{int(each.sum()):,} trials, {each.min()} to {each.max()} a question"
+        yield f"worlds are drawn from the posterior of the pilot {pilot.name}: {trials}{goes_on}"
+        yield from pilot.remarks
+    if request.gap is not None:
+        again = " The run is planned from its beginning." if pilot is not None else ""
+        yield f"true scores of neighbours are set {request.gap:.2%} apart.{again}"
+
+
+def _usage(prepared: Prepared, pilot: Pilot | None) -> tuple[Usage, list[str]]:
+    """What trials use, and what of it is guessed."""
+    models = prepared.config.models
+    guessed = guess(models, prepared.prompts, prepared.plan.bench.categories)
+    nobody = np.zeros(len(models), dtype=bool)
+    known = (guessed, nobody, nobody) if pilot is None else known_usage(pilot.measured, guessed)
+    return known[0], list(_guesses(*known))
+
+
+def _guesses(usage: Usage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:
+    if not usage.knows_tokens:
+        yield "tokens are not known: give a pilot, or sampling.max_tokens for a guess"
+    elif not tokens.any():
+        yield "an answer is guessed to have a quarter of sampling.max_tokens, at 40 tokens a second"
+    elif not seconds.any():
+        yield "the pilot has no times: answers are guessed to come at 40 tokens a second"
+    if tokens.any() and not tokens.all():
+        yield f"tokens of {np.sum(~tokens)} of {len(tokens)} models are those of the pilot's other models"
+    if seconds.any() and not seconds.all():
+        yield f"times of {np.sum(~seconds)} of {len(seconds)} models are those of the pilot's other models"
+
+
+def _swaps(scene: Scene) -> Iterator[str]:
+    if scene.served.in_turn and scene.served.usage.knows_seconds:
+        yield f"a model that takes its turn on a server is guessed to be loaded in {GUESSED_SWAP:g} s"
+
+
+def _simulable(budget: Budget, usage: Usage) -> tuple[Budget, list[str]]:
+    """The budget without a cap on what nobody knows."""
+    if budget.wall_seconds is None or usage.knows_seconds:
+        return budget, []
+    return replace(budget, wall_seconds=None), ["budget.wall_time is left out: how long answers take is not known"]

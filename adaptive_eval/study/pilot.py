@@ -1,0 +1,256 @@
+"""A pilot: the trials of another run, or of the same one, in the order of the run that is planned.
+
+What a trial uses: tokens, USD, GPU time and seconds of each model's answers, by category, as far as they are known.
+
+Means by model and category, since wrong answers are longer: over a run their sums are what counts. Seconds are
+log-normal around their mean, since a round waits for the last of its answers.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.config.planning import prompt_bytes, usage_cost
+from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Prompt
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.store import RunHeader, RunReader, TrialUse, differences
+from adaptive_eval.store.store import with_sources
+from scorio.moments import FloatArray
+
+GUESSED_SHARE = 0.25
+"""Of `max_tokens`: the length of an answer where nothing is known."""
+BYTES_A_TOKEN = 4.0
+"""Of a prompt in English, by the makers of tokenizers."""
+GUESSED_SPEED = 40.0
+"""Tokens a second of one answer among many on a busy server."""
+GUESSED_SPREAD = 0.5
+"""Standard deviation of the logarithm of an answer's seconds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """What the answers of a pilot used: sums (L, K) over the answers of each model and category."""
+
+    trials: FloatArray
+    prompt_tokens: FloatArray
+    completion_tokens: FloatArray
+    seconds: FloatArray
+    log_spread: FloatArray
+    """(L,): standard deviation of the logarithm of an answer's seconds within its category; nan where unknown."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Usage:
+    """Means (L, K) for a trial of each model that falls into each category; nan where they are not known."""
+
+    prompt_tokens: FloatArray
+    completion_tokens: FloatArray
+    seconds: FloatArray
+    log_spread: FloatArray
+
+    @property
+    def knows_tokens(self) -> bool:
+        return bool(np.isfinite(self.completion_tokens).all())
+
+    @property
+    def knows_seconds(self) -> bool:
+        return bool(np.isfinite(self.seconds).all())
+
+
+def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], categories: int) -> Usage:
+    """A stated guess, for want of a pilot: nan for a model without `max_tokens`."""
+    most = np.array([model.sampling.max_tokens or np.nan for model in models], dtype=float)
+    asked = np.array([np.mean([prompt_bytes(prompt) for prompt in own]) / BYTES_A_TOKEN for own in prompts])
+    completion = GUESSED_SHARE * most
+    columns = (asked, completion, completion / GUESSED_SPEED)
+    prompt_tokens, completion_tokens, seconds = (np.repeat(one[:, None], categories, axis=1) for one in columns)
+    return Usage(prompt_tokens, completion_tokens, seconds, np.full(len(models), GUESSED_SPREAD))
+
+
+def known_usage(measured: Measured, otherwise: Usage) -> tuple[Usage, NDArray[np.bool_], NDArray[np.bool_]]:
+    """The pilot's means; for models without tokens, or without seconds, those of its other models, else a guess.
+
+    Also which models' tokens, and which models' seconds, are their own.
+    """
+    own_tokens = measured.completion_tokens.sum(axis=1) > 0.0
+    own_seconds = measured.seconds.sum(axis=1) > 0.0
+    spread = np.where(own_seconds & np.isfinite(measured.log_spread), measured.log_spread, otherwise.log_spread)
+    usage = Usage(
+        prompt_tokens=_filled(measured.trials, measured.prompt_tokens, own_tokens, otherwise.prompt_tokens),
+        completion_tokens=_filled(measured.trials, measured.completion_tokens, own_tokens, otherwise.completion_tokens),
+        seconds=_filled(measured.trials, measured.seconds, own_seconds, otherwise.seconds),
+        log_spread=spread,
+    )
+    return usage, own_tokens, own_seconds
+
+
+def _filled(trials: FloatArray, sums: FloatArray, own: NDArray[np.bool_], otherwise: FloatArray) -> FloatArray:
+    """Means by model and category; of a category that a model never had, the mean of all its answers."""
+    if not own.any():
+        return otherwise
+    pooled = _means(sums[own].sum(axis=0), trials[own].sum(axis=0))
+    each = _means(sums, trials)
+    return np.where(own[:, None], each, pooled)
+
+
+def _means(sums: FloatArray, trials: FloatArray) -> FloatArray:
+    overall = sums.sum(axis=-1, keepdims=True) / np.maximum(trials.sum(axis=-1, keepdims=True), 1.0)
+    return np.where(trials > 0.0, sums / np.maximum(trials, 1.0), overall)
+
+
+def cost_table(models: Sequence[ModelConfig], usage: Usage) -> tuple[tuple[Cost, ...], ...]:
+    """What a trial of each model and category costs; what is not known counts as nothing."""
+    columns = (np.nan_to_num(each).tolist() for each in (usage.prompt_tokens, usage.completion_tokens, usage.seconds))
+    rows = zip(models, *columns, strict=True)
+    return tuple(tuple(usage_cost(model, *used) for used in zip(*own, strict=True)) for model, *own in rows)
+
+
+SHOWN = 3
+"""Names or differences that one sentence has."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pilot:
+    """What is known of the planned run's L models on its M questions."""
+
+    name: str
+    outcomes: NDArray[np.int8]
+    """(L, M, N): categories by the trials' own numbers, -1 for none."""
+    counts: NDArray[np.int64]
+    """(L, M, K)."""
+    measured: Measured
+    elapsed: float
+    """Seconds that the pilot was active."""
+    header: RunHeader
+    remarks: tuple[str, ...]
+    """What does not fit, in sentences."""
+
+
+def read_pilot(directory: Path, prepared: Prepared) -> Pilot:
+    """The trials of a run directory, models matched by name and questions by id; raises `ConfigError`."""
+    with closing(RunReader.open(directory)) as reader:
+        header, elapsed = reader.header(), reader.elapsed
+        graded = [use for use in reader.trial_uses() if use.category is not None]
+    _require_the_rubric(directory, header, prepared)
+    models, questions = prepared.models, tuple(question.id for question in prepared.questions)
+    known = _matching(directory, graded, models, questions)
+    cells = np.array(known, dtype=float)
+    at = cells[:, :4].astype(np.intp)
+    categories = prepared.plan.bench.categories
+    if at[:, 3].max() >= categories:
+        raise ConfigError(
+            f"the pilot {directory} has trials of category {at[:, 3].max()}, but the rubric has the categories 0 to "
+            f"{categories - 1}; give a pilot that was graded with the same rubric"
+        )
+    outcomes = np.full((len(models), len(questions), int(at[:, 2].max()) + 1), -1, dtype=np.int8)
+    outcomes[at[:, 0], at[:, 1], at[:, 2]] = at[:, 3]
+    counts = np.stack([(outcomes == category).sum(axis=2) for category in range(categories)], axis=-1)
+    return Pilot(
+        name=header.name,
+        outcomes=outcomes,
+        counts=counts,
+        measured=measure(at, cells[:, 4:], (len(models), categories)),
+        elapsed=elapsed,
+        header=header,
+        remarks=(*_absent(counts, models, questions), *_asked_otherwise(header, prepared.header)),
+    )
+
+
+def _require_the_rubric(directory: Path, header: RunHeader, prepared: Prepared) -> None:
+    changes = list(differences(header.meaning.get("rubric"), prepared.header.meaning["rubric"], "rubric"))
+    if changes:
+        raise ConfigError(
+            f"the pilot {directory} was graded with another rubric ({changes[0]}), so that its categories mean other "
+            f"things; `adaptive-eval regrade {directory} --config CONFIG` grades it anew, or plan without it"
+        )
+
+
+Cell = tuple[int, int, int, int, int, int, float]
+
+
+def _matching(
+    directory: Path, graded: Sequence[TrialUse], models: Sequence[str], questions: Sequence[str]
+) -> list[Cell]:
+    """The trials of planned models on planned questions, both by position."""
+    if not graded:
+        raise ConfigError(f"the pilot {directory} has no graded trial; give a run that has some, or plan without one")
+    row = {name: position for position, name in enumerate(models)}
+    column = {key: position for position, key in enumerate(questions)}
+    known = [
+        (row[use.model], column[use.question], use.trial, use.category or 0, *use[4:])
+        for use in graded
+        if use.model in row and use.question in column
+    ]
+    if not known:
+        what = "model" if not any(use.model in row for use in graded) else "question"
+        theirs = sorted({getattr(use, what) for use in graded})
+        raise ConfigError(
+            f"the pilot {directory} has no {what} of the configuration, but {named(theirs)}; models are matched by "
+            "name, questions by id"
+        )
+    return known
+
+
+def measure(at: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) -> Measured:
+    """Sums by model and category of prompt tokens, completion tokens and seconds (n, 3).
+
+    `at` (n, 4) has each trial's model, question, number and category, `shape` the numbers of models and categories.
+    """
+    cell = at[:, 0] * shape[1] + at[:, 3]
+    size = shape[0] * shape[1]
+
+    def summed(values: FloatArray | None) -> FloatArray:
+        return np.bincount(cell, values, size).reshape(shape).astype(float)
+
+    trials = summed(None)
+    seconds = used[:, 2]
+    logs = np.log(np.maximum(seconds, 1e-6))
+    held = np.maximum(trials, 1.0)
+    within = np.maximum(summed(logs**2) - summed(logs) ** 2 / held, 0.0).sum(axis=1)
+    freedom = np.maximum(trials - 1.0, 0.0).sum(axis=1)
+    spread = np.where(freedom > 0.0, np.sqrt(within / np.maximum(freedom, 1.0)), np.nan)
+    return Measured(trials, summed(used[:, 0]), summed(used[:, 1]), summed(seconds), spread)
+
+
+def _absent(counts: NDArray[np.int64], models: Sequence[str], questions: Sequence[str]) -> list[str]:
+    """Who and what the pilot says nothing of."""
+    told = []
+    for what, names, axes in (("models", models, (1, 2)), ("questions", questions, (0, 2))):
+        missing = [name for name, there in zip(names, counts.sum(axis=axes).tolist(), strict=True) if not there]
+        if missing:
+            told.append(
+                f"{len(missing)} of {len(names)} {what} are not in the pilot ({named(missing)}): drawn as the "
+                f"pilot's {what} vary"
+            )
+    return told
+
+
+def _asked_otherwise(then: RunHeader, now: RunHeader) -> list[str]:
+    """Models of the same name, and questions of the same id, that are not the same."""
+    changes = [
+        *differences(
+            {name: then.models[name] for name in then.models.keys() & now.models.keys()},
+            {name: now.models[name] for name in then.models.keys() & now.models.keys()},
+            "models",
+        ),
+        *differences(
+            {key: then.questions[key] for key in then.questions.keys() & now.questions.keys()},
+            {key: now.questions[key] for key in then.questions.keys() & now.questions.keys()},
+            "questions",
+        ),
+        *differences(with_sources(then.meaning, now.meaning).get("grader"), now.meaning["grader"], "grader"),
+    ]
+    return [f"the pilot was asked or graded otherwise: {named([str(change) for change in changes])}"] if changes else []
+
+
+def named(names: Sequence[str]) -> str:
+    """The first few names."""
+    more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
+    return ", ".join([*names[:SHOWN], *more])

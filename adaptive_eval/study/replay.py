@@ -1,0 +1,296 @@
+"""One replay from its seed to its end.
+
+From the words of the command line to a replay that could begin.
+
+What a replay draws its trials from: a world of known probabilities, or a recording and a rubric's weights.
+
+The results of a replay, in the format of a run's.
+
+The plainest shell: ask for everything, tell everything.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.config.decisions import BudgetConfig, Decisions
+from adaptive_eval.config.load import load_decisions
+from adaptive_eval.config.planning import plan_on
+from adaptive_eval.core import Bench, Plan
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.types import NO_COST, Cost, Look, Outcome
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.exchange.recording import Recording, read_recording, read_run
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.build import Subject, build_results, take_snapshot
+from adaptive_eval.record.results import Caution, Results, TurnsRow
+from adaptive_eval.simulate.worlds import WORLDS, Latency, World
+from adaptive_eval.store.usage import Tally
+from adaptive_eval.study.tape import Tape
+from adaptive_eval.study.timed import AnswerTimes, Host, Timeline, drive_in_time
+from scorio.moments import FloatArray, IntArray
+
+MOST = 1 << 16
+
+
+def drive(
+    controller: Controller,
+    tape: Tape,
+    on_look: Callable[[Look], None] | None = None,
+    costs: Sequence[Cost] | None = None,
+) -> Controller:
+    """Run the controller on the tape until it is finished, outcomes told in batches; `costs` is a trial's by model."""
+    costs = costs or (NO_COST,) * controller.plan.bench.models
+    while controller.finished is None:
+        asks = controller.ask(MOST)
+        outcomes = [
+            Outcome(model, question, trial, tape.category(model, question, trial), costs[model])
+            for model, question, trial, _ in asks
+        ]
+        for look in controller.tell(outcomes):
+            if on_look is not None:
+                on_look(look)
+    return controller
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Models and questions with the chances of their trials; those of a recording are its shares."""
+
+    name: str
+    models: tuple[str, ...]
+    questions: tuple[str, ...]
+    weights: FloatArray
+    chances: FloatArray
+    """(L, M, K): the probability of each category."""
+    counts: IntArray | None = None
+    """(L, M, K): what was recorded."""
+    outcomes: IntArray | None = None
+    """(L, M, N): what was recorded, in its order, -1 for no trial."""
+
+    @property
+    def truth(self) -> FloatArray:
+        """(L,): the true scores, which every estimate is judged by."""
+        return np.asarray((self.chances @ self.weights).mean(axis=1))
+
+    @property
+    def recorded(self) -> NDArray[np.int64] | None:
+        """(L, M): recorded trials; None in a world, which has no end of them."""
+        return None if self.counts is None else self.counts.sum(axis=-1)
+
+    def best(self, most: int) -> "Source":
+        """The best `most` models by the truth, best first."""
+        chosen = np.argsort(-self.truth, kind="stable")[:most]
+        return replace(
+            self,
+            models=tuple(self.models[model] for model in chosen),
+            chances=self.chances[chosen],
+            counts=None if self.counts is None else self.counts[chosen],
+            outcomes=None if self.outcomes is None else self.outcomes[chosen],
+        )
+
+    def tape(self, rng: np.random.Generator) -> Tape:
+        """Trials in random order: of a recording without replacement."""
+        if self.counts is not None:
+            return Tape.of_counts(self.counts, self.weights, rng)
+        return Tape.of_chances(self.chances, self.weights, rng)
+
+    def tape_in_order(self, rng: np.random.Generator) -> Tape:
+        """Trials in the order in which they were recorded, where that is known."""
+        if self.outcomes is None or self.counts is None:
+            return self.tape(rng)
+        return Tape.of_outcomes(self.outcomes, self.counts, self.weights, rng)
+
+
+def source_of_world(world: World) -> Source:
+    """A world; it brings its own weights."""
+    return Source(world.name, world.models, world.questions, world.w, world.p)
+
+
+def source_of_recording(recording: Recording, name: str, weights: FloatArray) -> Source:
+    """A recording, judged with the weights of a rubric."""
+    counts, categories = recording.counts, len(weights)
+    if counts.shape[-1] > categories:
+        raise ConfigError(
+            f"{name} has trials of category {counts.shape[-1] - 1}, but the rubric has the categories 0 to "
+            f"{categories - 1}; give a rubric with a weight for each, such as one of `rubric.categories`"
+        )
+    padding = np.zeros((*counts.shape[:2], categories - counts.shape[-1]), dtype=np.int64)
+    counts = np.concatenate([counts, padding], axis=-1)
+    return Source(
+        name=name,
+        models=recording.models,
+        questions=recording.questions,
+        weights=weights,
+        chances=counts / counts.sum(axis=-1, keepdims=True),
+        counts=counts,
+        outcomes=recording.outcomes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be replayed, and with which decisions."""
+
+    what: str
+    """A world's name, the path of an .npz file, or a run directory."""
+    config: Path | None = None
+    overrides: Sequence[str] = ()
+    array: str | None = None
+    """The array of the file that holds outcomes, where it is not R."""
+    top: int | None = None
+    """Only the best so many models."""
+    timed: bool = False
+    in_turn: bool = False
+    """The models share a server in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A replay that could begin."""
+
+    source: Source
+    plan: Plan
+    decisions: Decisions
+
+
+def prepare(request: Request) -> Prepared:
+    """Read the recording and the configuration; raises `ConfigError`."""
+    drawn_from = _found(request)
+    decisions = load_decisions(request.config, request.overrides, drawn_from.models)
+    source = _source(drawn_from, request.what, decisions, request.config)
+    if request.top is not None:
+        source = source.best(request.top)
+        decisions = load_decisions(request.config, request.overrides, source.models)  # which may name those left out
+    _require_countable(decisions.budget, request.timed)
+    bench = Bench(len(source.models), len(source.questions), source.weights)
+    return Prepared(source, plan_on(bench, decisions, source.models, in_turn=request.in_turn), decisions)
+
+
+def _found(request: Request) -> World | Recording:
+    """The world, the file or the run that is meant."""
+    what, path = request.what, Path(request.what)
+    if what in WORLDS:
+        if request.array is not None:
+            raise ConfigError(f"--array names an array of a file, but {what} is a world; write ./{what} for a file")
+        return WORLDS[what]()
+    if not path.exists():
+        close = get_close_matches(what, WORLDS, 1)
+        mend = f"did you mean {close[0]}?" if close else f"the worlds are {', '.join(WORLDS)}"
+        raise ConfigError(f"{what} is neither a file, nor a run, nor a world; {mend}")
+    if path.is_dir():
+        if request.array is not None:
+            raise ConfigError(f"--array names an array of a file, but {what} is a run; leave it out")
+        return read_run(path)
+    if path.suffix in (".yaml", ".yml"):
+        mend = f"name an .npz file, a run or a world, and give this with --config {what}"
+        raise ConfigError(f"{what} is a configuration, which has no outcomes; {mend}")
+    return read_recording(path, request.array)
+
+
+def _source(drawn_from: World | Recording, what: str, decisions: Decisions, config: Path | None) -> Source:
+    if isinstance(drawn_from, World):
+        return source_of_world(drawn_from)
+    own = drawn_from.weights if config is None else None
+    weights = own if own is not None else np.array(open_rubric(decisions.rubric).weights, dtype=float)
+    path = Path(what)
+    return source_of_recording(drawn_from, path.name if path.is_dir() else path.stem, weights)
+
+
+def _require_countable(budget: BudgetConfig, timed: bool) -> None:
+    """A cap on what a replay does not have would silently hold nothing back."""
+    without = {"tokens": "its trials have no tokens", "usd": "its trials have no price", "gpu_hours": "it has no GPUs"}
+    for name, why in without.items():
+        if getattr(budget, name) is not None:
+            raise ConfigError(f"budget.{name} cannot be kept in a replay, since {why}; --set budget.{name}=null")
+    if budget.wall_time is not None and not timed:
+        raise ConfigError(
+            "budget.wall_time needs --latency: a replay takes no time of its own; or --set budget.wall_time=null"
+        )
+
+
+class Servers(NamedTuple):
+    """Simulated servers: how long answers take, and how many requests a model may have at a time."""
+
+    latency: Latency
+    slots: int
+    swap_seconds: float | None = None
+    """All models share one server in turn, and a change of model takes so long; None: each has a server of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """A replay that has ended."""
+
+    controller: Controller
+    timeline: Timeline | None
+
+
+def perform(
+    prepared: Prepared, seed: int | None, servers: Servers | None = None, on_look: Callable[[Look], None] | None = None
+) -> Performed:
+    """Replay with trials in the random order of a seed; with None as they were recorded, where that is known."""
+    source, controller = prepared.source, Controller(prepared.plan)
+    rng = np.random.default_rng([seed or 0, 0])
+    tape = source.tape_in_order(rng) if seed is None else source.tape(rng)
+    if servers is None:
+        return Performed(drive(controller, tape, on_look), None)
+    shape = len(source.models), len(source.questions)
+    times = AnswerTimes(servers.latency, shape, source.weights, np.random.default_rng([seed or 0, 1]))
+    shared = []
+    if servers.swap_seconds is not None:
+        shared = [Host(range(len(source.models)), servers.slots, servers.swap_seconds)]
+    return Performed(controller, drive_in_time(controller, tape, times, servers.slots, on_look, shared))
+
+
+def results_of(prepared: Prepared, performed: Performed, now: float) -> Results | None:
+    """What the replay found, at `now` in seconds since 1970; None when it ended before its first look.
+
+    Its active seconds are those of the simulated servers, 0 without them.
+    """
+    source, controller, timeline = prepared.source, performed.controller, performed.timeline
+    subject = Subject(
+        name=source.name,
+        models=source.models,
+        questions=source.questions,
+        sampled=(False,) * len(source.models),  # no text was: nothing is to be warned of when answers repeat
+        created=now,
+        decisions=prepared.decisions.stated(),
+    )
+    tallies = [Tally(trials=trials) for trials in controller.arrived.sum(axis=(1, 2)).tolist()]
+    elapsed = 0.0 if timeline is None else timeline.seconds
+    snapshot = take_snapshot(subject, controller, tallies, elapsed=elapsed, now=now, stopped=False)
+    if snapshot is None:
+        return None
+    results = build_results(snapshot)
+    warnings = (*results.warnings, *_beyond_the_record(source, performed))
+    return replace(results, warnings=warnings, turns=_turns(timeline))
+
+
+def _turns(timeline: Timeline | None) -> tuple[TurnsRow, ...]:
+    """What it took to serve all models on one server."""
+    if timeline is None or not timeline.swaps:
+        return ()
+    seconds = sum(swap.seconds for swap in timeline.swaps)
+    models = len({swap.model for swap in timeline.swaps})
+    return (TurnsRow("one server", models, len(timeline.swaps), seconds),)
+
+
+def _beyond_the_record(source: Source, performed: Performed) -> Iterator[Caution]:
+    """Trials that nobody has recorded make a replay surer of itself than the recording is."""
+    if source.recorded is None:
+        return
+    trials = performed.controller.arrived.sum(axis=-1)
+    beyond = int(np.maximum(trials - source.recorded, 0).sum())
+    if beyond:
+        text = (
+            f"{beyond:,} of {int(trials.sum()):,} trials go beyond what was recorded ({source.recorded.min()} to "
+            f"{source.recorded.max()} a question) and were drawn from the recorded shares, as if those were the truth; "
+            "a smaller trials.max keeps a replay within its record"
+        )
+        yield Caution("beyond_record", None, text)

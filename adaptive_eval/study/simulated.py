@@ -1,0 +1,248 @@
+"""One simulated run: the controller that a run would have, on answers drawn from a world.
+
+Everything that simulated runs have in common.
+
+Which plans are simulated: the run's own, and the same with other budgets and other confidences.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from math import nan
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.config.planning import plan_on
+from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.config.run import sharing
+from adaptive_eval.core import Bench, Budget, Controller, Plan, Reason
+from adaptive_eval.core.rules import Precision
+from adaptive_eval.core.types import Ask, Cost, Verdict
+from adaptive_eval.study.pilot import Usage
+from adaptive_eval.study.tape import Layers, Tape
+from adaptive_eval.study.timed import Host, drive_in_time
+from scorio.moments import FloatArray, IntArray
+
+CONFIDENCES = (0.90, 0.95, 0.99)
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+BOUNDLESS = 1e9
+"""A factor that makes any cap as good as none, and leaves what trials are priced in as it was."""
+CAPS = tuple(field.name for field in fields(Budget))
+
+
+class Variant(NamedTuple):
+    """What is varied."""
+
+    confidence: float
+    budget: Budget
+
+
+def confidences(decisions: Decisions) -> tuple[float, ...]:
+    """Those of the table: only the configured one where the rule knows no other."""
+    stopping, own = decisions.stopping, decisions.stopping.confidence
+    varies = stopping.rule in ("sequential", "anytime", "intervals") or (
+        stopping.rule == "zscore" and stopping.threshold is None
+    )
+    if not varies or decisions.objective.kind == "precision":
+        return (own,)
+    return tuple(sorted({own, *CONFIDENCES}))
+
+
+def scaled(budget: Budget, factor: float) -> Budget:
+    """Every cap times the factor."""
+    return Budget(
+        trials=None if budget.trials is None else max(round(budget.trials * factor), 1),
+        tokens=None if budget.tokens is None else max(round(budget.tokens * factor), 1),
+        usd=None if budget.usd is None else budget.usd * factor,
+        gpu_seconds=None if budget.gpu_seconds is None else budget.gpu_seconds * factor,
+        wall_seconds=None if budget.wall_seconds is None else budget.wall_seconds * factor,
+    )
+
+
+def is_capped(budget: Budget) -> bool:
+    """Whether anything is capped."""
+    return any(getattr(budget, name) is not None for name in CAPS)
+
+
+def covers_everything(budget: Budget, bench: Bench, most_trials: int) -> bool:
+    """Whether no cap could hold back even the maximum of trials for everyone, each at its worst."""
+    each = bench.questions * most_trials
+    worst = (1.0 * bench.models, *map(sum, zip(*bench.worst_cost, strict=True)))
+    caps = (budget.trials, budget.tokens, budget.usd, budget.gpu_seconds)
+    enough = all(cap is None or cap >= each * cost for cap, cost in zip(caps, worst, strict=True))
+    return enough and budget.wall_seconds is None
+
+
+DECIDED = (Verdict.RESOLVED, Verdict.TIED)
+
+
+class Served(NamedTuple):
+    """What trials take and cost: the same in every simulated run."""
+
+    usage: Usage
+    costs: Sequence[Sequence[Cost]]
+    """By model and category."""
+    slots: Sequence[int]
+    """Requests at a time, by model."""
+    recorded: IntArray | None = None
+    """(L, M, N): categories of the trials that the run has already, -1 for none; they take no more time."""
+    in_turn: Sequence[Sequence[int]] = ()
+    """Groups of models that are served one at a time."""
+    swap_seconds: float = 0.0
+    """What it takes to bring another one of a group."""
+
+
+class Ended(NamedTuple):
+    """One of the objective's comparisons at the end of a simulated run."""
+
+    better: int
+    worse: int | None
+    verdict: str
+    gap: float
+    """The true difference, without its sign; nan for the objective precision, which compares nothing."""
+    trials_needed: float
+
+
+class Simulated(NamedTuple):
+    """What a simulated run cost and found; what the run had before it began is counted with it."""
+
+    reason: str
+    trials: int
+    tokens: float
+    usd: float
+    gpu_seconds: float
+    seconds: float
+    comparisons: tuple[Ended, ...]
+
+    @property
+    def reached(self) -> bool:
+        """The objective: every comparison is resolved or tied."""
+        return self.reason == Reason.SETTLED
+
+    @property
+    def decided(self) -> int:
+        """Comparisons that are resolved or tied."""
+        return sum(one.verdict in DECIDED for one in self.comparisons)
+
+
+def simulate(plan: Plan, chances: FloatArray, served: Served, seed: Sequence[int]) -> Simulated:
+    """Run the plan in a world of these chances (L, M, K); the same seed gives the same answers under any plan."""
+    controller, weights = Controller(plan), plan.bench.weights
+    answers, delays = np.random.default_rng([*seed, 0]), np.random.default_rng([*seed, 1])
+    if served.recorded is None:
+        tape = Tape.of_chances(chances, weights, answers)
+    else:
+        tape = Tape.continued(served.recorded, chances, weights, answers)
+    costs = served.costs
+    times = _Seconds(served, plan.bench.questions, delays)
+    timeline = drive_in_time(
+        controller,
+        tape,
+        times,
+        served.slots,
+        shared=[Host(group, served.slots[group[0]], served.swap_seconds) for group in served.in_turn],
+        cost=lambda model, category: costs[model][category],
+    )
+    assert controller.finished is not None
+    counts = controller.arrived.sum(axis=1) + _not_needed(controller, served.recorded)
+    tokens, usd, gpu_seconds = priced(counts, costs)
+    truth = np.asarray((chances @ weights).mean(axis=1))
+    return Simulated(
+        reason=str(controller.finished),
+        trials=int(counts.sum()),
+        tokens=tokens,
+        usd=usd,
+        gpu_seconds=gpu_seconds,
+        seconds=timeline.seconds,
+        comparisons=tuple(_comparisons(controller, truth)),
+    )
+
+
+def priced(counts: IntArray, costs: Sequence[Sequence[Cost]]) -> tuple[float, float, float]:
+    """Tokens, USD and GPU seconds of counts (L, K)."""
+    tokens, usd, gpu_seconds = np.einsum("lk,lkc->c", counts, np.array(costs, dtype=float)).tolist()
+    return tokens, usd, gpu_seconds
+
+
+def tallied(recorded: IntArray, categories: int) -> IntArray:
+    """Counts (L, K) of outcomes (L, M, N), -1 for none."""
+    return np.stack([(recorded == category).sum(axis=(1, 2)) for category in range(categories)], axis=-1)
+
+
+def _not_needed(controller: Controller, recorded: IntArray | None) -> IntArray:
+    """Counts (L, K) of recorded trials that the run did not ask for; they are paid for all the same."""
+    models, _, categories = controller.arrived.shape
+    if recorded is None:
+        return np.zeros((models, categories), dtype=np.int64)
+    asked = np.arange(recorded.shape[2]) < controller.arrived.sum(axis=2)[..., None]
+    return tallied(np.where(asked, -1, recorded), categories)
+
+
+def _comparisons(controller: Controller, truth: FloatArray) -> Iterator[Ended]:
+    """The comparisons of the last look; none where there was no look."""
+    reference = controller.plan.objective.reference
+    for pair in controller.looks[-1].comparisons if controller.looks else ():
+        other = reference if pair.worse is None else truth[pair.worse]
+        assert other is not None
+        gap = nan if isinstance(controller.plan.deciding_rule, Precision) else abs(float(truth[pair.better] - other))
+        yield Ended(pair.better, pair.worse, str(pair.verdict), gap, pair.trials_needed)
+
+
+class _Seconds:
+    """How long each trial takes, log-normal around its mean; nothing where it is recorded, or where nobody knows."""
+
+    def __init__(self, served: Served, questions: int, rng: np.random.Generator) -> None:
+        spread = served.usage.log_spread[:, None]
+        self._medians: list[list[float]] = np.nan_to_num(served.usage.seconds * np.exp(-(spread**2) / 2.0)).tolist()
+        self._factors = Layers[float](_factors(spread, questions, rng))
+        self._recorded = served.recorded
+
+    def of(self, ask: Ask, category: int) -> float:
+        """The seconds of one trial."""
+        model, question, trial, _ = ask
+        recorded = self._recorded
+        if recorded is not None and trial < recorded.shape[2] and recorded[model, question, trial] >= 0:
+            return 0.0
+        return self._medians[model][category] * self._factors.at(model, question, trial)
+
+
+def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """Layers (L, M) of log-normal factors with median 1."""
+    while True:
+        yield np.exp(spread * rng.standard_normal((len(spread), questions)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """What is decided about whom, and who serves; plain values, which go to other processes."""
+
+    bench: Bench
+    decisions: Decisions
+    names: tuple[str, ...]
+    served: Served
+    seed: int
+    elapsed: float = 0.0
+    """Seconds that the run to be continued has been active."""
+    first: NDArray[np.integer] | None = None
+    """(L, M): trials that were imported, which the first look has."""
+
+    def plan(self, variant: Variant) -> Plan:
+        """The run's plan with another confidence and another budget, of whose time some has passed."""
+        stopping = self.decisions.stopping.model_copy(update={"confidence": variant.confidence})
+        decisions = self.decisions.model_copy(update={"stopping": stopping})
+        plan = plan_on(self.bench, decisions, self.names, self.first, in_turn=bool(self.served.in_turn))
+        cap = variant.budget.wall_seconds
+        left = None if cap is None else max(cap - self.elapsed, np.finfo(float).tiny)
+        return replace(plan, budget=replace(variant.budget, wall_seconds=left))
+
+
+def decisions_of(prepared: Prepared) -> Decisions:
+    """What decides, without what only a run needs: addresses and keys stay where they are."""
+    return Decisions.model_construct(**{name: getattr(prepared.config, name) for name in Decisions.model_fields})
+
+
+def turns(prepared: Prepared) -> Sequence[Sequence[int]]:
+    """Models that are served one at a time, by their numbers."""
+    return list(sharing(prepared.config.models).values())

@@ -1,0 +1,253 @@
+"""From simulated runs to what is said of them.
+
+How close two models may be: the smallest gap that is called, and the smallest delta that certifies a tie.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+from scipy.special import ndtri
+
+from adaptive_eval import __version__
+from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.core import Budget, Plan, Verdict
+from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.judge import first_call
+from adaptive_eval.core.rules import Correctable, Precision, Rule
+from adaptive_eval.study.pilot import Pilot
+from adaptive_eval.study.simulated import CAPS, DECIDED, Ended, Scene, Simulated, priced, tallied
+from adaptive_eval.study.simulations import Simulations
+from adaptive_eval.study.types import FORMAT, Cell, Costs, Forecast, Limits, Outlook, Range, Spent, Undecided
+from scorio.moments import FloatArray
+from scorio.sinf.compare import trial_variance
+
+POWER = 0.80
+"""The chance with which a gap is called, or a tie certified."""
+
+
+def limits_of(runs: Sequence[Simulated], plan: Plan, chances: Sequence[FloatArray]) -> Limits:
+    """What these runs of the plan could tell apart; `chances` (L, M, K) are of the worlds that delta is for."""
+    if isinstance(plan.deciding_rule, Precision):
+        return Limits(None, None, None)
+    compared = [(one.gap, one.verdict == Verdict.RESOLVED) for run in runs for one in run.comparisons]
+    if not compared:
+        return Limits(None, None, None)
+    gaps, called = np.array(compared, dtype=float).T
+    deltas = [smallest_delta(plan, world) for world in chances]
+    return Limits(smallest_gap(gaps, called), float(gaps.max()), float(np.median(deltas)))
+
+
+def smallest_gap(gaps: FloatArray, called: FloatArray) -> float | None:
+    """The gap from which on at least 80% are called, by isotonic regression of calls on gaps; None where none is.
+
+    Larger gaps are called more often: the rising step function that is nearest to the calls (Barlow et al. 1972).
+    """
+    order = np.argsort(gaps, kind="stable")
+    chance = isotonic_regression(called[order]).x
+    first = int(np.searchsorted(chance, POWER))
+    return float(gaps[order][first]) if first < len(order) else None
+
+
+def smallest_delta(plan: Plan, chances: FloatArray) -> float:
+    """The delta within which two equal models are certified as tied in 80%, with the budget spread evenly.
+
+    A tie is certified when |d| + b s <= delta, and d of two equals is about N(0, s^2), so that delta = (b + 1.28) s; s
+    is that of the median pair of the world (L, M, K), and b the boundary, after as many trials as everyone could have.
+    """
+    bench = plan.bench
+    trials = min(plan.trials.max, affordable_trials(plan.budget, plan) / bench.questions)
+    one_trial = trial_variance(chances, bench.weights).mean(axis=1) / bench.questions
+    if plan.objective.reference is None:
+        first, second = np.triu_indices(len(one_trial), 1)
+        one_trial = one_trial[first] + one_trial[second]
+    sigma = float(np.sqrt(np.median(one_trial) / trials))
+    bound = float(_rule(plan).boundary(_equals(sigma, trials / plan.trials.max))[0])
+    return (bound + float(ndtri((1.0 + POWER) / 2.0))) * sigma
+
+
+def affordable_trials(budget: Budget, plan: Plan) -> float:
+    """Trials of each model that a cap on trials pays for, spread evenly; at least the first round's."""
+    bench = plan.bench
+    least, most = plan.trials.min * bench.questions, plan.trials.max * bench.questions
+    return float(np.clip(most if budget.trials is None else budget.trials / bench.models, least, most))
+
+
+def _rule(plan: Plan) -> Rule:
+    """The rule at the level of a first call."""
+    rule = plan.deciding_rule
+    if plan.judging.familywise and isinstance(rule, Correctable):
+        return first_call(plan.objective, plan.bench.models, rule)
+    return rule
+
+
+def _equals(sigma: float, information: float) -> Evidence:
+    """Two equal models."""
+    zero, half = np.zeros(1), np.full(1, sigma / np.sqrt(2.0))
+    return Evidence(
+        models=2,
+        against_reference=False,
+        first=np.array([0]),
+        second=np.array([1]),
+        difference=zero,
+        sigma=np.array([sigma]),
+        sigma_first=half,
+        sigma_second=half,
+        z=zero,
+        rho=np.full(1, 0.5),
+        information=np.array([information]),
+    )
+
+
+MOST_UNDECIDED = 10
+HOUR = 3600.0
+
+
+def summarise(
+    prepared: Prepared,
+    scene: Scene,
+    pilot: Pilot | None,
+    worlds: Sequence[FloatArray],
+    simulated: Simulations,
+    basis: Sequence[str],
+) -> Forecast:
+    """The forecast."""
+    weights = prepared.plan.bench.weights
+    truth = np.array([(world @ weights).mean(axis=1) for world in worlds])
+    within = simulated.runs[simulated.configured]
+    plan = scene.plan(simulated.configured)
+    gaps = -np.diff(-np.sort(-truth, axis=1), axis=1).ravel()
+    return Forecast(
+        format=FORMAT,
+        name=prepared.config.name,
+        version=__version__,
+        worlds=len(worlds),
+        table_worlds=simulated.table_worlds,
+        seed=scene.seed,
+        pilot=None if pilot is None else pilot.name,
+        basis=tuple(basis),
+        decisions=prepared.config.stated(),
+        models=prepared.models,
+        scores=tuple(range_of(column) for column in truth.T),
+        gap=range_of(gaps) if len(gaps) else Range(0.0, 0.0, 0.0),
+        need=_outlook(simulated.runs[simulated.need], scene, prepared),
+        capped=None if simulated.capped is None else _outlook(within, scene, prepared),
+        spent=_spent(scene, prepared),
+        fixed=_fixed(scene, worlds, prepared),
+        table=_table(simulated),
+        undecided=_undecided(within, scene.names),
+        limits=limits_of(within, plan, worlds[: simulated.table_worlds]),
+    )
+
+
+def range_of(values: Sequence[float] | FloatArray) -> Range:
+    """The median and the 80% interval: quantile p of n values is number p (n + 1), so that a further one lies in it."""
+    low, median, high = np.quantile(np.asarray(values, dtype=float), (0.1, 0.5, 0.9), method="weibull").tolist()
+    return Range(median, low, high)
+
+
+def _outlook(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> Outlook:
+    ended = Counter(run.reason for run in runs)
+    return Outlook(
+        costs=_costs(runs, scene, prepared),
+        reached=float(np.mean([run.reached for run in runs])),
+        decided=range_of([run.decided for run in runs]),
+        comparisons=max(len(run.comparisons) for run in runs),
+        ended={reason: times / len(runs) for reason, times in ended.most_common()},
+    )
+
+
+def _known(scene: Scene, prepared: Prepared) -> dict[str, bool]:
+    """What the configuration and the usage tell of: tokens, usd, gpu_hours, seconds."""
+    models, usage = prepared.config.models, scene.served.usage
+    return {
+        "tokens": usage.knows_tokens,
+        "usd": usage.knows_tokens and any(model.price is not None for model in models),
+        "gpu_hours": usage.knows_seconds and any(model.gpus is not None for model in models),
+        "seconds": usage.knows_seconds,
+    }
+
+
+def _costs(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> Costs:
+    known = _known(scene, prepared)
+
+    def over(name: str, of: Callable[[Simulated], float]) -> Range | None:
+        return range_of([of(run) for run in runs]) if known[name] else None
+
+    return Costs(
+        trials=range_of([run.trials for run in runs]),
+        tokens=over("tokens", lambda run: run.tokens),
+        usd=over("usd", lambda run: run.usd),
+        gpu_hours=over("gpu_hours", lambda run: run.gpu_seconds / HOUR),
+        seconds=over("seconds", lambda run: scene.elapsed + run.seconds),
+    )
+
+
+def _spent(scene: Scene, prepared: Prepared) -> Spent | None:
+    recorded, known = scene.served.recorded, _known(scene, prepared)
+    if recorded is None:
+        return None
+    tokens, usd, gpu_seconds = priced(tallied(recorded, scene.bench.categories), scene.served.costs)
+    return Spent(
+        trials=int((recorded >= 0).sum()),
+        tokens=tokens if known["tokens"] else None,
+        usd=usd if known["usd"] else None,
+        gpu_hours=gpu_seconds / HOUR if known["gpu_hours"] else None,
+        seconds=scene.elapsed,
+    )
+
+
+def _fixed(scene: Scene, worlds: Sequence[FloatArray], prepared: Prepared) -> dict[str, float | None]:
+    """The maximum of trials for everyone, at the mean over the worlds."""
+    each, known = prepared.plan.trials.max, _known(scene, prepared)
+    counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0)
+    tokens, usd, gpu_seconds = priced(counts, scene.served.costs)
+    return {
+        "trials": float(each * scene.bench.models * scene.bench.questions),
+        "tokens": tokens if known["tokens"] else None,
+        "usd": usd if known["usd"] else None,
+        "gpu_hours": gpu_seconds / HOUR if known["gpu_hours"] else None,
+    }
+
+
+def _table(simulated: Simulations) -> tuple[Cell, ...]:
+    cells = []
+    for (factor, confidence), variant in simulated.table.items():
+        runs = simulated.runs[variant][: simulated.table_worlds]
+        decided = [run.decided / max(len(run.comparisons), 1) for run in runs]
+        caps = {name: getattr(simulated.reference, name) for name in CAPS}
+        cells.append(
+            Cell(
+                factor=factor,
+                confidence=confidence,
+                budget={name: cap * factor for name, cap in caps.items() if cap is not None},
+                reached=float(np.mean([run.reached for run in runs])),
+                decided=float(np.mean(decided)),
+                trials=float(np.median([run.trials for run in runs])),
+            )
+        )
+    return tuple(cells)
+
+
+def _undecided(runs: Sequence[Simulated], names: Sequence[str]) -> tuple[Undecided, ...]:
+    """The comparisons that are left undecided most often."""
+    left: dict[frozenset[int | None], list[Ended]] = {}
+    for run in runs:
+        for one in run.comparisons:
+            if one.verdict not in DECIDED:
+                left.setdefault(frozenset((one.better, one.worse)), []).append(one)
+    likeliest = sorted(left.values(), key=lambda ends: -len(ends))[:MOST_UNDECIDED]
+    return tuple(_undecided_pair(ends, names, len(runs)) for ends in likeliest)
+
+
+def _undecided_pair(ends: Sequence[Ended], names: Sequence[str], runs: int) -> Undecided:
+    (better, worse), _ = Counter((one.better, one.worse) for one in ends).most_common(1)[0]
+    needed, gap = (float(np.median([getattr(one, name) for one in ends])) for name in ("trials_needed", "gap"))
+    return Undecided(
+        better=names[better],
+        worse=None if worse is None else names[worse],
+        chance=len(ends) / runs,
+        gap=gap if np.isfinite(gap) else None,
+        trials_needed=needed if np.isfinite(needed) else None,
+    )

@@ -1,0 +1,112 @@
+"""A tape: the outcome of every trial that a replay may ask for, fixed before the replay starts.
+
+The same tape gives the same outcomes whatever is asked in which order, as servers with fixed seeds do.
+
+Values for every trial of every model and question, drawn layer by layer: layer t holds trial t of all of them.
+
+A layer is drawn when it is first needed and always after those before it, so a trial's value depends on the seed alone,
+not on what is asked in which order.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scorio.moments import FloatArray, IntArray
+
+Value = TypeVar("Value", int, float)
+
+
+class Layers(Generic[Value]):
+    """Looks values up in an endless iterator of arrays (L, M)."""
+
+    def __init__(self, layers: Iterator[NDArray[Any]]) -> None:
+        self._layers = layers
+        self._drawn: list[memoryview[Any]] = []
+
+    def at(self, model: int, question: int, trial: int) -> Value:
+        """The value of one trial."""
+        while trial >= len(self._drawn):
+            self._drawn.append(next(self._layers).data)  # single values come out of a memoryview four times as fast
+        value: Value = self._drawn[trial][model, question]
+        return value
+
+
+Categories = NDArray[np.uint8]
+
+
+class Tape:
+    """Categories by model, question and trial, and the rubric's weights."""
+
+    def __init__(self, layers: Iterator[Categories], weights: FloatArray) -> None:
+        self.weights = weights
+        self._categories = Layers[int](layers)
+
+    @classmethod
+    def of_chances(cls, chances: FloatArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
+        """Independent draws with the probabilities (L, M, K)."""
+        return cls(_independent(chances, rng), weights)
+
+    @classmethod
+    def of_counts(cls, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
+        """Recorded counts (L, M, K), drawn without replacement; beyond what a cell holds, by its shares."""
+        return cls(_without_replacement(counts, rng), weights)
+
+    @classmethod
+    def of_outcomes(cls, outcomes: IntArray, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
+        """Recorded outcomes (L, M, N) in their order, -1 for no trial; beyond what a cell holds, by its counts."""
+        return cls(_in_order(outcomes, counts, rng), weights)
+
+    @classmethod
+    def continued(
+        cls, outcomes: IntArray, chances: FloatArray, weights: FloatArray, rng: np.random.Generator
+    ) -> "Tape":
+        """Recorded outcomes (L, M, N) under their trials' own numbers, and draws by the chances where -1 stands."""
+        return cls(_filled_up(outcomes, chances, rng), weights)
+
+    def category(self, model: int, question: int, trial: int) -> int:
+        """The outcome of one trial."""
+        return self._categories.at(model, question, trial)
+
+
+def _independent(chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:
+    edges = chances.cumsum(axis=-1)
+    while True:
+        yield _pick(edges, rng)
+
+
+def _without_replacement(counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
+    """An urn a cell: each layer takes one trial out of it; an urn that is empty is read as its full one, forever."""
+    left = counts.astype(np.int64)
+    categories = np.arange(counts.shape[-1], dtype=np.uint8)
+    while True:
+        held = left.any(axis=-1, keepdims=True)
+        layer = _pick(np.where(held, left, counts).cumsum(axis=-1), rng)
+        left -= (layer[..., None] == categories) & held
+        yield layer
+
+
+def _in_order(outcomes: IntArray, counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
+    """Each cell's trials as they stand, without the missing ones between them."""
+    kept = np.take_along_axis(outcomes, np.argsort(outcomes < 0, axis=-1, kind="stable"), axis=-1).astype(np.uint8)
+    held, edges = counts.sum(axis=-1), counts.cumsum(axis=-1)
+    for trial in count():
+        beyond = _pick(edges, rng)
+        yield np.where(trial < held, kept[..., min(trial, kept.shape[-1] - 1)], beyond)
+
+
+def _filled_up(outcomes: IntArray, chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:
+    edges = chances.cumsum(axis=-1)
+    for trial in count():
+        drawn = _pick(edges, rng)
+        known = outcomes[..., trial] if trial < outcomes.shape[-1] else np.full(drawn.shape, -1)
+        yield np.where(known >= 0, known, drawn).astype(np.uint8)
+
+
+def _pick(edges: FloatArray | IntArray, rng: np.random.Generator) -> Categories:
+    """One category for each cell: the first whose cumulative weight (L, M, K) is above a uniform part of the sum."""
+    at = rng.random(edges.shape[:-1]) * edges[..., -1]
+    return np.asarray((at[..., None] >= edges[..., :-1]).sum(axis=-1), dtype=np.uint8)

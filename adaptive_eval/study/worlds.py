@@ -1,0 +1,305 @@
+"""What a pilot leaves open about the true probabilities: draws from their joint posterior.
+
+The model of one experiment (`sticks`) with k_lq successes in n_lq trials of model l on question q:
+
+    k_lq ~ Binomial(n_lq, 1/(1 + exp(-theta_lq))),   theta_lq = a_l + b_q + e_lq
+    a_l ~ N(mu, A^2),   b_q ~ N(0, B^2),   e_lq ~ N(0, E^2)
+    mu ~ N(0, 3^2),   A, B, E ~ half-t with 3 degrees of freedom and the scales of SCALES
+
+Why so much: what a run costs follows from the *differences* between models. Draws with a flat prior for every question
+(Dirichlet(n + 1)) pull all models towards one half, as far as they have few trials, so that differences shrink; draws
+with a flat prior for every model add the noise of the pilot to their spread, so that differences grow. Here A is
+learned from how far the models lie apart beyond their noise, B and E from the questions, and all of their uncertainty
+is in the draws. A model or a question without a trial is drawn from the same A, B and E.
+
+Drawn by Gibbs steps with Metropolis steps within: theta one by one; a, b, mu and the variances (as scale mixtures of
+inverse gammas) exactly; and, because a chain would creep where E is small, shifts of a whole model and of a whole
+question together with their theta. Chains run side by side, and every few sweeps each of them gives a draw.
+
+Worlds drawn without a pilot, from what benchmarks and models are usually like.
+
+On the scale of the logits, as in `posterior`: theta_lq = mu + a_l + b_q + e_lq, with
+
+    mu ~ N(0, 1)                     the level: scores between 30% and 70%, mostly
+    a_l ~ N(0, A^2), A about 0.7     the models: neighbours among ten lie about two points apart
+    b_q ~ N(0, B^2), B about 2.5     the questions: some are nearly always right, some nearly never
+    e_lq ~ N(0, E^2), E about 1.2    what one model knows of one question beyond that
+
+A, B and E themselves are log-normal around these medians, with standard deviation 0.5, drawn anew for every world.
+`posterior` finds A, B and E of 0.8, 3.9 and 1.9 for the twelve best models of a recorded AIME'24, of 0.8, 1.4 and 2.0
+for a recorded GPQA, and of 0.8, 0.1 and 1.1 for the paper's coins, which share no difficulties.
+
+Worlds whose neighbours differ by a given gap: what does it take to tell apart models that are so close?
+
+Each model keeps its profile over the questions; its logits are moved together until its true score on these questions
+is exact: the middle of the scores, plus or minus whole gaps, in the order that the models had.
+
+Category probabilities as independent yes-or-no questions: is it the best category? if not, the second best? ...
+
+With the categories ordered by weight, the best first, P(category j) = x_j (1 - x_(j-1)) ... (1 - x_1): a stick that is
+broken K - 1 times (Sethuraman 1994). Counts of categories are then counts of K - 1 separate experiments
+with successes and trials each, so that whatever holds for right and wrong answers serves every rubric.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from adaptive_eval.errors import ConfigError
+from scorio.moments import FloatArray, IntArray
+
+
+class Stick(NamedTuple):
+    """Successes and trials (L, M) of one of the questions."""
+
+    successes: IntArray
+    trials: IntArray
+
+
+def sticks_of(counts: IntArray, weights: FloatArray) -> tuple[Stick, ...]:
+    """The K - 1 experiments that counts (L, M, K) stand for."""
+    ordered = counts[..., _best_first(weights)]
+    left = ordered[..., ::-1].cumsum(axis=-1)[..., ::-1]
+    return tuple(Stick(ordered[..., number], left[..., number]) for number in range(len(weights) - 1))
+
+
+def chances_of(logits: FloatArray, weights: FloatArray) -> FloatArray:
+    """Category probabilities (..., K) of the logits (..., K - 1) of the sticks."""
+    broken, kept = expit(logits), expit(-logits)
+    before = np.concatenate([np.ones_like(kept[..., :1]), kept.cumprod(axis=-1)], axis=-1)
+    ordered = before.copy()
+    ordered[..., :-1] *= broken
+    chances = np.empty_like(ordered)
+    chances[..., _best_first(weights)] = ordered
+    return chances
+
+
+def logits_of(chances: FloatArray, weights: FloatArray) -> FloatArray:
+    """The logits (..., K - 1) that `chances_of` turns into these probabilities."""
+    ordered = chances[..., _best_first(weights)]
+    after = ordered[..., ::-1].cumsum(axis=-1)[..., ::-1][..., 1:]
+    tiny = np.finfo(float).tiny
+    return np.asarray(np.log(np.maximum(ordered[..., :-1], tiny)) - np.log(np.maximum(after, tiny)))
+
+
+def _best_first(weights: FloatArray) -> NDArray[np.intp]:
+    return np.argsort(-weights, kind="stable")
+
+
+MARGIN = 0.02
+"""Of the range of scores, kept free at either end: there every question would be alike."""
+WIDEST = 40.0
+HALVINGS = 60
+
+
+def require_room(gap: float, models: int, weights: FloatArray) -> None:
+    """Raise `ConfigError` where so many models so far apart do not fit between the lowest and the highest score."""
+    room = (1.0 - 2.0 * MARGIN) * float(np.ptp(weights))
+    if not 0.0 < gap * (models - 1) <= room:
+        raise ConfigError(
+            f"--gap must be positive, and {models} models that lie one gap apart must fit into {room:.0%} of the "
+            f"scores, but got {gap:.2%}; give a gap of at most {room / max(models - 1, 1):.2%}"
+        )
+
+
+def spaced(chances: FloatArray, weights: FloatArray, gap: float) -> FloatArray:
+    """The world (L, M, K) with its models `gap` apart."""
+    truth = (chances @ weights).mean(axis=1)
+    models, margin = len(truth), MARGIN * float(np.ptp(weights))
+    half = gap * (models - 1) / 2.0
+    middle = np.clip(truth.mean(), weights.min() + margin + half, weights.max() - margin - half)
+    rank = np.empty(models)
+    rank[np.argsort(-truth, kind="stable")] = np.arange(models)
+    return with_scores(chances, weights, middle + half - gap * rank)
+
+
+def with_scores(chances: FloatArray, weights: FloatArray, scores: FloatArray) -> FloatArray:
+    """The world with these true scores (L,), by bisection: a score rises with the logits of its sticks."""
+    logits = logits_of(chances, weights)
+    low, high = np.full(len(scores), -WIDEST), np.full(len(scores), WIDEST)
+    for _ in range(HALVINGS):
+        shift = (low + high) / 2.0
+        found = (chances_of(logits + shift[:, None, None], weights) @ weights).mean(axis=1)
+        low, high = np.where(found < scores, shift, low), np.where(found < scores, high, shift)
+    return chances_of(logits + ((low + high) / 2.0)[:, None, None], weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """The medians of the spreads, in logits."""
+
+    level: float = 1.0
+    ability: float = 0.7
+    difficulty: float = 2.5
+    taste: float = 1.2
+    doubt: float = 0.5
+    """Standard deviation of the logarithm of the last three."""
+
+    def __str__(self) -> str:
+        return (
+            f"on the logit scale: level 0 ± {self.level:g}, models ± {self.ability:g}, questions ± "
+            f"{self.difficulty:g}, each model on each question ± {self.taste:g}; these three known to a factor of "
+            f"{np.exp(self.doubt):.1f}"
+        )
+
+
+def prior_chances(
+    prior: Prior, models: int, questions: int, weights: FloatArray, draws: int, rng: np.random.Generator
+) -> Iterator[FloatArray]:
+    """`draws` worlds: probabilities (L, M, K)."""
+    for _ in range(draws):
+        sticks = [_theta(prior, models, questions, rng) for _ in weights[1:]]
+        yield chances_of(np.stack(sticks, axis=-1), weights)
+
+
+def _theta(prior: Prior, models: int, questions: int, rng: np.random.Generator) -> FloatArray:
+    """Logits (L, M) of one experiment."""
+    ability, difficulty, taste = (
+        median * np.exp(prior.doubt * rng.standard_normal())
+        for median in (prior.ability, prior.difficulty, prior.taste)
+    )
+    a = rng.normal(rng.normal(0.0, prior.level), ability, (models, 1))
+    b = rng.normal(0.0, difficulty, questions)
+    return np.asarray(a + b + rng.normal(0.0, taste, (models, questions)))
+
+
+SCALES = {"ability": 0.5, "difficulty": 2.0, "taste": 1.0}
+"""Of A, B and E: models of a benchmark lie tenths of a logit apart, its questions several."""
+FREEDOM = 3.0
+CENTRE_SD = 3.0
+BURN_IN = 300
+"""Sweeps before the first draw: from the start at the shares themselves, moments settle within a hundred."""
+THINNING = 20
+CHAINS = 20
+MOST_CELLS = 1 << 21
+"""Cells of all chains together: more would take memory."""
+FARTHEST = 30.0
+"""Logits beyond it are certain to the last digit."""
+
+
+def posterior_chances(
+    counts: IntArray, weights: FloatArray, draws: int, rng: np.random.Generator
+) -> Iterator[FloatArray]:
+    """`draws` worlds: probabilities (L, M, K) given the pilot's counts (L, M, K)."""
+    sticks = [_drawn(stick, draws, rng) for stick in sticks_of(counts, weights)]
+    for logits in zip(*sticks, strict=True):
+        yield chances_of(np.stack(logits, axis=-1), weights)
+
+
+def _drawn(stick: Stick, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """Draws of theta (L, M)."""
+    chains = min(CHAINS, draws, max(MOST_CELLS // stick.trials.size, 1))
+    sampler = Sampler(stick, chains, rng)
+    for _ in range(BURN_IN):
+        sampler.sweep()
+    for draw in range(draws):
+        if draw and draw % chains == 0:
+            for _ in range(THINNING):
+                sampler.sweep()
+        yield sampler.theta[draw % chains].copy()
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """A^2, B^2 or E^2 of every chain, with half-t prior: var | x ~ IG(nu/2, nu/x), x ~ IG(1/2, 1/scale^2)."""
+
+    scale: float
+
+    def draw(self, var: FloatArray, squares: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
+        """The variance given its last value and the squares of `number` normal deviations."""
+        mixing = (FREEDOM / var + 1.0 / self.scale**2) / rng.gamma((FREEDOM + 1.0) / 2.0, size=var.shape)
+        return np.asarray((FREEDOM / mixing + squares / 2.0) / rng.gamma((FREEDOM + number) / 2.0, size=var.shape))
+
+
+class Sampler:
+    """Chains (C) of all unknowns of one experiment, side by side."""
+
+    def __init__(self, stick: Stick, chains: int, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._k, self._n = stick.successes.astype(float), stick.trials.astype(float)
+        share = (self._k + 0.5) / (self._n + 1.0)
+        self._noise = self._n * share * (1.0 - share)
+        """About the information of each cell, which sets the steps of its theta."""
+        known = self._n > 0.0
+        start = np.where(known, logit(share), 0.0)
+        centre = float(start[known].mean()) if known.any() else 0.0
+        start = np.where(known, start, centre)
+        self.theta = np.repeat(start[None], chains, axis=0) + 0.1 * rng.standard_normal((chains, *start.shape))
+        self.a = self.theta.mean(axis=2)
+        self.mu = self.a.mean(axis=1)
+        self.b = (self.theta - self.a[:, :, None]).mean(axis=1)
+        self.ability, self.difficulty, self.taste = (np.full(chains, scale**2) for scale in SCALES.values())
+
+    def sweep(self) -> None:
+        """One step of everything."""
+        self._step_theta()
+        self._step_theta()
+        self._draw_effects()
+        self._shift_models()
+        self._shift_questions()
+        self._draw_spreads()
+
+    def _log_likelihood(self, theta: FloatArray) -> FloatArray:
+        """k theta - n ln(1 + e^theta), by cell."""
+        return np.asarray(self._k * theta - self._n * np.logaddexp(0.0, theta))
+
+    def _step_theta(self) -> None:
+        taste = self.taste[:, None, None]
+        mean = self.a[:, :, None] + self.b[:, None, :]
+        step = 2.4 / np.sqrt(self._noise + 1.0 / taste) * self._rng.standard_normal(self.theta.shape)
+        there = np.clip(self.theta + step, -FARTHEST, FARTHEST)
+        gain = self._log_likelihood(there) - self._log_likelihood(self.theta)
+        gain -= (np.square(there - mean) - np.square(self.theta - mean)) / (2.0 * taste)
+        self.theta = np.where(self._accepted(gain), there, self.theta)
+
+    def _draw_effects(self) -> None:
+        """a, b and mu given theta: normal means."""
+        models, questions = self._n.shape
+        taste, ability, difficulty = self.taste[:, None], self.ability[:, None], self.difficulty[:, None]
+        precision = questions / taste + 1.0 / ability
+        pull = (self.theta - self.b[:, None, :]).sum(axis=2) / taste + self.mu[:, None] / ability
+        self.a = self._normal(pull, precision)
+        precision = models / taste + 1.0 / difficulty
+        self.b = self._normal((self.theta - self.a[:, :, None]).sum(axis=1) / taste, precision)
+        self.mu = self._normal(self.a.sum(axis=1) / self.ability, models / self.ability + CENTRE_SD**-2)
+
+    def _shift_models(self) -> None:
+        """Each a_l with all theta of the model: only the likelihood and the prior of a_l change."""
+        width = 2.4 / np.sqrt(self._noise.sum(axis=1) + 1.0 / self.ability[:, None])
+        shift = width * self._rng.standard_normal(self.a.shape)
+        there = self.theta + shift[:, :, None]
+        gain = (self._log_likelihood(there) - self._log_likelihood(self.theta)).sum(axis=2)
+        off = self.a - self.mu[:, None]
+        gain -= (np.square(off + shift) - np.square(off)) / (2.0 * self.ability[:, None])
+        moved = np.where(self._accepted(gain), shift, 0.0)
+        self.a, self.theta = self.a + moved, self.theta + moved[:, :, None]
+
+    def _shift_questions(self) -> None:
+        """Each b_q with all theta of the question."""
+        width = 2.4 / np.sqrt(self._noise.sum(axis=0) + 1.0 / self.difficulty[:, None])
+        shift = width * self._rng.standard_normal(self.b.shape)
+        there = self.theta + shift[:, None, :]
+        gain = (self._log_likelihood(there) - self._log_likelihood(self.theta)).sum(axis=1)
+        gain -= (np.square(self.b + shift) - np.square(self.b)) / (2.0 * self.difficulty[:, None])
+        moved = np.where(self._accepted(gain), shift, 0.0)
+        self.b, self.theta = self.b + moved, self.theta + moved[:, None, :]
+
+    def _draw_spreads(self) -> None:
+        models, questions = self._n.shape
+        off = np.square(self.a - self.mu[:, None]).sum(axis=1)
+        self.ability = _Spread(SCALES["ability"]).draw(self.ability, off, models, self._rng)
+        off = np.square(self.b).sum(axis=1)
+        self.difficulty = _Spread(SCALES["difficulty"]).draw(self.difficulty, off, questions, self._rng)
+        off = np.square(self.theta - self.a[:, :, None] - self.b[:, None, :]).sum(axis=(1, 2))
+        self.taste = _Spread(SCALES["taste"]).draw(self.taste, off, models * questions, self._rng)
+
+    def _normal(self, pull: FloatArray, precision: FloatArray) -> FloatArray:
+        """Normal draws of mean pull/precision and variance 1/precision."""
+        return np.asarray(pull / precision + self._rng.standard_normal(pull.shape) / np.sqrt(precision))
+
+    def _accepted(self, gain: FloatArray) -> NDArray[np.bool_]:
+        return np.asarray(-self._rng.standard_exponential(gain.shape) < gain)

@@ -1,0 +1,50 @@
+"""What is known of a run before it begins."""
+
+from pathlib import Path
+
+import pytest
+
+from adaptive_eval.config import prepare as prepare_module
+from adaptive_eval.config.load import check_text
+from adaptive_eval.config.planning import PROMPT_OVERHEAD
+from adaptive_eval.config.prepare import prepare
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.types import Cost
+
+CONFIG = """
+questions: {world: coins}
+grader: math
+prompt: "{prompt}"
+sampling: {max_tokens: 100}
+models:
+  - {name: one, model: coin-01, simulate: true, price: {input: 1, output: 2}}
+  - {name: two, model: coin-02, simulate: true, prompt: "{prompt} Think." }
+  - {name: three, model: coin-03, simulate: true}
+"""
+
+
+@pytest.fixture
+def config() -> RunConfig:
+    config = check_text(CONFIG, Path("run.yaml"), (), {}).config
+    assert config is not None
+    return config
+
+
+def test_the_worst_trial_has_the_longest_prompt_and_the_longest_answer(config: RunConfig) -> None:
+    prepared = prepare(config)
+    longest = max(len(question.prompt.encode()) for question in prepared.questions) + PROMPT_OVERHEAD
+    one, two, three = prepared.plan.bench.worst_cost
+    assert one == Cost(longest + 100, pytest.approx((longest + 200) / 1e6))
+    assert two.tokens == one.tokens + len(" Think.")
+    assert three.tokens == one.tokens
+
+
+def test_models_that_are_asked_alike_have_their_prompts_rendered_once(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[object] = []
+    render = prepare_module.render
+    monkeypatch.setattr(prepare_module, "render", lambda *given: rendered.append(given) or render(*given))
+    prepared = prepare(config)
+    assert len(rendered) == 2 * len(prepared.questions)
+    assert prepared.prompts[0] is prepared.prompts[2] is not prepared.prompts[1]

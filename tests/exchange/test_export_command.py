@@ -1,0 +1,122 @@
+"""`adaptive-eval export`: whole files or none, on live runs too."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from inspect_ai.log import read_eval_log
+from live_runs import Site, wait_for_trials
+from small_run import make_run, make_trial, ragged
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import StoreError
+from adaptive_eval.exchange.export import FORMATS, Format, Request, export
+from adaptive_eval.store import RunReader, TrialRecord
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_export_is_not_replaced_without_force(tmp_path: Path, form: Format) -> None:
+    directory = make_run(tmp_path, ragged())
+    first = CliRunner().invoke(app, ["export", str(directory), "--format", form])
+    assert first.exit_code == 0, first.output
+    path = Path(first.output.splitlines()[0].partition(":")[0])
+    assert path.parent == directory and "9 trials" not in first.output and "11 trials of 2 models" in first.output
+    again = CliRunner().invoke(app, ["export", str(directory), "--format", form])
+    assert again.exit_code == 2 and "is there already; replace it with --force" in again.stderr
+    forced = CliRunner().invoke(app, ["export", str(directory), "--format", form, "--force"])
+    assert forced.exit_code == 0, forced.output
+    assert not [file for file in directory.iterdir() if "draft" in file.name or "old" in file.name]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_export_that_fails_leaves_what_was_there(
+    tmp_path: Path, form: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = make_run(tmp_path, ragged())
+    path = export(Request(directory, form)).path
+    before = {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])}
+
+    def cut_off(self: RunReader, *arguments: object) -> Iterator[TrialRecord]:
+        yield make_trial("bob", "q1", 0, 1)
+        raise OSError(28, "No space left on device")
+
+    for method in ("trials", "trials_of"):
+        monkeypatch.setattr(RunReader, method, cut_off)
+    if form == "npz":
+        monkeypatch.setattr("numpy.savez_compressed", cut_off_now)
+    with pytest.raises(StoreError, match=r"cannot be written: No space left on device; give another --output"):
+        export(Request(directory, form, force=True))
+    assert {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])} == before
+    assert not [file for file in directory.iterdir() if "draft" in file.name or "old" in file.name]
+
+
+def cut_off_now(*arguments: object, **named: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> None:
+    directory, folder = make_run(tmp_path, ragged()), tmp_path / "logs"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("years of work")
+    options = ["--format", "inspect", "--output", str(folder), "--force"]
+    told = CliRunner().invoke(app, ["export", str(directory), *options])
+    assert told.exit_code == 2 and "holds thesis.tex, which is no .eval file" in told.stderr
+    assert (folder / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--format", "xlsx"], "--format must be one of npz, csv, jsonl, parquet, inspect, scorio, but got 'xlsx'"),
+        (["--format", "npz", "--text"], "--text and --no-text are for csv, jsonl, parquet, but the format is npz"),
+        (["--format", "csv", "--output", "."], "is a folder, but this format is one file"),
+        (["--format", "inspect", "--output", "made.yaml"], "is a file, but this format is a folder of files"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_it_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], told: str
+) -> None:
+    directory = make_run(tmp_path, ragged())
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["export", str(directory), *options])
+    assert result.exit_code == 2 and told in result.stderr
+
+
+def test_what_is_no_run_or_has_no_trials_is_said(tmp_path: Path) -> None:
+    none = CliRunner().invoke(app, ["export", str(tmp_path), "--format", "csv"])
+    assert none.exit_code == 1 and "holds no run" in none.stderr
+    empty = CliRunner().invoke(app, ["export", str(make_run(tmp_path, [])), "--format", "csv"])
+    assert empty.exit_code == 1 and "has no trials yet" in empty.stderr
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    directory = make_run(tmp_path, ragged())
+    for form in FORMATS:
+        with pytest.raises(StoreError, match="cannot be written: .*No such file or directory"):
+            export(Request(directory, form, output=tmp_path / "not" / "there"))
+    assert not (tmp_path / "not").exists()
+
+
+def test_what_a_reader_of_the_format_should_know_is_noted(tmp_path: Path) -> None:
+    directory = make_run(tmp_path, [make_trial("bob", "q1", 0, 1), make_trial("bob", "q1", 1, 1)])
+    told = CliRunner().invoke(app, ["export", str(directory), "--format", "npz"])
+    assert "note: 1 pairs of a model and a question have no trial yet, and `replay` needs one of each" in told.output
+    told = CliRunner().invoke(app, ["export", str(directory), "--format", "scorio"])
+    assert "note: questions have unequal numbers of trials" in told.output
+
+
+def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
+    config = site.write(concurrency=2)
+    process = site.start(config)
+    assert wait_for_trials(site.directory(), 150, process)
+    for form in FORMATS:
+        exported = export(Request(site.directory(), form, output=site.folder / form))
+        assert exported.trials >= 150
+    assert process.poll() is None
+    live = read_eval_log(str(site.folder / "inspect" / "ada.eval"))
+    assert live.status == "cancelled" and live.samples
+    process.communicate(timeout=60)
+    assert process.returncode in (0, 3)
+    with_all = export(Request(site.directory(), "jsonl"))
+    assert len(with_all.path.read_text().splitlines()) == with_all.trials > 150

@@ -1,0 +1,177 @@
+"""Inspect logs, read by Inspect itself."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from inspect_ai.log import EvalLog, read_eval_log, read_eval_log_sample, read_eval_log_sample_summaries
+from live_runs import MODELS as LIVE_MODELS
+from live_runs import Site
+from small_run import HOSTILE, make_run, make_trial, ragged
+
+from adaptive_eval.exchange.export import Request, export
+from adaptive_eval.record.results import RESULTS_FILE
+
+
+def logs_of(directory: Path) -> dict[str, EvalLog]:
+    """Every exported log of a run, by its file."""
+    folder = export(Request(directory, "inspect")).path
+    return {file.name: read_eval_log(str(file)) for file in sorted(folder.iterdir())}
+
+
+def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
+    logs = logs_of(make_run(tmp_path, ragged()))
+    assert list(logs) == ["bob.eval", "org-ada-7b.eval"]
+    bob = logs["bob.eval"]
+    assert (bob.eval.model, bob.eval.task, bob.eval.dataset.sample_ids) == ("bob", "made", ["q1", "q2"])
+    assert (bob.eval.config.epochs, bob.eval.model_generate_config.temperature) == (5, 0.6)
+    assert bob.samples is not None and bob.results is not None and bob.reductions is not None
+    assert [(one.id, one.epoch) for one in bob.samples] == [
+        ("q1", 1),
+        ("q2", 1),
+        ("q1", 2),
+        ("q2", 2),
+        ("q1", 3),
+        ("q1", 4),
+    ]
+    assert [one.value for one in bob.reductions[0].samples] == pytest.approx([1 / 3, 0.0])
+    assert bob.stats.model_usage["bob"].output_tokens == 4 * 20 + 6 + 2 * 20 + 1
+    assert (bob.results.total_samples, bob.results.completed_samples) == (10, 5)
+    assert (bob.results.scores[0].scored_samples, bob.results.scores[0].unscored_samples) == (5, 1)
+
+
+def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -> None:
+    folder = export(Request(make_run(tmp_path, ragged()), "inspect")).path
+    sample = read_eval_log_sample(str(folder / "org-ada-7b.eval"), id="q1", epoch=3)
+    assert [(one.role, one.text) for one in sample.messages] == [
+        ("system", "Be brief."),
+        ("user", "one? Think."),
+        ("assistant", "org/ada: 7b says 2"),
+    ]
+    assert sample.messages[-1].content[0].reasoning == "because"  # type: ignore[union-attr]
+    assert (sample.target, sample.output.completion, sample.output.stop_reason) == ("1", "org/ada: 7b says 2", "stop")
+    assert sample.scores is not None
+    score = sample.scores["math"]
+    assert (score.value, score.answer, score.metadata and score.metadata["label"]) == ("I", "2", "wrong")
+    assert (sample.metadata["seed"], sample.metadata["usd"], sample.total_time) == (102, 0.25, 1.5)
+    assert sample.output.usage is not None and sample.output.usage.total_tokens == 32
+
+
+def test_a_trial_without_a_grade_has_an_error_and_no_score(tmp_path: Path) -> None:
+    folder = export(Request(make_run(tmp_path, ragged()), "inspect")).path
+    sample = read_eval_log_sample(str(folder / "bob.eval"), id="q1", epoch=2)
+    assert sample.error is not None and sample.error.message == "the grader failed: killed after 10 s"
+    assert not sample.scores
+    summaries = read_eval_log_sample_summaries(str(folder / "bob.eval"))
+    assert [one.error for one in summaries if one.error] == ["the grader failed: killed after 10 s"]
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "stop_reason"),
+    [("stop", "stop"), ("length", "max_tokens"), ("content_filter", "content_filter"), ("odd one", "unknown")],
+)
+def test_why_an_answer_ended_is_said_in_the_words_of_inspect(
+    tmp_path: Path, finish_reason: str, stop_reason: str
+) -> None:
+    (log,) = logs_of(make_run(tmp_path, [make_trial("bob", "q1", 0, 1, finish_reason=finish_reason)])).values()
+    assert log.samples is not None
+    assert log.samples[0].output.stop_reason == stop_reason
+
+
+def rubric(*weights: float) -> dict[str, object]:
+    """Categories that are worth so much."""
+    conditions: list[dict[str, object]] = [
+        {},
+        {"when": {"is_correct": True, "has_box": True}},
+        {"when": {"has_box": True}},
+    ]
+    names = ("low", "mid", "high")
+    return {"categories": [{"name": n, "weight": w, **c} for n, w, c in zip(names, weights, conditions, strict=True)]}
+
+
+@pytest.mark.parametrize(
+    ("weights", "values"), [((0.0, 0.5, 1.0), ["I", "P", "C", "N"]), ((0.0, 1.0, 3.0), [0.0, 1.0, 3.0, 0.0])]
+)
+def test_scores_are_letters_where_these_say_it_all_and_else_numbers(
+    tmp_path: Path, weights: tuple[float, ...], values: list[object]
+) -> None:
+    trials = [make_trial("bob", "q1", number, number) for number in range(3)]
+    trials.append(make_trial("bob", "q1", 3, 0, signals={"is_correct": False, "has_answer": False}))
+    (log,) = logs_of(make_run(tmp_path, trials, rubric=rubric(*weights))).values()
+    assert log.samples is not None
+    assert [one.scores["math"].value for one in log.samples if one.scores] == values
+    assert log.eval.scorers is not None
+    assert log.eval.scorers[0].metadata == {"categories": dict(zip(("low", "mid", "high"), weights, strict=True))}
+
+
+def test_what_a_model_wrote_stays_text(tmp_path: Path) -> None:
+    trials = [make_trial("bob", "q1", number, 1, text=text) for number, text in enumerate(HOSTILE)]
+    (log,) = logs_of(make_run(tmp_path, trials)).values()
+    assert log.samples is not None
+    found = [one.output.completion for one in sorted(log.samples, key=lambda one: one.epoch)]
+    assert found == [text.encode("utf-8", "replace").decode() for text in HOSTILE]
+
+
+def test_models_whose_names_are_alike_have_a_file_each(tmp_path: Path) -> None:
+    names = ("a/b", "a:b", "A-B", "...")
+    models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in names]
+    logs = logs_of(make_run(tmp_path, [make_trial(name, "q1", 0, 1) for name in names], models=models))
+    assert {file: log.eval.model for file, log in logs.items()} == {
+        "a-b.eval": "a/b",
+        "a-b-2.eval": "a:b",
+        "A-B-3.eval": "A-B",
+        "model.eval": "...",
+    }
+    assert len({log.eval.eval_id for log in logs.values()}) == 4
+
+
+def test_members_are_deflated_and_the_header_is_last(tmp_path: Path) -> None:
+    folder = export(Request(make_run(tmp_path, ragged()), "inspect")).path
+    with zipfile.ZipFile(folder / "bob.eval") as archive:
+        members = archive.infolist()
+    assert {member.compress_type for member in members} == {zipfile.ZIP_DEFLATED}
+    names = [member.filename for member in members]
+    assert (names[0], names[-3:]) == ("_journal/start.json", ["summaries.json", "reductions.json", "header.json"])
+
+
+def test_the_metrics_are_those_of_the_results_and_each_skipped_epoch_has_its_reason(site: Site) -> None:
+    site.run(site.write())
+    logs = logs_of(site.directory())
+    results = json.loads((site.directory() / RESULTS_FILE).read_text())
+    assert list(logs) == sorted(f"{name}.eval" for name in LIVE_MODELS)
+    for row in results["models"]:
+        log = logs[f"{row['name']}.eval"]
+        assert log.status == "success" and log.results is not None
+        metrics = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
+        assert metrics["avg"] == row["score"] and metrics["avg_sigma"] == row["sigma"]
+        assert metrics["bayes"] == row["bayes"] and metrics["bayes_sigma"] == row["bayes_sigma"]
+        stops = log.results.early_stopping
+        assert stops is not None and stops.manager == "adaptive-eval"
+        assert log.samples is not None
+        epochs = log.eval.config.epochs
+        assert epochs is not None and len(stops.early_stops) + len(log.samples) == 8 * epochs
+        ran = {(one.id, one.epoch) for one in log.samples}
+        assert not ran & {(one.id, one.epoch) for one in stops.early_stops}
+        verdicts = [pair["verdict"] for pair in results["pairs"] if row["name"] in (pair["better"], pair["worse"])]
+        for stop in stops.early_stops[:1]:
+            assert stop.reason is not None and results["run"]["reason"] in stop.reason
+            assert all(verdict.replace("_", " ") in stop.reason for verdict in verdicts)
+
+
+def test_a_run_before_its_first_look_has_samples_and_no_metrics(tmp_path: Path) -> None:
+    (log,) = logs_of(make_run(tmp_path, [make_trial("bob", "q1", 0, 1)])).values()
+    assert log.status == "cancelled" and log.results is not None and not log.results.scores[0].metrics
+    assert log.results.early_stopping is not None
+    assert {one.reason for one in log.results.early_stopping.early_stops} == {"the run has not come to its first look"}
+
+
+def test_a_model_that_has_left_the_run_is_exported_with_what_is_known_of_it(tmp_path: Path) -> None:
+    make_run(tmp_path, ragged())
+    alone = {"objective": {"kind": "precision", "half_width": 0.1}, "trials": {"min": 1, "max": 5}}
+    directory = make_run(tmp_path, [], models=[{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}], **alone)
+    ada = logs_of(directory)["org-ada-7b.eval"]
+    assert ada.samples is not None and ada.results is not None and ada.results.early_stopping is not None
+    assert len(ada.samples) == 5 and ada.samples[0].input == "one?"
+    assert {one.reason for one in ada.results.early_stopping.early_stops} == {"the model has left the run"}
+    assert not ada.results.scores[0].metrics

@@ -1,0 +1,220 @@
+"""lm-eval, lighteval and MathArena: answers are graded one by one, and nothing is counted twice."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from logs import imported, lines, lm_eval_row, outcomes
+
+from adaptive_eval.exchange.detect import log_files, read_records
+from adaptive_eval.exchange.samples import LogError
+from adaptive_eval.store import RunReader
+
+TIME = "2026-01-02T03-04-05.678901"
+
+
+def lm_eval_log(folder: Path, rows: list[dict[str, object]], model: str | None = "org/m") -> Path:
+    """A samples file, with the results that tell its model beside it."""
+    path = lines(folder / f"samples_sums_{TIME}.jsonl", rows)
+    if model is not None:
+        told = {"model_name": model, "config": {"model": "local-chat-completions"}, "results": {}}
+        (folder / f"results_{TIME}.json").write_text(json.dumps(told))
+    return path
+
+
+def test_lm_eval_repeats_are_graded_one_by_one_and_filters_told_once(tmp_path: Path) -> None:
+    said = ["it is \\boxed{4}", "it is \\boxed{5}", "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER", "\\boxed{4}"]
+    rows = [lm_eval_row(key, said, by) for by in ("strict", "flexible") for key in (0, 1)]
+    log = lm_eval_log(tmp_path / "logs", rows)
+    refused = imported(log, "--to", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert "line 1, repeat 1: the log has no grade of this trial; give --grader" in refused.stderr
+    done = imported(log, "--to", tmp_path / "run", "--grader", "math")
+    assert done.exit_code == 0, done.stderr
+    assert "missing   2 of org/m: 2 the server gave no content" in done.stdout
+    expected = {("org/m", key, trial): right for key in "01" for trial, right in enumerate([1, 0, 1])}
+    assert outcomes(tmp_path / "run") == expected
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        stored = reader.header()
+    assert stored.questions["0"]["prompt"] == "question 0?"
+    assert stored.models["org/m"]["sampling"] == {"temperature": 0.8, "max_tokens": 64, "stop": ["\n\n"]}
+
+
+def test_lm_eval_folders_tell_the_model_where_nothing_else_does(tmp_path: Path) -> None:
+    rows = [lm_eval_row(0, ["4"])]
+    named = lm_eval_log(tmp_path / "org__tiny", rows, model=None)
+    assert imported(tmp_path / "org__tiny", "--to", tmp_path / "run", "--grader", "exact").exit_code == 0
+    assert {model for model, _, _ in outcomes(tmp_path / "run")} == {"org/tiny"}
+    unnamed = lm_eval_log(tmp_path / "logs", rows, model=None)
+    refused = imported(unnamed, "--to", tmp_path / "other", "--grader", "exact")
+    assert refused.exit_code == 2
+    assert f"write NAME={unnamed}" in refused.stderr
+    words = (f"small={unnamed}", f"large={named}")
+    assert imported(*words, "--to", tmp_path / "other", "--grader", "exact").exit_code == 0
+    assert {model for model, _, _ in outcomes(tmp_path / "other")} == {"small", "large"}
+
+
+def test_lm_eval_runs_of_one_model_are_further_trials_only_when_that_is_said(tmp_path: Path) -> None:
+    logs = [lm_eval_log(tmp_path / str(seed), [lm_eval_row(0, [said])]) for seed, said in enumerate(["4", "5"])]
+    refused = imported(*logs, "--to", tmp_path / "run", "--grader", "exact")
+    assert refused.exit_code == 2
+    assert f"{logs[1]}: line 1, repeat 1: trial 0 of question '0' by org/m is in {logs[0]}" in refused.stderr
+    assert imported(*logs, "--to", tmp_path / "run", "--grader", "exact", "--further").exit_code == 0
+    assert list(outcomes(tmp_path / "run").values()) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([lm_eval_row(0, ["4"]), lm_eval_row(0, ["4"])], "line 2: has the document of line 1 again"),
+        ([lm_eval_row(0, ["4"], "a"), lm_eval_row(0, ["5"], "b")], "line 2: has other answers than line 1"),
+        ([{**lm_eval_row(0, []), "resps": [[["-1.5", "False"]], [["-2.5", "True"]]]}], "has no sampled answers"),
+        ([lm_eval_row(0, ["4"]), {"doc_id": 1}], "line 2: is no sample of lm-eval"),
+    ],
+)
+def test_lm_eval_rows_that_cannot_be_trials(tmp_path: Path, rows: list[dict[str, object]], problem: str) -> None:
+    refused = imported(lm_eval_log(tmp_path / "logs", rows), "--to", tmp_path / "run", "--grader", "exact")
+    assert refused.exit_code == 2
+    assert problem in refused.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    answers=st.lists(st.lists(st.sampled_from(["4", "5", ""]), min_size=1, max_size=4), min_size=1, max_size=4),
+    filters=st.integers(1, 3),
+    data=st.data(),
+)
+def test_any_order_of_filters_and_documents_gives_each_repeat_once(
+    tmp_path: Path, answers: list[list[str]], filters: int, data: st.DataObject
+) -> None:
+    rows = [lm_eval_row(key, said, f"f{by}") for by in range(filters) for key, said in enumerate(answers)]
+    log = lm_eval_log(tmp_path, data.draw(st.permutations(rows)))
+    found = {(one.question, one.trial): one.answer.text for one in records(log) if one.answer is not None}
+    assert found == {(str(key), trial): text for key, said in enumerate(answers) for trial, text in enumerate(said)}
+    assert len(records(log)) == len(found)
+    again = data.draw(st.sampled_from(rows))
+    with pytest.raises(LogError, match=r"line \d+: has the document of line \d+ again"):
+        records(lm_eval_log(tmp_path, [*rows, again]))
+
+
+def records(path: Path) -> list[object]:  # type: ignore[type-arg]
+    """All records of a file."""
+    (file,) = log_files([str(path)])
+    return list(read_records(file))
+
+
+def lighteval_log(folder: Path, mark: str = "") -> Path:
+    """Details of two questions with three samples each."""
+    path = folder / "details" / "org" / "m" / TIME / f"details_lighteval|sums|0_{TIME}.parquet"
+    path.parent.mkdir(parents=True)
+    docs = [
+        {"query": f"2 + {n}?", "choices": ["4"], "gold_index": 0, "id": str(n), "specific": {"a": 1}} for n in (1, 2)
+    ]
+    responses = [
+        {
+            "input": [{"role": "user", "content": f"Solve 2 + {n}?"}],
+            "text": ["\\boxed{4}", "\\boxed{5}", "none"],
+            "reasonings": ["hm", None, None],
+            "output_tokens": [[1, 2]] * 3,
+        }
+        for n in (1, 2)
+    ]
+    table = {f"{mark}doc{mark}": docs, f"{mark}model_response{mark}": responses, "metric": [{"avg@n": 0.3}] * 2}
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    return path
+
+
+@pytest.mark.parametrize("mark", ["", "__"])
+def test_lighteval_samples_are_graded_one_by_one(tmp_path: Path, mark: str) -> None:
+    done = imported(lighteval_log(tmp_path, mark), "--to", tmp_path / "run", "--grader", "contains")
+    assert done.exit_code == 0, done.stderr
+    expected = {("org/m", key, trial): right for key in "12" for trial, right in enumerate([1, 0, 0])}
+    assert outcomes(tmp_path / "run") == expected
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        first = next(reader.trials())
+        assert reader.header().questions["1"]["prompt"] == "Solve 2 + 1?"
+    assert (first.answer.text, first.answer.reasoning) == ("\\boxed{4}", "hm")
+
+
+def test_a_cut_off_parquet_file_is_named(tmp_path: Path) -> None:
+    path = lighteval_log(tmp_path)
+    path.write_bytes(path.read_bytes()[:-40])
+    refused = imported(path, "--to", tmp_path / "run", "--grader", "math")
+    assert refused.exit_code == 2
+    assert f"{path}: is a damaged Parquet file, or cut off" in refused.stderr
+
+
+def problem(number: int, correct: list[object]) -> dict[str, object]:
+    """A problem of MathArena with its answers."""
+    return {
+        "idx": number,
+        "problem": f"What is {number}?",
+        "gold_answer": "4",
+        "N": len(correct),
+        "answers": ["4" if right else None for right in correct],
+        "correct": correct,
+        "messages": [
+            [
+                {"role": "user", "content": f"What is {number}? Box it."},
+                {"role": "assistant", "type": "cot", "content": "hm"},
+                {"role": "assistant", "content": f"\\boxed{{{4 if right else 5}}}"},
+            ]
+            for right in correct
+        ],
+        "detailed_costs": [{"cost": 0.25, "input_tokens": 10, "output_tokens": 20, "time": 2.0}] * len(correct),
+    }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_matharena_problems_of_several_models(tmp_path: Path, packed: bool) -> None:
+    for model in ("openai/o3", "qwen"):
+        for number in (1, 2):
+            folder = tmp_path / "aime" / model
+            folder.mkdir(parents=True, exist_ok=True)
+            data = json.dumps(problem(number, [True, False, True, False])).encode()
+            name, body = (".json.zst", zstandard.compress(data)) if packed else (".json", data)
+            (folder / f"{number}{name}").write_bytes(body)
+    done = imported(tmp_path / "aime", "--to", tmp_path / "run")
+    assert done.exit_code == 0, done.stderr
+    assert outcomes(tmp_path / "run") == {
+        (model, key, trial): right
+        for model in ("openai/o3", "qwen")
+        for key in "12"
+        for trial, right in enumerate([1, 0, 1, 0])
+    }
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        first = next(reader.trials())
+        assert reader.header().questions["1"]["prompt"] == "What is 1? Box it."
+    assert (first.answer.text, first.answer.reasoning, first.cost.usd, first.cost.tokens) == (
+        "\\boxed{4}", "hm", 0.25, 30
+    )  # fmt: skip
+
+
+def test_matharena_rows(tmp_path: Path) -> None:
+    rows = [
+        {"problem_idx": 3, "model_name": model, "idx_answer": trial, "user_message": "3?", "answer": f"{trial}",
+         "gold_answer": "4", "parsed_answer": "4", "correct": bool(trial), "input_tokens": 5, "output_tokens": 6}
+        for model in ("a", "b") for trial in (0, 1)
+    ]  # fmt: skip
+    table = tmp_path / "outputs.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), table)
+    for number, path in enumerate([table, lines(tmp_path / "outputs.jsonl", rows)]):
+        run = tmp_path / str(number)
+        assert imported(path, "--to", run).exit_code == 0
+        assert outcomes(run) == {(model, "3", trial): trial for model in ("a", "b") for trial in (0, 1)}
+
+
+def test_a_problem_with_fewer_grades_than_answers_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m" / "1.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({**problem(1, [True, False]), "correct": [True]}))
+    refused = imported(path, "--to", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert "has 2 answers, 1 grades and 2 conversations" in refused.stderr

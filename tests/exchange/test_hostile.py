@@ -1,0 +1,193 @@
+"""Files that are wrong, cut off, or made to do harm: an error that names them, and nothing is left behind."""
+
+import json
+import shutil
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from logs import DEFLATED, ZSTANDARD, archive, header, imported, inspect_log, lines, lm_eval_row, outcomes, sample
+
+from adaptive_eval.exchange import bounded
+from adaptive_eval.exchange.configure import Request
+from adaptive_eval.exchange.importing import import_logs
+from adaptive_eval.exchange.samples import LogError
+
+START = ("_journal/start.json", json.dumps(header()).encode())
+
+
+def refusal(path: Path, *options: str) -> str:
+    """The message that refuses a file, of which nothing is left."""
+    folder = path.parent
+    before = sorted(folder.iterdir())
+    refused = imported(path, "--to", folder / "run", *options)
+    assert refused.exit_code == 2, refused.output
+    assert sorted(folder.iterdir()) == before
+    return refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is empty"),
+        (b"\xff\xfe\x00garbage", "line 1: is no text in UTF-8"),
+        (b"hello there\nno table\n", "has the columns hello there, which no known log has"),
+        (b'{"results": {}, "config": {}}', "holds means only"),
+        (b'{"some": "thing"}\n', "has the columns some, which no known log has"),
+        (b'{"version": 2, "status": "success", "eval": {"model": "m", "task": "t"}}', "has no samples"),
+        (b'{"version": 2, "status": "success", "eval": {"model": "m"}, "samples": [{', "is not JSON, or is cut off"),
+        (b'{"version": 2, "status": "success", "eval": {}, "samples": [{"id": 1}]}', "says no model"),
+        (b'{"version": 2, "status": "success", "eval": {"model": "m"}, "samples": [5]}', "sample 1: is no sample"),
+        (b"[" * 100_000, "is nested too deeply"),
+        (b'{"problem": 1, "gold_answer": 1, "answers": 7, "correct": [1]}', "must have as many grades"),
+        (zstandard.compress(b"not json"), "is not JSON"),
+        (zstandard.compress(b"[1, 2]" * 99)[:-9], "is not JSON, or is cut off"),
+        (zstandard.compress(b"[1, 2]" * 99)[:5] + b"nonsense", "is damaged, or cut off"),
+        (b"PK\x03\x04 nothing more", "is a damaged zip file, or cut off"),
+        (b"PAR1 nothing more", "is a damaged Parquet file, or cut off"),
+    ],
+)  # fmt: skip
+def test_what_is_no_log_is_named(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    assert f"{path}: {problem}" in refusal(path)
+
+
+def test_a_file_that_is_not_there_and_a_folder_without_logs(tmp_path: Path) -> None:
+    assert "log.eval: cannot be read: No such file" in refusal(tmp_path / "log.eval")
+    assert "holds no log" in imported(tmp_path, "--to", tmp_path / "run").stderr
+    path = lines(tmp_path / "t.jsonl", [{"model": "a", "question": "q", "category": 1}])
+    assert "is given twice" in imported(path, tmp_path / "." / "t.jsonl", "--to", tmp_path / "run").stderr
+
+
+def test_what_is_there_is_never_replaced(tmp_path: Path) -> None:
+    path = lines(tmp_path / "t.jsonl", [{"model": "a", "question": "q", "category": 1}])
+    (tmp_path / "run").mkdir()
+    assert "is there already; import into a new directory" in refusal(path)
+
+
+@pytest.mark.parametrize("cut", [0.999, 0.7, 0.3, 0.02])
+def test_a_cut_off_archive(tmp_path: Path, cut: float) -> None:
+    path = inspect_log(tmp_path / "log.eval", [sample(epoch=epoch) for epoch in range(1, 20)])
+    data = path.read_bytes()
+    path.write_bytes(data[: int(cut * len(data))])
+    assert f"{path}: is a damaged zip file, or cut off" in refusal(path)
+
+
+def test_a_damaged_member_is_named(tmp_path: Path) -> None:
+    path = inspect_log(tmp_path / "log.eval", [sample(), sample(epoch=2)], method=DEFLATED)
+    data = bytearray(path.read_bytes())
+    at = data.index(b"samples/q1_epoch_2.json") + 60
+    data[at : at + 8] = b"\0" * 8
+    path.write_bytes(data)
+    message = refusal(path)
+    assert f"{path}: samples/q1_epoch_2.json: is damaged" in message
+
+
+@pytest.mark.parametrize("method", [DEFLATED, ZSTANDARD])
+@pytest.mark.parametrize("claimed", [None, 10])
+def test_a_bomb_is_not_unpacked(tmp_path: Path, method: int, claimed: int | None) -> None:
+    """Neither one that says how large it is, nor one that lies about it."""
+    bomb = b'{"id": "' + b"a" * (48 << 20) + b'"}'
+    path = archive(tmp_path / "log.eval", [START, ("samples/1_epoch_1.json", bomb)], method, claimed)
+    del bomb
+    tracemalloc.start()
+    try:
+        message = refusal(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert ("claims 50,331,6" in message) if claimed is None else ("is damaged" in message)
+    assert peak < 40 << 20
+
+
+def test_a_packed_file_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "MOST_BYTES", 1000)
+    path = tmp_path / "1.json.zst"
+    path.write_bytes(zstandard.compress(b" " * 100_000))
+    assert "holds more than 1,000 bytes" in refusal(path)
+
+
+def test_what_needs_an_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = inspect_log(tmp_path / "log.eval", [sample()])
+    bounded._decompressor.cache_clear()
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    assert "need an extra; pip install 'adaptive-eval[import]'" in refusal(log)
+    assert imported(inspect_log(log, [sample()], method=DEFLATED), "--to", tmp_path / "run").exit_code == 0
+
+
+def test_members_may_not_overlap(tmp_path: Path) -> None:
+    path = inspect_log(tmp_path / "log.eval", [sample()])
+    data = path.read_bytes()
+    at, end = data.index(b"PK\x01\x02"), data.index(b"PK\x05\x06")
+    entries, tail = data[at:end] * 50, bytearray(data[end:])
+    tail[8:12] = (150).to_bytes(2, "little") * 2
+    tail[12:16] = len(entries).to_bytes(4, "little")
+    path.write_bytes(data[:at] + entries + tail)
+    assert "is a zip whose members overlap" in refusal(path)
+
+
+@pytest.mark.parametrize("name", ["samples/../../../escaped.json", "/samples/absolute.json", "samples/\x1b[2Jred.json"])
+def test_names_in_an_archive_are_no_paths_and_obey_no_terminal(tmp_path: Path, name: str) -> None:
+    path = archive(tmp_path / "log.eval", [START, (name, b"{}"), ("samples/1.json", b"{}")])
+    message = refusal(path)
+    assert "\x1b" not in message
+    assert "is no sample: it must have an id" in message
+    assert not (tmp_path.parent / "escaped.json").exists()
+
+
+def test_deep_json_in_a_member(tmp_path: Path) -> None:
+    path = archive(tmp_path / "log.eval", [START, ("samples/1_epoch_1.json", b"[" * 90_000 + b"]" * 90_000)])
+    assert "samples/1_epoch_1.json: is nested too deeply" in refusal(path)
+
+
+def test_halves_of_surrogate_pairs_are_kept_in_texts_and_tidied_in_names(tmp_path: Path) -> None:
+    rows = [{"model": "m\ud800", "question": "q\udfff", "category": 1, "text": "\ud83d alone", "prompt": "\ud800?",
+             "answer": "\ud800", "finish_reason": "\ud800", "replica": "\ud800", "extracted": "\ud800"}]  # fmt: skip
+    done = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run")
+    assert done.exit_code == 0, done.stderr
+    assert list(outcomes(tmp_path / "run")) == [("m?", "q?", 0)]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), value=JSON)
+def test_anything_in_any_place_of_a_record_is_imported_or_named(
+    tmp_path: Path, data: st.DataObject, value: object
+) -> None:
+    """No value makes an import fail in another way than by a message."""
+    form = data.draw(st.sampled_from(["inspect", "lm_eval", "long"]))
+    record: dict[str, object] = {
+        "inspect": {**header(), "samples": [sample()]},
+        "lm_eval": lm_eval_row(0, ["4"]),
+        "long": {"model": "a", "question": "q", "category": 1, "text": "x", "signals": {"a": 1}, "choices": ["x"]},
+    }[form]
+    spoil(record, data, value)
+    path = lines(tmp_path / "log.jsonl", [record])
+    grader = "exact" if form == "lm_eval" else None
+    try:
+        import_logs(Request([f"m={path}"], tmp_path / "run", grader=grader))
+    except LogError as error:
+        assert str(path) in str(error)
+    shutil.rmtree(tmp_path / "run", ignore_errors=True)
+
+
+def spoil(record: object, data: st.DataObject, value: object) -> None:
+    """Put a value in some place of a record."""
+    while isinstance(record, dict | list) and record:
+        keys = list(record) if isinstance(record, dict) else list(range(len(record)))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(record[key], dict | list) or not record[key] or data.draw(st.booleans()):
+            record[key] = value
+            return
+        record = record[key]

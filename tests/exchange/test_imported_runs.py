@@ -1,0 +1,226 @@
+"""An imported run is a run: it is read, replayed and graded anew, goes on, and serves another as R0."""
+
+import json
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pytest
+from live_runs import MODELS, Found, Site
+from logs import imported, lines, outcomes
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.core import Reason
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.exchange.export import Request as Export
+from adaptive_eval.exchange.export import export
+from adaptive_eval.record.history import prepared_again
+from adaptive_eval.record.restore import read_counts
+from adaptive_eval.record.view import read_run
+from adaptive_eval.show.changes import changes
+from adaptive_eval.store import EventKind, RunReader
+
+FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run to its end, and what was exported of it."""
+
+    found: Found
+    rows: list[dict[str, object]]
+    logs: Path
+    """A folder of Inspect logs."""
+
+    def of(self, trials: int) -> list[dict[str, object]]:
+        """The first trials of each question, with their texts."""
+        return [row for row in self.rows if int(str(row["trial"])) < trials]
+
+    def log(self, site: Site, trials: int = 4) -> Path:
+        """These trials as a table."""
+        return lines(site.folder / "log.jsonl", self.of(trials))
+
+
+@pytest.fixture(scope="module")
+def whole(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    site = Site.make(tmp_path_factory.mktemp("whole"), base_url)
+    run = site.directory()
+    assert site.run(site.write()).exit_code in FINISHED
+    table = export(Export(run, "jsonl")).path.read_text()
+    return Whole(Found.of(run), list(map(json.loads, table.splitlines())), export(Export(run, "inspect")).path)
+
+
+def first_look(run: Path) -> list[int]:
+    """The trials of each model at the first look."""
+    with closing(RunReader.open(run)) as reader:
+        return list(reader.looks()[0].body["trials"])  # type: ignore[call-overload]
+
+
+def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, whole: Whole) -> None:
+    run = site.directory()
+    config = site.write()
+    assert imported(whole.log(site), "--to", run, "--config", config).exit_code == 0
+    ended = site.run(config)
+    assert ended.exit_code in FINISHED, ended.stderr
+    assert first_look(run) == [32, 32, 32]
+    found, before = Found.of(run).outcomes, whole.found.outcomes
+    view, counts = read_run(run), read_counts(run)
+    assert view.words.seeds.startswith("Imported trials have the seeds of where they were sampled")
+    assert changes(view, counts, view, counts).same_seeds == ()
+    common = before.keys() & found.keys()
+    assert len(common) > 150
+    assert {trial: found[trial] for trial in common} == {trial: before[trial] for trial in common}
+    cells = Counter((model, question) for model, question, _ in found)
+    assert all((*cell, trial) in found for cell, held in cells.items() for trial in range(held))
+    with closing(RunReader.open(run)) as reader:
+        kinds = [event.kind for event in reader.events()]
+    assert kinds[0] is EventKind.IMPORTED
+    assert EventKind.RESUMED in kinds
+
+
+def test_a_finished_import_has_no_more_to_ask(site: Site, whole: Whole) -> None:
+    done = imported(whole.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 4}))
+    assert done.exit_code == 0, done.stderr
+    ended = site.run(site.write(trials={"min": 2, "max": 4}))
+    assert ended.exit_code in FINISHED
+    assert len(outcomes(site.directory())) == 96
+    assert len(Found.of(site.directory()).looks) == 1
+
+
+def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site, whole: Whole) -> None:
+    run = site.directory()
+    assert imported(whole.log(site), "--to", run, "--config", site.write()).exit_code == 0
+    refused = site.run(site.write(trials={"min": 2, "max": 3}))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "trials.max must be at least 4, since the run begins with 4 imported trials a question" in refused.stderr
+    with closing(RunReader.open(run)) as reader:
+        assert len(reader.configurations()) == 1
+
+
+def test_a_configuration_without_room_for_the_logs_is_refused(site: Site, whole: Whole) -> None:
+    refused = imported(whole.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 3}))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "trials.max must be at least 4" in refused.stderr
+    assert not site.directory().exists()
+
+
+def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, whole: Whole) -> None:
+    config = site.write(trials={"min": 6, "max": 12})
+    done = imported(whole.log(site), "--to", site.directory(), "--config", config)
+    assert done.exit_code == 0
+    assert "no look yet: every model lacks trials that the first look needs" in done.stdout
+    assert read_run(site.directory()).results is None
+    assert site.run(config).exit_code in FINISHED
+    assert first_look(site.directory()) == [48, 48, 48]
+
+
+def test_it_goes_on_with_the_configuration_beside_it(site: Site, whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = site.directory()
+    done = imported(whole.logs, "--to", run, "--grader", "numeric")
+    assert done.exit_code == 0, done.stderr
+    assert f"adaptive-eval run {run / 'config.yaml'} --run-dir {run}" in done.stdout
+    before = outcomes(run)
+    assert before == whole.found.outcomes
+    refused = site.run(run / "config.yaml")
+    assert "needs the environment variable" in refused.stderr
+    for line in (run / "config.yaml").read_text().splitlines():
+        if "base_url" in line:
+            monkeypatch.setenv(line.split("${")[1].rstrip("}"), site.base_url)
+    ended = site.run(run / "config.yaml")
+    assert ended.exit_code in FINISHED, ended.stderr
+    after = outcomes(run)
+    assert before.items() <= after.items()
+    assert len(after) > len(before)
+
+
+def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(site: Site, whole: Whole) -> None:
+    run, config = site.directory(), site.write(trials={"min": 3, "max": 4})
+    held = [row for row in whole.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
+    assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
+    results = json.loads((run / "results.json").read_text())
+    aside = {row["name"]: row["set_aside"] for row in results["models"]}
+    assert aside.pop("cyd") == "not all trials of question q3 that the first look needs are there"
+    assert set(aside.values()) == {None}
+    assert site.run(config).exit_code in FINISHED
+    assert {trial for model, question, trial in outcomes(run) if (model, question) == ("cyd", "q3")} >= {0, 1, 2}
+    results = json.loads((run / "results.json").read_text())
+    assert all(row["set_aside"] is None for row in results["models"])
+
+
+def test_it_reads_as_it_was_published(site: Site, whole: Whole) -> None:
+    run = site.directory()
+    held = [row for row in whole.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
+    config = site.write(trials={"min": 4, "max": 40})
+    assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
+    published = json.loads((run / "results.json").read_text())
+    assert read_run(run).results is not None
+    (run / "results.json").unlink()
+    view = read_run(run)
+    worked_out = json.loads(orjson.dumps(view.results))
+    for results in (published, worked_out):
+        del results["run"]
+    assert worked_out == published
+    assert view.models == MODELS
+    assert [look.look for look in view.looks] == [1]
+
+
+def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:
+    table = [
+        {"model": model, "question": f"q{key}", "category": int((7 * trial + 3 * key) % 10 < rate)}
+        for model, rate in (("good", 6), ("poor", 4))
+        for key in range(10)
+        for trial in range(10)
+    ]
+    path = lines(tmp_path / "t.jsonl", table)
+    for name, options, boundary in (("open", [], 4.2), ("done", ["--finished"], 1.6449)):
+        assert imported(path, "--to", tmp_path / name, *options).exit_code == 0
+        results = json.loads((tmp_path / name / "results.json").read_text())
+        (pair,) = results["pairs"]
+        assert pair["boundary"] == pytest.approx(boundary, rel=0.25 if name == "open" else 1e-3)
+    assert results["run"]["reason"] in (Reason.SETTLED, Reason.OUT_OF_REACH)
+    assert pair["verdict"] == "resolved"
+
+
+def test_it_serves_another_run_as_r0(site: Site, whole: Whole) -> None:
+    assert imported(whole.log(site, 3), "--to", site.directory("old"), "--config", site.write()).exit_code == 0
+    config = site.write(prior_evidence={"run": str(site.directory("old"))}, seed=1, trials={"min": 4, "max": 8})
+    ended = site.run(config)
+    assert ended.exit_code in FINISHED, ended.stderr
+    with closing(RunReader.open(site.directory())) as reader:
+        counts = prepared_again(reader).plan.bench.prior_counts
+    assert counts is not None
+    assert set(counts.sum(axis=-1).ravel().tolist()) == {3}
+
+
+def test_it_is_replayed(site: Site, whole: Whole, tmp_path: Path) -> None:
+    rubric = {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}]}
+    config = site.write(rubric=rubric)
+    assert imported(whole.log(site, 4), "--to", site.directory(), "--config", config).exit_code == 0
+    words = ["replay", str(site.directory()), "--set", "trials.max=4", "--output", str(tmp_path / "replayed")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code in FINISHED, done.output
+    results = json.loads((tmp_path / "replayed" / "results.json").read_text())
+    own = json.loads((site.directory() / "results.json").read_text())
+    assert results["weights"] == [0.0, 2.0]
+    assert {row["name"]: row["score"] for row in results["models"]} == pytest.approx(
+        {row["name"]: row["score"] for row in own["models"]}
+    )
+
+
+def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site, whole: Whole) -> None:
+    told = whole.of(4)
+    config = site.write()
+    for name, table in (("texts", told), ("grades", [{**row, "text": None, "reasoning": None} for row in told])):
+        path = lines(site.folder / f"{name}.jsonl", table)
+        assert imported(path, "--to", site.directory(name), "--config", config).exit_code == 0
+    other = site.write(grader={"kind": "regex", "pattern": "nothing like that"})
+    done = CliRunner().invoke(app, ["regrade", str(site.directory("texts")), "--config", str(other)])
+    assert done.exit_code == 0, done.stderr
+    assert set(outcomes(site.directory("texts")).values()) == {0}
+    refused = CliRunner().invoke(app, ["regrade", str(site.directory("grades")), "--config", str(other)])
+    assert refused.exit_code == ExitCode.FAILED
+    assert "has 96 imported trials without a text" in refused.stderr
+    assert set(outcomes(site.directory("grades")).values()) == {0, 1}

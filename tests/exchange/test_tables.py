@@ -1,0 +1,261 @@
+"""Tables with one row a trial, and arrays; and what `export` writes of a run comes back as it was."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from inspect_ai.log import read_eval_log_sample
+from logs import imported, lines, outcomes
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.exchange.export import Format, export
+from adaptive_eval.exchange.export import Request as Export
+from adaptive_eval.exchange.recording import read_recording
+from adaptive_eval.exchange.samples import NO_ANSWER
+from adaptive_eval.store import RunReader, TrialRecord
+
+ROWS = [
+    {"model": model, "question": key, "trial": trial, "category": (trial + (model == "b")) % 2}
+    for model in ("a", "b")
+    for key in ("q1", "q2")
+    for trial in range(4)
+]
+EXPECTED = {(str(row["model"]), str(row["question"]), int(str(row["trial"]))): row["category"] for row in ROWS}
+
+
+def as_csv(rows: list[dict[str, object]]) -> str:
+    columns = list(rows[0])
+    return "\n".join([",".join(columns), *(",".join(str(row[name]) for name in columns) for row in rows)]) + "\n"
+
+
+def test_csv_and_json_lines(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(as_csv(ROWS))
+    for number, path in enumerate([table, lines(tmp_path / "t.jsonl", ROWS)]):
+        run = tmp_path / str(number)
+        done = imported(path, "--to", run)
+        assert done.exit_code == 0, done.stderr
+        assert outcomes(run) == EXPECTED
+        assert "for more" not in done.stdout  # there are no prompts
+
+
+@pytest.mark.parametrize(("column", "values"), [("score", ["0", "1.0"]), ("correct", ["false", "true"])])
+def test_scores_in_place_of_categories(tmp_path: Path, column: str, values: list[str]) -> None:
+    rows = [{"model": "a", "question": "q", column: value} for value in values]
+    path = tmp_path / "t.csv"
+    path.write_text(as_csv(rows))
+    assert imported(path, "--to", tmp_path / "run").exit_code == 0
+    assert list(outcomes(tmp_path / "run").values()) == [0, 1]
+
+
+def test_trials_without_numbers_are_in_the_order_of_the_rows(tmp_path: Path) -> None:
+    rows = [{"model": "a", "question": key, "category": category} for key in "xy" for category in (1, 0, 1)]
+    assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
+    assert [outcomes(tmp_path / "run")["a", key, trial] for key in "xy" for trial in range(3)] == [1, 0, 1] * 2
+
+
+def test_numbers_with_gaps_are_closed_up_in_their_order(tmp_path: Path) -> None:
+    numbers = {7: 1, 3: 0, 20: 1, 4: 1}
+    rows = [{"model": "a", "question": "x", "trial": number, "category": one} for number, one in numbers.items()]
+    assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
+    found = outcomes(tmp_path / "run")
+    assert [found["a", "x", trial] for trial in range(4)] == [0, 1, 1, 1]
+
+
+def test_texts_are_graded_and_questions_kept(tmp_path: Path) -> None:
+    rows = [
+        {"model": "a", "question": "q", "prompt": "2+2?", "answer": "4", "cluster": "sums", "text": text}
+        for text in ("4", "five")
+    ]
+    done = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run", "--grader", "exact")
+    assert done.exit_code == 0, done.stderr
+    assert list(outcomes(tmp_path / "run").values()) == [1, 0]
+    assert json.loads((tmp_path / "run" / "questions.jsonl").read_text()) == {
+        "id": "q", "prompt": "2+2?", "answer": "4", "cluster": "sums"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"model": "a", "question": "q"}, "must have a category, a score, correct, or a text"),
+        ({"model": "a", "question": " ", "category": 1}, "question must be given"),
+        ({"model": "a", "question": "q", "category": 1.5}, "category must be a whole number, but got 1.5"),
+        ({"model": "a", "question": "q", "category": -1}, "category must not be negative"),
+        ({"model": "a", "question": "q", "category": 2}, "the category must be one of the rubric's (0 wrong, 1"),
+        ({"model": "a", "question": "q", "score": 0.3}, "a score must be the weight of one category"),
+        ({"model": "a", "question": "q", "score": "well"}, "score must be a number"),
+        ({"model": "a", "question": "q", "category": 1, "trial": 1e300}, "trial must be a whole number"),
+        ({"model": "a", "question": "q", "category": 1, "trial": -1}, "trial must not be negative"),
+        ({"model": "a", "question": "q", "category": 1, "signals": "{"}, "signals is no JSON"),
+        ({"model": "a", "question": "q", "category": 1, "text": "x", "flags": "bad"}, "flags must be of"),
+        ({"model": "a", "question": "q", "category": 1, "choices": {"a": 1}}, "choices must be a list"),
+        ({"model": "x\u0007y", "question": "q", "category": 1}, "'x\\x07y' can be no model's name"),
+    ],
+)  # fmt: skip
+def test_a_wrong_row_is_named(tmp_path: Path, row: dict[str, object], problem: str) -> None:
+    good = {"model": "a", "question": "q", "category": 0, "trial": 9}
+    path = lines(tmp_path / "t.jsonl", [good, row])
+    refused = imported(path, "--to", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert f"{path}: line 2: {problem}" in refused.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["t.jsonl"]
+
+
+def test_an_array_of_outcomes_or_of_counts(tmp_path: Path) -> None:
+    outcome = np.array([[[0, 1, -1], [1, 1, 1]], [[1, 0, 1], [-1, -1, -1]]])
+    np.savez(tmp_path / "r.npz", R=outcome, models=["a", "b"], questions=["x", "y"])
+    assert imported(tmp_path / "r.npz", "--to", tmp_path / "run").exit_code == 0
+    cells = {(m, q, t): outcome[m, q, t] for m, q, t in np.ndindex(outcome.shape) if outcome[m, q, t] >= 0}
+    assert outcomes(tmp_path / "run") == {("ab"[m], "xy"[q], t): c for (m, q, t), c in cells.items()}
+    np.savez(tmp_path / "c.npz", correct=np.array([[30, 2]]), count=np.array([[60, 4]]))
+    assert imported(tmp_path / "c.npz", "--to", tmp_path / "counts").exit_code == 0
+    first = [category for (_, question, _), category in outcomes(tmp_path / "counts").items() if question == "q1"]
+    assert sum(category or 0 for category in first) == 30
+    assert 5 < sum(category or 0 for category in first[:30]) < 25, "the order of counts means nothing"
+
+
+def test_to_an_array(tmp_path: Path) -> None:
+    done = imported(lines(tmp_path / "t.jsonl", ROWS[:-2]), "--to", tmp_path / "t.npz")
+    assert done.exit_code == 0, done.stderr
+    recording = read_recording(tmp_path / "t.npz")
+    assert recording.outcomes is not None
+    assert recording.models == ("a", "b")
+    assert recording.outcomes[1, 1].tolist() == [1, 0, -1, -1]
+    with np.load(tmp_path / "t.npz") as file:
+        assert file["weights"].tolist() == [0.0, 1.0]
+    assert "is there already" in imported(tmp_path / "t.jsonl", "--to", tmp_path / "t.npz").stderr
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with texts, reasoning, signals, tokens and costs, and the configuration that it was begun with."""
+    folder = tmp_path_factory.mktemp("source")
+    questions = [{"id": f"q{n}", "prompt": f"{n}?", "answer": "4"} for n in range(2)]
+    lines(folder / "questions.jsonl", questions)
+    models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("a", "b")]
+    config = {"questions": "questions.jsonl", "models": models, "grader": "exact", "trials": {"min": 3, "max": 30}}
+    (folder / "config.yaml").write_text(json.dumps(config))
+    rows = [
+        {"model": model, "question": f"q{n}", "trial": trial, "text": "4" if trial else "no é\ud83d\ude00\n,\"x\"",
+         "reasoning": "hm" if trial else None, "seed": trial, "prompt_tokens": 3, "completion_tokens": 4, "tokens": 7,
+         "usd": 0.125, "gpu_seconds": 0.5, "latency": 1.5, "ttft": 0.25, "attempts": 2, "replica": "http://x/v1",
+         "finish_reason": "length" if trial else "stop", "flags": "truncated" if trial else "", "completion_bpt": 0.5}
+        for model in ("a", "b") for n in range(2) for trial in range(3)
+    ]  # fmt: skip
+    log = lines(folder / "log.jsonl", rows)
+    done = imported(log, "--to", folder / "run", "--config", folder / "config.yaml")
+    assert done.exit_code == 0, done.stderr
+    return folder
+
+
+def stored(run: Path) -> list[TrialRecord]:
+    with closing(RunReader.open(run)) as reader:
+        return sorted(reader.trials(), key=lambda one: (one.model, one.question, one.trial))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path, form: Format) -> None:
+    path = export(Export(source / "run", form, tmp_path / f"t.{form}", texts=True)).path
+    again = tmp_path / "again"
+    done = imported(path, "--to", again, "--config", source / "config.yaml")
+    assert done.exit_code == 0, done.stderr
+    assert stored(again) == stored(source / "run")
+
+
+def test_an_array_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path) -> None:
+    path = export(Export(source / "run", "npz", tmp_path / "t.npz")).path
+    assert imported(path, "--to", tmp_path / "run", "--config", source / "config.yaml").exit_code == 0
+    assert outcomes(tmp_path / "run") == outcomes(source / "run")
+
+
+def test_inspect_logs_that_were_exported_come_back_with_their_outcomes(source: Path, tmp_path: Path) -> None:
+    path = export(Export(source / "run", "inspect", tmp_path / "logs")).path
+    assert imported(path, "--to", tmp_path / "run").exit_code == 0
+    assert outcomes(tmp_path / "run") == outcomes(source / "run")
+    texts = [(one.answer.text, one.answer.completion_tokens, one.answer.signals) for one in stored(tmp_path / "run")]
+    before = [(one.answer.text, one.answer.completion_tokens, one.answer.signals) for one in stored(source / "run")]
+    assert texts == before
+    assert imported(path, "--to", tmp_path / "named", "--config", source / "config.yaml").exit_code == 0
+
+
+def test_a_trial_of_which_only_the_grade_is_known_goes_through_inspect_as_one(tmp_path: Path) -> None:
+    rows = [{"model": "a", "question": f"q{n}", "trial": trial, "category": n} for n in range(2) for trial in range(2)]
+    assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
+    path = export(Export(tmp_path / "run", "inspect", tmp_path / "logs")).path
+    (log,) = path.iterdir()
+    sample = read_eval_log_sample(str(log), id="q1", epoch=2)
+    assert (sample.output.choices, sample.output.completion, len(sample.messages)) == ([], "", 1)
+    done = imported(path, "--to", tmp_path / "again")
+    assert done.exit_code == 0, done.stderr
+    assert outcomes(tmp_path / "again") == outcomes(tmp_path / "run")
+    assert {one.answer for one in stored(tmp_path / "again")} == {NO_ANSWER}
+
+
+def test_names_and_ids_are_those_of_the_configuration(source: Path, tmp_path: Path) -> None:
+    rows = [{"model": "a", "question": "q0", "category": 1}, {"model": "z", "question": "q1", "category": 1}]
+    path = lines(tmp_path / "t.jsonl", rows)
+    words = (path, "--to", tmp_path / "run", "--config", source / "config.yaml")
+    refused = imported(*words)
+    assert refused.exit_code == 2
+    assert "line 2: the configuration has no model 'z', but a, b" in refused.stderr
+    assert imported(*words, "--leave-out", "z").exit_code == 0
+    assert list(outcomes(tmp_path / "run")) == [("a", "q0", 0)]
+    path.write_text(json.dumps({"model": "a", "question": "q9", "category": 1}))
+    other = (path, "--to", tmp_path / "other", "--config", source / "config.yaml")
+    assert "has no question 'q9'; leave it out with --leave-out" in imported(*other).stderr
+    mistyped = imported(path, "--to", tmp_path / "other", "--leave-out", "y")
+    assert "--leave-out names y, but no model and no question is called so" in mistyped.stderr
+
+
+def test_the_configuration_that_is_written_is_the_one_that_is_stored(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from adaptive_eval.config.prepare import prepare
+
+    rows = [
+        {"model": model, "question": key, "category": 1, "prompt": f"${{HOME}} {key} é\u0085?", "answer": "no"}
+        for model in ("org/${a}: x", "1e5", "1e5 ", "é\U0001f600") for key in ("yes", "2")
+    ]  # fmt: skip
+    rows = [{**row, "trial": number} for number, row in enumerate(rows)]
+    done = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run")
+    assert done.exit_code == 0, done.stderr
+    text = (tmp_path / "run" / "config.yaml").read_text()
+    for name in ("ORG_A_X_URL", "MODEL_1E5_URL", "MODEL_URL"):
+        assert f"base_url: ${{{name}}}" in text
+        monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
+    header = prepare(load_config(tmp_path / "run" / "config.yaml")).header
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        before = reader.header()
+    assert (header.meaning, header.models, header.questions) == (before.meaning, before.models, before.questions)
+
+
+def test_of_categories_with_one_weight_the_rubric_finds_its_own(source: Path, tmp_path: Path) -> None:
+    rubric = {
+        "categories": [
+            {"name": "cut off", "weight": 0, "when": {"truncated": True}},
+            {"name": "right", "weight": 1, "when": {"is_correct": True}},
+            {"name": "wrong", "weight": 0},
+        ]
+    }
+    told = json.loads((source / "config.yaml").read_text())
+    (tmp_path / "config.yaml").write_text(
+        json.dumps({**told, "rubric": rubric, "questions": str(source / "questions.jsonl")})
+    )
+    flags = {"truncated": 0.0, "": 0.0, "empty": 1.0}
+    rows = [
+        {"model": "a", "question": "q0", "score": one, "finish_reason": "x", "flags": f} for f, one in flags.items()
+    ]
+    path = lines(tmp_path / "t.jsonl", rows)
+    done = imported(path, "--to", tmp_path / "run", "--config", tmp_path / "config.yaml")
+    assert done.exit_code == 0, done.stderr
+    assert list(outcomes(tmp_path / "run").values()) == [0, 2, 1]
+
+
+@pytest.mark.parametrize("weights", ["1", "1,1", "a,b", "0,nan"])
+def test_weights_must_differ(tmp_path: Path, weights: str) -> None:
+    refused = imported(lines(tmp_path / "t.jsonl", ROWS), "--to", tmp_path / "run", "--weights", weights)
+    assert refused.exit_code == 2
+    assert "--weights must be" in refused.stderr

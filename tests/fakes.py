@@ -1,0 +1,200 @@
+"""A model server without a network: its answers depend on model, question and seed alone, its faults are on demand."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+from adaptive_eval.core.types import Cost, Look
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
+from adaptive_eval.errors import EndpointError, GraderError
+from adaptive_eval.graders.types import Grade
+from adaptive_eval.questions.types import Question
+from adaptive_eval.record.build import Subject, build_results, take_snapshot
+from adaptive_eval.record.results import Results
+from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.scheduler.turns import Host
+from adaptive_eval.scheduler.types import Lane
+from adaptive_eval.seeds import hashed_base
+from adaptive_eval.store import Event, RunHeader, RunReader, Store
+from adaptive_eval.store.usage import Tally
+
+
+def uniform(*parts: object) -> float:
+    """A number in [0, 1) that depends on the parts alone."""
+    digest = blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+@dataclass
+class FakeEndpoint:
+    """Right with probability `skill`, by the seed; answers come back in random order."""
+
+    model: str
+    skill: float
+    delay: float = 0.0
+    samples: list[tuple[str, range]] = field(default_factory=list)
+    fail: Callable[[str, range], EndpointError | None] = lambda prompt, seeds: None
+    late: Callable[[str, int], bool] = lambda prompt, seed: False
+    """Questions and seeds that run out of time."""
+    in_flight: int = 0
+    most_in_flight: int = 0
+    rng: random.Random = field(default_factory=random.Random)
+    health: Callable[[], tuple[ReplicaStats, ...]] = tuple
+
+    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+        assert prompt.messages is not None
+        question = prompt.messages[0].content
+        self.samples.append((question, seeds))
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await asyncio.sleep(self.rng.random() * self.delay)
+            if (error := self.fail(question, seeds)) is not None:
+                raise error
+            return [self._answer(question, seed) for seed in seeds]
+        finally:
+            self.in_flight -= 1
+
+    def _answer(self, question: str, seed: int) -> Answer:
+        if self.late(question, seed):
+            return Answer("", "timed_out", seed, "fake", 9.0, signals=frozenset({"timed_out"}))
+        right = uniform(self.model, question, seed) < self.skill
+        tokens = 10 + seed % 7
+        return Answer(
+            "right" if right else "wrong", "stop", seed, "fake", 0.1, prompt_tokens=3, completion_tokens=tokens
+        )
+
+    async def check(self) -> Health:
+        return Health(())
+
+    async def close(self) -> None:
+        return None
+
+    @property
+    def stats(self) -> EndpointStats:
+        return EndpointStats(in_flight=self.in_flight, replicas=self.health())
+
+
+class FakeGrading:
+    """Right is 1 and wrong is 0, unless `fails` says that the grader fails."""
+
+    def __init__(self, fails: Callable[[Answer, Question], bool] = lambda answer, question: False) -> None:
+        self.fails = fails
+        self.calls = 0
+
+    async def grade(self, answer: Answer, question: Question) -> Grade:
+        self.calls += 1
+        if self.fails(answer, question):
+            raise GraderError("the worker was killed after 10 s")
+        return Grade(int(answer.text == "right"), {"is_correct": answer.text == "right"}, answer.text)
+
+
+class Recorder:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.looks: list[Look] = []
+        self.events: list[Event] = []
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        self.looks.extend(looks)
+
+    def happened(self, event: Event) -> None:
+        self.events.append(event)
+
+
+SKILLS = {"ada": 0.85, "bob": 0.5, "cyd": 0.45}
+QUESTIONS = tuple(Question(f"q{number}", f"ask {number}", "right") for number in range(6))
+TRIALS = Trials(min=3, max=40)
+
+
+def plan(**changes: object) -> Plan:
+    """Three models on six questions, the last two close together."""
+    bench = Bench(len(SKILLS), len(QUESTIONS), [0.0, 1.0], (Cost(tokens=20),) * len(SKILLS))  # type: ignore[arg-type]
+    settings: dict[str, object] = {"trials": TRIALS, "pace": Pace(growth=0.1, lookahead=1), "budget": Budget()}
+    return Plan(bench, **(settings | changes))  # type: ignore[arg-type]
+
+
+HEADER = RunHeader(
+    name="fake",
+    configuration={},
+    meaning={"seed": 1},
+    models={name: {"skill": skill} for name, skill in SKILLS.items()},
+    questions={question.id: {"prompt": question.prompt} for question in QUESTIONS},
+)
+
+
+class Bed:
+    """A run directory with fake servers, which can be started again and again."""
+
+    def __init__(self, directory: Path, the_plan: Plan | None = None, slots: int = 8, samples: int = 1) -> None:
+        self.directory = directory
+        self.plan = the_plan or plan()
+        self.slots = slots
+        self.samples = samples
+        self.endpoints = {name: FakeEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
+        self.grading = FakeGrading()
+        self.observer = Recorder()
+        self.controller = Controller(self.plan)
+        self.hosts: Sequence[Host] = ()
+        """Where servers are started, if any are."""
+
+    async def start(self, during: Callable[[Scheduler], object] | None = None) -> Scheduler:
+        """Run until it ends; `during` gets the scheduler before."""
+        self.controller = Controller(self.plan)
+        store = Store.open(self.directory, HEADER).store
+        try:
+            lanes = [self._lane(name) for name in SKILLS]
+            scheduler = Scheduler(
+                self.controller, lanes, QUESTIONS, self.grading, store, self.observer, hosts=self.hosts
+            )
+            if during is not None:
+                during(scheduler)
+            await scheduler.run()
+        finally:
+            store.close()
+        return scheduler
+
+    def _lane(self, name: str) -> Lane:
+        return Lane(
+            name,
+            self.endpoints[name],
+            prompt=lambda number: Prompt(messages=(Message("user", QUESTIONS[number].prompt),)),
+            seed_base=lambda number: hashed_base(1, name, QUESTIONS[number].id),
+            slots=self.slots,
+            samples_per_request=self.samples,
+            cost=lambda answer: Cost(tokens=answer.prompt_tokens + answer.completion_tokens),
+        )
+
+    @staticmethod
+    def request(model: str, question: str, trial: int) -> tuple[str, int]:
+        """What a trial's request says: its prompt and its seed."""
+        return f"ask {question[1:]}", hashed_base(1, model, question) + trial
+
+    def looks(self) -> list[object]:
+        """The stored looks."""
+        reader = RunReader.open(self.directory)
+        try:
+            return list(reader.looks())
+        finally:
+            reader.close()
+
+    def outcomes(self) -> dict[tuple[str, str, int], int | None]:
+        """The stored trials."""
+        reader = RunReader.open(self.directory)
+        try:
+            return {(one.model, one.question, one.trial): one.category for one in reader.outcomes()}
+        finally:
+            reader.close()
+
+
+def results_of(subject: Subject, controller: Controller, tallies: Sequence[Tally]) -> Results | None:
+    """The results as they are now, a minute after the run was begun."""
+    snapshot = take_snapshot(subject, controller, tallies, elapsed=3.0, now=subject.created + 60.0, stopped=False)
+    return None if snapshot is None else build_results(snapshot)

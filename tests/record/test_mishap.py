@@ -1,0 +1,153 @@
+"""A run that an error has ended says so to whoever looks at it later, and tells nothing secret."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, Site
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode, GraderError, StoreFull
+from adaptive_eval.record.ending import mishap_of, note_mishap
+from adaptive_eval.record.view import read_run
+from adaptive_eval.store import Batch, Event, EventKind, Store
+
+KEY = "sk-never-to-be-seen-0123456789"
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Refuses everybody, and says the key that it was given."""
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        told = f"no such key: {self.headers['Authorization']}"
+        body = json.dumps({"error": {"message": told}}).encode()
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture
+def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setenv("SOME_KEY", KEY)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Site.make(tmp_path, f"http://127.0.0.1:{server.server_address[1]}/v1")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def keyed(site: Site) -> list[dict[str, str]]:
+    return [{"name": name, "base_url": site.base_url, "api_key_env": "SOME_KEY"} for name in MODELS]
+
+
+def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> None:
+    ended = refusing.run(refusing.write(models=keyed(refusing)))
+    assert ended.exit_code == ExitCode.ENDPOINTS and "api_key_env" in ended.stderr
+    run = refusing.directory()
+    looked = CliRunner().invoke(app, ["monitor", str(run), "--once", "--display", "plain"])
+    assert looked.exit_code == ExitCode.ENDPOINTS
+    assert "Stopped by an error: ada: " in looked.stdout and "the variable that api_key_env names" in looked.stdout
+    written = CliRunner().invoke(app, ["report", str(run), "--format", "md", "-o", "-"]).stdout
+    assert "The run was stopped by an error: ada: " in written
+    assert "stopped by an error" in written.split("What happened")[1]
+    for path in run.iterdir():
+        assert KEY.encode() not in path.read_bytes(), path.name
+    assert KEY not in written + looked.stdout + ended.output
+
+
+def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, base_url: str) -> None:
+    refusing.run(refusing.write(models=keyed(refusing)))
+    config = refusing.write(models=[{"name": name, "base_url": base_url} for name in MODELS])
+    refusing.run(config)
+    view = read_run(refusing.directory())
+    assert view.error is None and view.results is not None and view.results.run.status == "finished"
+    assert [event.kind for event in view.events if event.kind != "configured"] == [
+        "started",
+        "stopped",
+        "resumed",
+        "finished",
+    ]
+
+
+def test_results_of_a_run_that_failed_later_say_that_it_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Store.commit
+
+    def full(store: Store, batch: Batch) -> None:
+        if store.reader.trial_count() > 150 and batch.trials:
+            raise StoreFull(f"no space left for {store.directory}")
+        kept(store, batch)
+
+    monkeypatch.setattr(Store, "commit", full)
+    ended = site.run(site.write())
+    assert ended.exit_code == ExitCode.FAILED
+    assert json.loads((site.directory() / "results.json").read_text())["run"]["status"] == "stopped"
+    view = read_run(site.directory())
+    assert view.error == "no space left for run", "a report does not say where the run lay"
+
+
+@pytest.fixture
+def store(site: Site) -> Iterator[Store]:
+    site.run(site.write(trials={"min": 4, "max": 4}))
+    store = Store.attach(site.directory())
+    yield store
+    store.close()
+
+
+def test_of_an_error_that_nobody_foresaw_only_the_kind_is_kept(store: Store) -> None:
+    note_mishap(store, RuntimeError(f"Bearer {KEY}"))
+    found = mishap_of(store.reader.events())
+    assert found == ("an error that was not foreseen (RuntimeError)", ExitCode.FAILED)
+    store.commit(Batch(events=[Event(EventKind.RESUMED, {"trials": 0})]))
+    assert mishap_of(store.reader.events()) is None
+
+
+def test_the_headline_is_the_first_line(store: Store) -> None:
+    note_mishap(store, GraderError("it fails\nTraceback"))
+    found = mishap_of(store.reader.events())
+    assert found is not None and found.headline == "it fails"
+
+
+def test_a_run_in_the_directory_of_today_keeps_its_dots(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.run(site.write(trials={"min": 4, "max": 4}))
+    monkeypatch.chdir(site.directory())
+    store = Store.attach(Path())
+    note_mishap(store, GraderError("v1.2 fails."))
+    found = mishap_of(store.reader.events())
+    store.close()
+    assert found is not None and found.reason == "v1.2 fails."
+
+
+def test_a_stop_by_the_user_is_no_error_and_a_full_disk_hides_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.commit(Batch(events=[Event(EventKind.STOPPED)]))
+    assert mishap_of(store.reader.events()) is None
+
+    def full(_: Batch) -> None:
+        raise StoreFull("no space left")
+
+    monkeypatch.setattr(store, "commit", full)
+    note_mishap(store, RuntimeError("first"))
+    assert mishap_of(store.reader.events()) is None
+
+
+def test_what_goes_wrong_after_the_run_has_let_go_is_not_its_error(store: Store) -> None:
+    before = store.reader.events()
+    store.close()
+    note_mishap(store, RuntimeError("a server does not stop"))
+    view = read_run(store.directory)
+    assert view.error is None and len(view.events) == len(before)

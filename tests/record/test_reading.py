@@ -1,0 +1,120 @@
+"""A stored run as one value: what is worked out anew from the trials is what the run itself has published."""
+
+import json
+from pathlib import Path
+
+import orjson
+import pytest
+from live_runs import MODELS, Site, kill, wait_for_trials
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.record.results import RESULTS_FILE
+from adaptive_eval.record.view import RunView, read_run
+from adaptive_eval.store import Event, EventKind, Store, is_held
+
+TIMES = {"updated", "active_seconds"}
+
+
+def published(directory: Path) -> dict[str, object]:
+    """What the run wrote, but for when."""
+    return without_times(json.loads((directory / RESULTS_FILE).read_text()))
+
+
+def worked_out(view: RunView) -> dict[str, object]:
+    """What was read, in the same form."""
+    return without_times(json.loads(orjson.dumps(view.results)))
+
+
+def without_times(results: dict[str, object]) -> dict[str, object]:
+    run = results["run"]
+    assert isinstance(run, dict)
+    return results | {"run": {key: value for key, value in run.items() if key not in TIMES}}
+
+
+def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
+    site.run(site.write())
+    as_published = published(site.directory())
+    (site.directory() / RESULTS_FILE).unlink()
+    view = read_run(site.directory())
+    assert worked_out(view) == as_published
+    assert view.results is not None and view.results.run.status == "finished"
+    assert view.models == MODELS
+    assert sum(map(sum, view.trials)) == view.spending[-1].trials == view.results.cost.trials
+    assert view.spending[-1].tokens == view.results.cost.tokens == sum(one.tokens for one in view.results.models)
+    assert [look.look for look in view.looks] == list(range(1, len(view.results.looks) + 1))
+    assert sum(view.looks[-1].trials) == view.results.looks[-1].trials
+    assert sum(one.trials for one in view.traffic) == view.results.cost.trials
+    assert str(site.folder) not in orjson.dumps(view).decode()  # plain values throughout, and not where they came from
+
+
+def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site) -> None:
+    site.run(site.write())
+    view = read_run(site.directory())
+    assert view.results is not None
+    place = {model.name: at for at, model in enumerate(view.results.models)}
+    for pair in view.results.pairs:
+        assert pair.worse is not None
+        assert view.z[place[pair.better]][place[pair.worse]] == pytest.approx(pair.z)
+        assert view.z[place[pair.worse]][place[pair.better]] == pytest.approx(-(pair.z or 0.0))
+
+
+def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None:
+    config = site.write(concurrency=2)
+    process = site.start(config)
+    assert wait_for_trials(site.directory(), 150, process)
+    assert is_held(site.directory())
+    live = read_run(site.directory())
+    assert live.results is not None and live.results.run.status == "running"
+    kill(process)
+    assert not is_held(site.directory())
+    view = read_run(site.directory())
+    assert view.results is not None and view.results.run.status == "stopped"
+    assert live.looks == view.looks[: len(live.looks)]
+    assert site.run(config).exit_code in (0, 3)
+    assert worked_out(read_run(site.directory())) == published(site.directory())
+
+
+def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> None:
+    models = [{"name": name, "base_url": site.base_url} for name in MODELS[:2]]
+    gone = {"name": "cyd", "base_url": "http://127.0.0.1:9/v1", "concurrency": {"attempts": 1, "patience": 0}}
+    site.run(site.write(models=[*models, gone]))
+    as_published = published(site.directory())
+    (site.directory() / RESULTS_FILE).unlink()
+    view = read_run(site.directory())
+    assert view.results is not None and view.results.models[-1].set_aside is not None
+    assert worked_out(view) == as_published
+
+
+def test_results_that_are_out_of_date_are_worked_out_anew(site: Site) -> None:
+    site.run(site.write())
+    path = site.directory() / RESULTS_FILE
+    as_published = path.read_text()
+    path.write_text(as_published.replace('"tier":2', '"tier":1'))
+    assert '"tier":1' in as_published and "tier: 2" not in path.read_text()
+    assert worked_out(read_run(site.directory())) == published(site.directory()), "what was published last is read"
+    store = Store.attach(site.directory())
+    store.regrade([], Event(EventKind.REGRADED, {"trials": 0}))
+    store.close()
+    assert worked_out(read_run(site.directory())) == without_times(json.loads(as_published))
+    path.write_text("{")
+    assert read_run(site.directory()).results is not None
+
+
+def test_before_the_first_look_there_are_no_results(site: Site) -> None:
+    process = site.start(site.write(trials={"min": 30, "max": 30}, concurrency=1))
+    assert wait_for_trials(site.directory(), 1, process)
+    kill(process)
+    view = read_run(site.directory())
+    assert view.results is None and view.z == () and view.trials_to_go is None
+    assert 0 < sum(map(sum, view.trials)) < 720
+
+
+def test_a_run_without_trials_can_be_read(site: Site) -> None:
+    site.run(site.write(budget={"trials": 1}))
+    view = read_run(site.directory())
+    assert view.results is None and view.spending == () and view.traffic == ()
+
+
+def test_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no run"):
+        read_run(tmp_path)

@@ -1,0 +1,218 @@
+"""results.json says what the controller knows, in a stable format."""
+
+import json
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
+from pydantic import TypeAdapter
+from scipy.stats import beta
+
+from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
+from adaptive_eval.core.objectives import Best, PrecisionOf, Threshold
+from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.types import Cost, Verdict
+from adaptive_eval.errors import StoreError, Unavailable
+from adaptive_eval.record.build import Subject, question_posteriors
+from adaptive_eval.record.results import FORMAT, Results, write_results
+from adaptive_eval.record.status import StatusTaker
+from adaptive_eval.record.warnings import Bounds, cautions, score_bounds
+from adaptive_eval.store import StoredOutcome
+from adaptive_eval.store.usage import Tally
+
+NAMES, KEYS = tuple(SKILLS), tuple(question.id for question in QUESTIONS)
+SUBJECT = Subject("fake", NAMES, KEYS, sampled=(True,) * 3, created=1.0e9)
+
+
+@pytest.fixture
+async def finished(tmp_path: Path) -> tuple[Bed, Results]:
+    bed = Bed(tmp_path)
+    scheduler = await bed.start()
+    results = results_of(SUBJECT, bed.controller, scheduler.tallies)
+    assert results is not None
+    return bed, results
+
+
+async def test_it_says_what_the_controller_found(finished: tuple[Bed, Results]) -> None:
+    bed, results = finished
+    last = bed.controller.looks[-1]
+    assert results.run.status == "finished"
+    assert results.run.reason == str(bed.controller.finished)
+    assert results.run.created == "2001-09-09T01:46:40+00:00"
+    assert [row.name for row in results.models] == [NAMES[model] for model in last.order]
+    assert [row.tier for row in results.models] == [last.tiers[model] for model in last.order] == [1, 2, 2]
+    for row in results.models:
+        model = NAMES.index(row.name)
+        assert (row.score, row.sigma, row.trials) == (last.scores[model], last.sigmas[model], last.trials[model])
+        assert row.lo is not None and row.score is not None and row.hi is not None
+        assert row.lo < row.score < row.hi
+    assert [(pair.better, pair.worse, pair.verdict) for pair in results.pairs] == [
+        (NAMES[pair.better], NAMES[pair.worse or 0], str(pair.verdict)) for pair in last.comparisons
+    ]
+    assert len(results.looks) == len(bed.controller.looks)
+    assert results.looks[-1].trials == sum(last.trials) == results.cost.trials
+    assert results.cost.tokens > 10 * results.cost.trials
+    matrix = bed.controller.result().adjusted_p  # type: ignore[union-attr]
+    assert results.adjusted_p[0][1] == matrix[last.order[0]][last.order[1]]
+
+
+async def test_questions_are_in_the_order_of_the_models_columns(finished: tuple[Bed, Results]) -> None:
+    bed, results = finished
+    for number, row in enumerate(results.questions):
+        assert row.id == KEYS[number]
+        for column, model in enumerate(results.models):
+            counts = bed.controller.counts[NAMES.index(model.name), number]
+            assert row.trials[column] == counts.sum()
+            assert row.mean[column] == pytest.approx((counts[1] + 1) / (counts.sum() + 2))
+
+
+async def test_the_file_is_strict_json_of_the_documented_schema(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+    _, results = finished
+    path = write_results(tmp_path, results)
+    content = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert content["format"] == FORMAT
+    assert TypeAdapter(Results).validate_json(path.read_bytes()) == results
+    assert set(content) == set(TypeAdapter(Results).json_schema()["properties"])
+
+
+async def test_nothing_is_there_before_the_first_look(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    assert results_of(SUBJECT, bed.controller, [Tally()] * 3) is None
+
+
+async def test_a_rule_for_one_look_is_warned_of(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, plan(rule=ZScore()))
+    scheduler = await bed.start()
+    results = results_of(SUBJECT, bed.controller, scheduler.tallies)
+    assert results is not None and results.warnings[0].kind == "peeking"
+
+
+async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, plan(objective=PrecisionOf(0.2)))
+    scheduler = await bed.start()
+    results = results_of(SUBJECT, bed.controller, scheduler.tallies)
+    assert results is not None
+    for pair, row in zip(results.pairs, results.models, strict=True):
+        assert (pair.better, pair.worse) == (row.name, None)
+        assert (pair.z, pair.boundary, pair.difference, pair.sampled_z, pair.rho) == (None,) * 5
+        assert pair.sigma == pytest.approx(row.sigma)
+    assert TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes()) == results
+    taker = StatusTaker(NAMES, KEYS, bed.controller, scheduler, list(bed.endpoints.values()))
+    assert [row.verdict for row in taker.take().standings] == [Verdict.RESOLVED] * 3
+    assert [row.z for row in taker.take().standings] == [None] * 3
+
+
+async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, plan(objective=Threshold(0.5)))
+    scheduler = await bed.start()
+    taker = StatusTaker(NAMES, KEYS, bed.controller, scheduler, list(bed.endpoints.values()))
+    last = {pair.better: pair.z for pair in bed.controller.looks[-1].comparisons}
+    assert [row.z for row in taker.take().standings] == [last[NAMES.index(r.name)] for r in taker.take().standings]
+
+
+async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, plan(objective=Best()))
+    scheduler = await bed.start()
+    taker = StatusTaker(NAMES, KEYS, bed.controller, scheduler, list(bed.endpoints.values()))
+    first, second, third = taker.take().standings
+    z = {pair.worse: pair.z for pair in bed.controller.looks[-1].comparisons}
+    assert (first.z, first.against) == (z[NAMES.index(second.name)], None)
+    assert (second.z, second.verdict) == (None, None), "the comparison with the first is shown there"
+    assert (third.z, third.against) == (z[NAMES.index(third.name)], first.name)
+
+
+def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+    _, results = finished
+    path = write_results(tmp_path, results)
+    before = path.read_bytes()
+    (path.parent / f".{path.name}.{os.getpid()}.draft").mkdir()  # the draft cannot be opened
+    with pytest.raises(StoreError, match=re.escape(str(path))):
+        write_results(tmp_path, results)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("counts", [(0, 0), (3, 0), (0, 8), (5, 2), (400, 3)])
+def test_the_interval_of_a_question_is_exact_for_two_categories(counts: tuple[int, int]) -> None:
+    mean, lo, hi = question_posteriors(np.array([counts]), np.array([0.0, 1.0]))
+    exact = beta(counts[1] + 1, counts[0] + 1)
+    assert (mean[0], lo[0], hi[0]) == pytest.approx((exact.mean(), exact.ppf(0.025), exact.ppf(0.975)))
+
+
+def test_the_interval_of_a_question_holds_for_partial_credit() -> None:
+    rng = np.random.default_rng(0)
+    counts, w = np.array([4, 7, 2]), np.array([-1.0, 0.5, 2.0])
+    drawn = rng.dirichlet(counts + 1.0, 200_000) @ w
+    mean, lo, hi = question_posteriors(counts[None], w)
+    assert mean[0] == pytest.approx(drawn.mean(), abs=0.01)
+    assert (lo[0], hi[0]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.03)
+
+
+def tally_of(*outcomes: tuple[str, str, int | None]) -> Tally:
+    """A tally of (question, flags, digest)."""
+    tally = Tally()
+    for trial, (question, flags, digest) in enumerate(outcomes):
+        tally.add(StoredOutcome("m", question, trial, 0, Cost(10), flags, digest))
+    return tally
+
+
+def warned(tally: Tally, *, sampled: bool = True) -> Counter[str]:
+    found = cautions(["m"], [tally], [sampled], [None])
+    return Counter(caution.kind for caution in found)
+
+
+def test_repeated_answers_are_reported_for_sampled_models_only() -> None:
+    served_from_a_cache = tally_of(*[("q1", "", 5)] * 4)
+    assert warned(served_from_a_cache) == {"repeats": 1}
+    assert warned(served_from_a_cache, sampled=False) == {}
+    assert warned(tally_of(("q1", "", 5), ("q2", "", 5), ("q1", "", None), ("q1", "", None))) == {}
+
+
+def test_time_outs_say_what_they_could_move() -> None:
+    tally = tally_of(("q1", "timed_out", None), ("q1", "timed_out truncated", None), ("q2", "", None))
+    (timed_out, truncated) = cautions(["m"], [tally], [True], [Bounds(0.25, 0.35)])
+    assert timed_out.text == (
+        "2 of 3 answers ran out of time at every attempt; its score is 0.2500 if all of them had been wrong, 0.3500 if "
+        "right"
+    )
+    (timed_out, _) = cautions(["m"], [tally], [True], [None])
+    assert "not part of any score" in timed_out.text
+    assert truncated.kind == "truncated" and truncated.text.startswith("33.3%")
+
+
+def test_time_outs_bound_a_score_both_ways() -> None:
+    """Two questions, three categories; each time-out goes to either end of the scale, from where it was graded."""
+    weights = np.array([0.0, 0.5, 2.0])
+    trials, timed_out = np.array([4, 2]), np.array([[1, 1, 0], [0, 0, 1]])
+    found = score_bounds(1.0, timed_out, trials, weights)
+    assert found is not None
+    assert found.lowest == pytest.approx(1.0 - (0.5 / 4 + 2.0 / 2) / 2)
+    assert found.highest == pytest.approx(1.0 + (2.0 / 4 + 1.5 / 4) / 2)
+    assert score_bounds(1.0, np.zeros((2, 3), int), trials, weights) is None
+
+
+async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    bed.endpoints["cyd"].fail = lambda question, seeds: Unavailable("no replica left")
+    scheduler = await bed.start()
+    results = results_of(SUBJECT, bed.controller, scheduler.tallies)
+    assert results is not None
+    assert {row.name: row.score is None for row in results.models} == {"ada": False, "bob": False, "cyd": True}
+    assert TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes()) == results
+
+
+def test_equal_scores_need_no_number_of_trials() -> None:
+    trials = Trials(min=10, max=80)
+    controller = Controller(Plan(Bench(models=2, questions=3, weights=np.array([0.0, 1.0])), trials=trials))
+    right = [(1, 2, 3), (3, 2, 1)]  # 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1, as floating point has it
+    asks = controller.ask(60)
+    controller.tell(Outcome(ask[0], ask[1], ask[2], int(ask[2] < right[ask[0]][ask[1]])) for ask in asks)
+    subject = Subject("equal", ("a", "b"), ("x", "y", "z"), sampled=(True,) * 2, created=1.0e9)
+    results = results_of(subject, controller, [Tally(), Tally()])
+    assert results is not None
+    (pair,) = results.pairs
+    assert pair.z is not None and 0.0 < abs(pair.z) < 1e-12, "equal but for the last digit"
+    assert pair.trials_needed is None

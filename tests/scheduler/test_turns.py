@@ -1,0 +1,182 @@
+"""Servers that the run starts: asked while they are up, served in turn with few swaps, and never deciding anything."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import QUESTIONS, SKILLS, Bed, plan
+
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.settings import Pace
+from adaptive_eval.core.types import Reason
+from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.scheduler.types import Halt
+from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.store import Event, EventKind
+from adaptive_eval.study.tape import Tape
+from adaptive_eval.study.timed import AnswerTimes, drive_in_time
+from adaptive_eval.study.timed import Host as ReplayedHost
+
+
+class FakeHost:
+    """Counts its swaps, and finds it wrong when a model is asked that is not there."""
+
+    def __init__(self, bed: Bed, models: Sequence[int], delay: float = 0.002) -> None:
+        self.models = models
+        self.delay = delay
+        self.loads: list[int] = []
+        self.loaded: int | None = None
+        self.fails: Callable[[int], bool] = lambda model: False
+        self.rng = random.Random(0)
+        names = list(SKILLS)
+        self.endpoints = {model: bed.endpoints[names[model]] for model in models}
+        for model, endpoint in self.endpoints.items():
+            endpoint.fail = self._check(model)
+
+    async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+        assert self.loaded is None or self.endpoints[self.loaded].in_flight == 0, "a server in use was stopped"
+        self.loaded = None
+        self.loads.append(model)
+        await asyncio.sleep(self.delay * self.rng.random())
+        if self.fails(model):
+            raise LaunchFailed("its server exited with status 1 before it was ready")
+        self.loaded = model
+        tell(Event(EventKind.LAUNCHED, {"model": list(SKILLS)[model]}))
+
+    def _check(self, model: int) -> Callable[[str, range], None]:
+        def check(prompt: str, seeds: range) -> None:
+            assert self.loaded == model, "a model was asked while its server was not up"
+
+        return check
+
+
+@pytest.fixture(scope="module", params=[0, 3], ids=["lookahead 0", "lookahead 3"])
+def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bed:
+    """The run where everyone has a server of its own that is there already."""
+    bed = Bed(tmp_path_factory.mktemp("reference"), plan(pace=Pace(0.0, request.param)))
+    asyncio.run(bed.start())
+    assert bed.controller.finished in (Reason.SETTLED, Reason.OUT_OF_REACH)
+    return bed
+
+
+GROUPS = ([[0], [1], [2]], [[0, 1, 2]], [[2, 0], [1]], [[1, 2]])
+
+
+@pytest.mark.parametrize("groups", GROUPS, ids=str)
+async def test_no_look_depends_on_turns(tmp_path: Path, reference: Bed, groups: list[list[int]]) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=5)
+    bed.hosts = hosts = [FakeHost(bed, models) for models in groups]
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
+    for host in hosts:
+        assert set(host.loads) == set(host.models)
+        if len(host.models) == 1:
+            assert len(host.loads) == 1, "who shares with nobody is started once"
+
+
+class Stored(Tape):
+    """The outcomes of a run that was, as a tape for its replay."""
+
+    def __init__(self, bed: Bed) -> None:
+        names, questions = list(SKILLS), [question.id for question in QUESTIONS]
+        found = bed.outcomes().items()
+        self._stored = {(names.index(name), questions.index(key), trial): kind for (name, key, trial), kind in found}
+
+    def category(self, model: int, question: int, trial: int) -> int:
+        category = self._stored[model, question, trial]
+        assert category is not None
+        return category
+
+
+async def test_models_are_swapped_as_in_a_replay_and_no_more_than_they_must(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan)
+    host, replayed = FakeHost(bed, [0, 1, 2]), ReplayedHost([0, 1, 2], 8, 180.0)
+    bed.hosts = [host]
+    await bed.start()
+    times = AnswerTimes(Latency(), (3, len(QUESTIONS)), np.array([0.0, 1.0]), np.random.default_rng(0))
+    replay = Controller(reference.plan)
+    timeline = drive_in_time(replay, Stored(reference), times, 8, shared=[replayed])
+    assert replay.looks == bed.controller.looks
+    assert host.loads == [swap.model for swap in timeline.swaps]
+    if reference.plan.pace.lookahead == 0:
+        rows = [(0, 0, 0), *(look.trials for look in bed.controller.looks)]
+        rounds = [{model for model in range(3) if now[model] > last[model]} for last, now in pairwise(rows)]
+        there_already = sum(now >= last for last, now in pairwise(rounds))
+        assert len(host.loads) <= sum(map(len, rounds)) - there_already
+
+
+async def test_a_finished_run_starts_no_server(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    await bed.start()
+    host = FakeHost(bed, [0, 1, 2])
+    bed.hosts = [host]
+    await bed.start()
+    assert host.loads == []
+
+
+async def test_a_server_that_does_not_start_ends_a_run_that_has_no_answer_yet(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    bed.hosts = hosts = [FakeHost(bed, [0]), FakeHost(bed, [1, 2], delay=0.05)]
+    hosts[0].fails = lambda model: True
+    with pytest.raises(LaunchFailed, match="ada: its server exited with status 1 .*\n.*adaptive-eval check"):
+        await bed.start()
+    assert hosts[1].loaded is None, "the start of the other one was left off"
+
+
+async def test_later_its_model_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    host = FakeHost(bed, [0, 1, 2])
+    host.fails = lambda model: model == 1
+    bed.hosts = [host]
+    scheduler = await bed.start()
+    assert {model: lost.reason for model, lost in scheduler.lost.items()} == {
+        1: "its server exited with status 1 before it was ready"
+    }
+    assert host.loads.count(1) == 1
+    assert bed.controller.finished is Reason.BLOCKED
+    assert {model for model, _, _ in bed.outcomes()} == {"ada", "cyd"}
+
+
+async def test_a_defect_of_a_host_is_not_swallowed(tmp_path: Path) -> None:
+    class Broken(FakeHost):
+        async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+            raise ZeroDivisionError
+
+    bed = Bed(tmp_path)
+    bed.hosts = [Broken(bed, [0, 1, 2])]
+    with pytest.raises(ZeroDivisionError):
+        await bed.start()
+
+
+async def test_stopped_while_a_server_is_started_the_run_ends_at_once(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan)
+    host = FakeHost(bed, [0, 1, 2], delay=3600.0)
+    bed.hosts = [host]
+    async with asyncio.timeout(5.0):
+        scheduler = await bed.start(lambda scheduler: asyncio.get_running_loop().call_later(0.1, scheduler.stop))
+    assert scheduler.halt is Halt.DRAINED
+    assert host.loads == [0] and bed.outcomes() == {}
+
+
+async def test_stopped_and_resumed_it_is_the_same_run(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan)
+    rng, starts = random.Random(7), 0
+    while bed.controller.finished is None:
+        starts += 1
+        bed.hosts = [FakeHost(bed, [0, 1, 2])]
+
+        def stop_soon(scheduler: Scheduler) -> None:
+            loop, delay = asyncio.get_running_loop(), rng.uniform(0.0, 0.04)
+            for _ in range(rng.randint(1, 2)):
+                loop.call_later(delay, scheduler.stop)
+
+        await bed.start(stop_soon if starts < 8 else None)
+    assert starts > 2
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()

@@ -1,0 +1,142 @@
+"""Views of runs on simulated worlds, without servers and stores: what the pages of these tests are drawn from."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import yaml
+from scipy.special import expit
+
+from adaptive_eval.config.load import check_text
+from adaptive_eval.config.planning import plan_on
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core import Bench, Controller, Outcome
+from adaptive_eval.core.types import Cost, SetAside
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.build import Subject, build_results, take_snapshot
+from adaptive_eval.record.results import Results
+from adaptive_eval.record.view import EventView, QuestionView, RunView, look_views, z_matrix
+from adaptive_eval.record.words import words_of
+from adaptive_eval.simulate.worlds import World, binary, with_mean
+from adaptive_eval.store import ReplicaTraffic, Spending
+from adaptive_eval.store.looks import plain_look
+from adaptive_eval.store.usage import Tally
+from adaptive_eval.study.tape import Tape
+
+START = 1.8e9
+COST = Cost(tokens=800, usd=0.0012, gpu_seconds=1.5)
+SECONDS_A_TRIAL = 0.02
+AT_ONCE = 40
+
+
+def world(models: Sequence[str], questions: int = 6, seed: int = 3) -> World:
+    """Models whose true scores fall evenly from 0.85 to 0.3."""
+    rng = np.random.default_rng(seed)
+    difficulty = rng.normal(0.0, 1.5, questions)
+    means = np.linspace(0.85, 0.30, len(models)) if len(models) > 1 else [0.6]
+    profiles = [with_mean(expit(rng.normal(0.0, 0.5, questions) - difficulty), mean) for mean in means]
+    ids = tuple(f"q{number + 1}" for number in range(questions))
+    return World("page", binary(np.array(profiles)), models=tuple(models), questions=ids)
+
+
+def simulated(
+    drawn_from: World, *, looks: int | None = None, set_aside: str | None = None, name: str = "page", **sections: object
+) -> RunView:
+    """A run on a world, to its end or up to so many looks; `sections` are those of its configuration."""
+    config = configuration(drawn_from.models, name, sections)
+    bench = Bench(len(drawn_from.models), len(drawn_from.questions), drawn_from.w)
+    controller = Controller(plan_on(bench, config, drawn_from.models))
+    tape = Tape.of_chances(drawn_from.p, drawn_from.w, np.random.default_rng(1))
+    spending = [Spending(START, 0, 0, 0.0, 0.0)]
+    if set_aside is not None:
+        controller.tell([SetAside(drawn_from.models.index(set_aside), "no replica is left")])
+    while controller.finished is None and (looks is None or len(controller.looks) < max(looks, 1)):
+        asks = controller.ask(AT_ONCE)
+        controller.tell([Outcome(*ask[:3], tape.category(*ask[:3]), COST) for ask in asks])
+        spending.append(spent(spending[-1], len(asks)))
+        if looks == 0:
+            break
+    return view_of(config, drawn_from, controller, spending)
+
+
+def configuration(models: Sequence[str], name: str, sections: dict[str, object]) -> RunConfig:
+    """The configuration of a run whose servers are never asked."""
+    settings: dict[str, object] = {
+        "name": name,
+        "questions": "questions.jsonl",
+        "models": [{"name": model, "base_url": "http://127.0.0.1:8000/v1"} for model in models],
+        "sampling": {"temperature": 0.6, "max_tokens": 2000},
+        "grader": "numeric",
+        "trials": {"min": 4, "max": 30},
+    }
+    checked = check_text(yaml.safe_dump(settings | sections), Path("run.yaml"), (), {})
+    assert checked.config is not None, checked.problems
+    return checked.config
+
+
+def spent(before: Spending, trials: int) -> Spending:
+    """What had been used after so many more trials."""
+    return Spending(
+        before.at + trials * SECONDS_A_TRIAL,
+        before.trials + trials,
+        before.tokens + trials * COST.tokens,
+        before.usd + trials * COST.usd,
+        before.gpu_seconds + trials * COST.gpu_seconds,
+    )
+
+
+def view_of(config: RunConfig, drawn_from: World, controller: Controller, spending: list[Spending]) -> RunView:
+    """The view as `adaptive_eval.record` makes it of a stored run."""
+    rubric, trials = open_rubric(config.rubric), controller.arrived.sum(axis=-1)
+    elapsed = spending[-1].at - START
+    results = _results(config, drawn_from, controller, elapsed)
+    events = [EventView(START, "started", {"trials": 0, "version": "0.1.0", "host": "host", "pid": 1})]
+    if controller.finished is not None:
+        events.append(EventView(spending[-1].at, "finished", {"reason": str(controller.finished)}))
+    plain = [plain_look(look, drawn_from.models) for look in controller.looks]
+    return RunView(
+        results=results,
+        name=config.name,
+        words=words_of(config, {}, imported=False),
+        configuration=config.model_dump(mode="json", exclude={"folder"}),
+        weights=rubric.weights,
+        categories=rubric.names,
+        models=drawn_from.models,
+        questions=tuple(QuestionView(key, f"What is {key}?", "42", (), None) for key in drawn_from.questions),
+        trials=tuple(tuple(row) for row in trials.tolist()),
+        looks=tuple(
+            look_views(
+                plain,
+                {look.number: START + look.number for look in plain},
+                compared=config.objective.kind != "precision",
+            )
+        ),
+        z=z_matrix(results),
+        trials_to_go=None if results is None else results.trials_to_go,
+        spending=tuple(spending[1:]),
+        traffic=tuple(
+            ReplicaTraffic(model, "http://127.0.0.1:8000/v1", int(count), 2, 100, 700, 1.25, None)
+            for model, count in zip(drawn_from.models, trials.sum(axis=1), strict=True)
+        ),
+        events=tuple(events),
+        elapsed=elapsed,
+    )
+
+
+def _results(config: RunConfig, drawn_from: World, controller: Controller, elapsed: float) -> Results | None:
+    tallies = [
+        Tally(trials=count, tokens=count * COST.tokens, usd=count * COST.usd, gpu_seconds=count * COST.gpu_seconds)
+        for count in controller.arrived.sum(axis=(1, 2)).tolist()
+    ]
+    subject = Subject(
+        name=config.name,
+        models=drawn_from.models,
+        questions=drawn_from.questions,
+        sampled=(True,) * len(drawn_from.models),
+        created=START,
+        decisions=config.stated(),
+    )
+    snapshot = take_snapshot(
+        subject, controller, tallies, elapsed=elapsed, now=START + elapsed, stopped=controller.finished is None
+    )
+    return None if snapshot is None else build_results(snapshot)

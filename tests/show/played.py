@@ -1,0 +1,146 @@
+"""A run that is played step by step: real decisions and a real store, answers made up on the spot."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import Prepared, prepare
+from adaptive_eval.core import Controller, Outcome
+from adaptive_eval.core.types import Cost, Look
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.record.build import build_results, subject_of, take_snapshot
+from adaptive_eval.record.results import write_results
+from adaptive_eval.store import Batch, Event, EventKind, Store, TrialRecord
+from adaptive_eval.store.looks import plain_look
+from adaptive_eval.store.usage import Tally
+
+MODELS = {"ada": 0.9, "bob": 0.5, "cyd": 0.45}
+REPLICA = "http://127.0.0.1:9/v1"
+
+
+def ordinary(model: str, question: str, trial: int) -> str:
+    """What a model answers by default."""
+    return f"{model} on {question}, for the {trial}th time"
+
+
+def prepared(
+    folder: Path, models: Sequence[str] = tuple(MODELS), questions: int = 6, asked: str = "ask", **changes: object
+) -> Prepared:
+    """A configuration of these models in `folder`, in which all questions begin as `asked`."""
+    rows = [{"id": f"q{number}", "prompt": f"{asked} {number}", "answer": str(number)} for number in range(questions)]
+    (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    settings = {
+        "name": "played",
+        "questions": "questions.jsonl",
+        "models": [{"name": name, "base_url": REPLICA} for name in models],
+        "sampling": {"temperature": 0.6, "max_tokens": 100},
+        "grader": "numeric",
+        "trials": {"min": 3, "max": 30},
+    }
+    path = folder / "played.yaml"
+    path.write_text(yaml.safe_dump(settings | changes))
+    return prepare(load_config(path))
+
+
+@dataclass
+class Played:
+    """One start of a run in `directory`; holds it until `close`."""
+
+    directory: Path
+    plan: Prepared
+    skills: dict[str, float] = field(default_factory=lambda: MODELS)
+    text: Callable[[str, str, int], str] = ordinary
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        opened = Store.open(self.directory, self.plan.header)
+        self.store = opened.store
+        self.controller = Controller(self.plan.plan)
+        self.tallies = {name: Tally() for name in self.plan.models}
+        self._rng = np.random.default_rng(1)
+        self._keys = [question.id for question in self.plan.questions]
+        looks = self.controller.restore(self._stored())
+        kind = EventKind.RESUMED if opened.resumed else EventKind.STARTED
+        self.commit([], looks, [Event(kind, {"trials": sum(tally.trials for tally in self.tallies.values())})])
+
+    def step(self, trials: int = 20) -> list[Look]:
+        """Answer some trials, commit them, and take the looks that they complete."""
+        asks = self.controller.ask(trials)
+        records = [self._record(ask.model, ask.question, ask.trial, ask.round) for ask in asks]
+        outcomes = [self._count(record) for record in records]
+        looks = self.controller.tell(outcomes)
+        self.commit(records, looks)
+        if looks:
+            self.publish()
+        return looks
+
+    def commit(self, records: Sequence[TrialRecord], looks: Sequence[Look] = (), events: Sequence[Event] = ()) -> None:
+        """Store these, a second later."""
+        self.seconds += 1.0
+        stored = [plain_look(look, self.plan.models) for look in looks]
+        self.store.commit(Batch(records, stored, events, self.seconds))
+
+    def publish(self, stopped: bool = False) -> None:
+        """Write results.json."""
+        subject = subject_of(self.plan.config, self.plan.questions, self.store.reader.created)
+        tallies = list(self.tallies.values())
+        snapshot = take_snapshot(
+            subject, self.controller, tallies, elapsed=self.seconds, now=time.time(), stopped=stopped
+        )
+        if snapshot is not None:
+            write_results(self.directory, build_results(snapshot))
+
+    def finish(self) -> None:
+        """Play to the end, and let go."""
+        while self.controller.finished is None:
+            self.step(200)
+        self.publish()
+        self.commit([], [], [Event(EventKind.FINISHED, {"reason": str(self.controller.finished)})])
+        self.close()
+
+    def stop(self) -> None:
+        """End as a user would."""
+        self.publish(stopped=True)
+        self.commit([], [], [Event(EventKind.STOPPED)])
+        self.close()
+
+    def close(self) -> None:
+        """Let go without a word, as a process that is killed does."""
+        self.store.close()
+
+    @property
+    def store_trials(self) -> int:
+        """How many trials have been committed."""
+        return sum(tally.trials for tally in self.tallies.values())
+
+    def _record(self, model: int, question: int, trial: int, round_: int) -> TrialRecord:
+        name, key = self.plan.models[model], self._keys[question]
+        category = int(self._rng.random() < self.skills[name])
+        text = self.text(name, key, trial)
+        answer = Answer(text, "stop", 1000 + trial, REPLICA, 1.5, prompt_tokens=10, completion_tokens=20, attempts=2)
+        signals = {"is_correct": bool(category)}
+        return TrialRecord(
+            name, key, trial, round_, answer, category, signals, str(category), None, Cost(30, 0.01, 0.5)
+        )
+
+    def _count(self, record: TrialRecord) -> Outcome:
+        outcome = record.outcome()
+        self.tallies[record.model].add(outcome)
+        at = self.plan.models.index(record.model), self._keys.index(record.question)
+        assert outcome.category is not None
+        return Outcome(*at, record.trial, outcome.category, outcome.cost)
+
+    def _stored(self) -> list[Outcome]:
+        found = []
+        for one in self.store.reader.outcomes():
+            if one.model in self.tallies and one.category is not None:
+                self.tallies[one.model].add(one)
+                at = self.plan.models.index(one.model), self._keys.index(one.question)
+                found.append(Outcome(*at, one.trial, one.category, one.cost))
+        return found

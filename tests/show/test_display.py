@@ -1,0 +1,277 @@
+"""What a person and a program see of a run."""
+
+import asyncio
+import io
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
+from rich.cells import cell_len
+from rich.console import Console
+
+from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.build import Subject
+from adaptive_eval.record.ending import Ended, why_finished
+from adaptive_eval.record.status import Standing, StatusTaker, Traffic
+from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.scheduler.types import Cause, Lost
+from adaptive_eval.show import plain as plain_display
+from adaptive_eval.show.displays import Display
+from adaptive_eval.show.events import sentence
+from adaptive_eval.show.live import LiveDisplay, ranking
+from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
+from adaptive_eval.show.summary import findings, summary
+from adaptive_eval.show.text import Scale, cells, count, duration, safe
+from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store.usage import Tally
+
+KEYS = tuple(question.id for question in QUESTIONS)
+HOSTILE = "[bold red]x[/] \x1b]0;title\x07\x1b[2J\u202eevil\nline"
+
+
+class Watched(Bed):
+    """A run that a display watches."""
+
+    def __init__(self, directory: Path, names: tuple[str, ...] = tuple(SKILLS)) -> None:
+        super().__init__(directory, plan(budget=Budget(trials=400, tokens=100_000)))
+        self.names = names
+
+    async def show(self, display: Display) -> None:
+        def attach(scheduler: Scheduler) -> None:
+            taker = StatusTaker(self.names, KEYS, self.controller, scheduler, list(self.endpoints.values()))
+            self.take = taker.take
+            display.opened(self.names[0], self.names, self.take)
+
+        self.observer = display  # type: ignore[assignment]
+        try:
+            scheduler = await self.start(attach)
+        finally:
+            display.closed()
+        subject = Subject("run", self.names, KEYS, (True,) * 3, 0.0)
+        results = results_of(subject, self.controller, scheduler.tallies)
+        display.ended(Ended(Reason.SETTLED, self.take(), results, self.directory), "adaptive-eval run x.yaml")
+
+
+async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path) -> None:
+    out = io.StringIO()
+    bed = Watched(tmp_path)
+    await bed.show(PlainDisplay(out))
+    lines = out.getvalue().splitlines()
+    looks = [line for line in lines if line.startswith("look ")]
+    assert len(looks) == len(bed.controller.looks)
+    assert looks[0].startswith("look 1: 54 trials, ") and "first ada" in looks[0]
+    assert "Finished: every comparison is resolved or tied." in lines
+    assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
+    assert lines[-1].startswith("results "), "there is nothing to continue"
+    assert all(len(line) <= 120 for line in lines)
+
+
+async def test_json_writes_records_only(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    bed = Watched(tmp_path)
+    await bed.show(JsonDisplay(out))
+    records = [json.loads(line) for line in out.getvalue().splitlines()]
+    kinds = [record["record"] for record in records]
+    assert kinds == ["opened", *["look"] * len(bed.controller.looks), "ended"]
+    assert records[-1]["exit_code"] == 0
+    assert [model["name"] for model in records[-2]["models"]][0] == "ada"
+
+
+async def test_none_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    await Watched(tmp_path).show(QuietDisplay())
+    assert capsys.readouterr() == ("", "")
+
+
+def screen(console: Console) -> str:
+    return console.export_text()
+
+
+async def test_the_live_view_shows_ranking_budget_and_detail(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=110, height=40, record=True)
+    display = LiveDisplay(Scale(0.0, 1.0), console=console)
+    bed = Watched(tmp_path)
+    seen: list[str] = []
+
+    async def look_at_it() -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            probe = Console(file=io.StringIO(), width=110, height=40)
+            probe.print(display._draw())
+            seen.append(probe.file.getvalue())  # type: ignore[attr-defined]
+
+    for endpoint in bed.endpoints.values():
+        endpoint.delay = 0.05
+    watching = asyncio.create_task(look_at_it())
+    await bed.show(display)
+    watching.cancel()
+    middle = [text for text in seen if "closest open comparison" in text]
+    assert middle, "a run of a second is drawn several times"
+    for word in ("ada", "95% interval", "boundary", "open", "trials/s", "of 400", "in flight", "least known questions"):
+        assert word in middle[-1]
+    assert "every comparison is resolved or tied" in screen(console)
+
+
+@pytest.mark.parametrize("make", [lambda: LiveDisplay(Scale(0.0, 1.0)), PlainDisplay], ids=["rich", "plain"])
+async def test_hostile_names_and_messages_cannot_speak_to_the_terminal(
+    tmp_path: Path, make: Callable[[], Display], capsys: pytest.CaptureFixture[str]
+) -> None:
+    display = make()
+    await Watched(tmp_path, (HOSTILE, "bob", "cyd")).show(display)
+    display.happened(Event(EventKind.SET_ASIDE, {"model": "m", "reason": HOSTILE}))
+    shown = capsys.readouterr().out
+    assert "[bold red]x[/]" in shown
+    assert "\x1b]0" not in shown and "\x1b[2J" not in shown and "\u202e" not in shown and "\x07" not in shown
+
+
+def test_a_narrow_terminal_cuts_names_and_never_numbers() -> None:
+    row = Standing("a" * 60, 1, 0.654, 0.592, 0.719, 1180, 2.04, 3.76, Verdict.OPEN, "b" * 60, None)
+    console = Console(file=io.StringIO(), width=80, record=True)
+    console.print(ranking([row], Scale(0.0, 1.0), 9))
+    header, line = console.export_text().splitlines()
+    for word in ("65.4%", "59.2% .. 71.9%", "1,180", "2.04", "3.76", "open"):
+        assert word in line
+    assert "95% interval" in header and len(line) <= 80
+
+
+def test_an_interval_does_not_leave_the_scale() -> None:
+    assert Scale.of((1.0, 0.0)).interval(-0.2, 0.3) == "0.0% .. 30.0%"
+    assert Scale.of((0.0, 1.0)).interval(0.9, 1.1) == "90.0% .. 100.0%"
+    assert Scale.of((-1.0, 2.0)).interval(-1.5, 1.5) == "-1.000 .. 1.500"
+    assert Scale.of((0.0, 1.0)).interval(math.nan, math.nan) == "- .. -"
+
+
+@pytest.mark.parametrize(
+    ("reason", "last"),
+    [
+        (None, "continue  go on"),
+        (Reason.BLOCKED, "continue  go on"),
+        (Reason.BUDGET, "for more  raise trials.max or the budget, then: go on"),
+        (Reason.OUT_OF_REACH, "for more  raise trials.max or the budget, then: go on"),
+    ],
+)
+async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:
+    bed = Watched(tmp_path)
+    await bed.show(QuietDisplay())
+    assert summary(Ended(reason, bed.take(), None, tmp_path), "go on").splitlines()[-1] == last
+
+
+SERVER, GRADER = (
+    Lost(Cause.SERVER, "it died\n  a line of a log"),
+    Lost(Cause.GRADER, "no grade on question q3: too slow"),
+)
+
+
+@pytest.mark.parametrize(
+    ("lost", "code", "mend"),
+    [
+        ({"ada": SERVER}, ExitCode.ENDPOINTS, False),
+        ({"ada": GRADER}, ExitCode.SPENT, True),
+        ({"ada": GRADER, "bob": SERVER}, ExitCode.ENDPOINTS, True),
+    ],
+)
+async def test_a_blocked_run_names_who_was_set_aside_and_why(
+    tmp_path: Path, lost: dict[str, Lost], code: ExitCode, mend: bool
+) -> None:
+    bed = Watched(tmp_path)
+    await bed.show(QuietDisplay())
+    ended = Ended(Reason.BLOCKED, bed.take(), None, tmp_path, lost=lost)
+    assert ended.exit_code is code
+    assert all(f"{name} ({one.headline})" in ended.why for name, one in lost.items())
+    assert "line of a log" not in ended.why
+    last = summary(ended, "go on")
+    assert ("raise grader.timeout or mend the grader, then: go on" in last) == mend
+    assert "raise trials.max" not in last
+
+
+def test_a_fixed_design_has_no_trials_left_to_speak_of() -> None:
+    assert "all trials are there" in why_finished(Reason.OUT_OF_REACH, looked=True, fixed=True)
+    assert "that are left" in why_finished(Reason.OUT_OF_REACH, looked=True, fixed=False)
+
+
+async def test_the_plain_display_breaks_a_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_display, "SILENCE_SECONDS", 0.02)
+    bed, out = Watched(tmp_path), io.StringIO()
+    await bed.show(QuietDisplay())
+    down = replace(bed.take(), looks=0, trials=7, traffic=Traffic(5, 12, 15, 1, 2))
+    display = PlainDisplay(out)
+    display.opened("run", ("ada",), lambda: down)
+    await asyncio.sleep(0.1)
+    display.closed()
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "run: running"
+    told = "look 1 is not complete yet: 7 trials, 5 in flight, 12 retries, 15 errors, 1 of 2 replicas down; "
+    assert 2 <= len(lines) <= 6 and all(line.startswith(told) for line in lines[1:])
+    await asyncio.sleep(0.05)
+    assert len(out.getvalue().splitlines()) == len(lines)
+
+
+def test_safe_keeps_letters_and_one_line() -> None:
+    assert safe("naïve 模型 α") == "naïve 模型 α"
+    assert safe("a\nb\tc") == "a b c"
+    assert safe("x" * 500, 10) == "x" * 9 + "…"
+
+
+async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None:
+    bed = Watched(tmp_path, ("模型一", "bob", "long-" * 12))
+    await bed.show(QuietDisplay())
+    results = results_of(Subject("run", bed.names, KEYS, (True,) * 3, created=0.0), bed.controller, [Tally()] * 3)
+    assert results is not None
+    header, *rows = list(findings(results, None, tmp_path))[:4]
+    column = cell_len(header[: header.index("score")])
+    for row in rows:
+        before = row[: row.index("%") + 1]
+        assert cell_len(before) == column + len("score")
+    assert cells("模型一", 4) == "模 …" and cells("模型", 6) == "模型  "
+
+
+async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path) -> None:
+    bed = Watched(tmp_path)
+    await bed.show(QuietDisplay())
+    results = results_of(Subject("run", bed.names, KEYS, (True,) * 3, created=0.0), bed.controller, [Tally()] * 3)
+    assert results is not None
+    for trials, told in ((900, "900 trials (50% of 1,800)"), (2484, "2,484 trials (trials.max now allows 1,800)")):
+        cost = replace(results.cost, trials=trials, fixed_trials=1800)
+        assert any(told in line for line in findings(replace(results, cost=cost), None, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (Event(EventKind.SET_ASIDE, {"model": "m", "reason": "no replica"}), "m is set aside: no replica"),
+        (Event(EventKind.SET_ASIDE, {"model": "m", "reason": "it died\n  of this"}), "m is set aside: it died"),
+        (
+            Event(EventKind.REPLICA_LOST, {"model": "m", "replica": "http://a/v1"}),
+            "m: http://a/v1 is lost; its requests go elsewhere or wait until it is back",
+        ),
+        (Event(EventKind.REPLICA_BACK, {"model": "m", "replica": "http://a/v1"}), "m: http://a/v1 is back"),
+        (
+            Event(EventKind.RETRYING, {"model": "m", "seconds": 31, "errors": {"server_error": 4}}),
+            "m: no answer for 31 s, its requests are repeated (errors so far: 4 server error)",
+        ),
+        (Event(EventKind.RESUMED, {"trials": 7}), "resumed with 7 stored trials"),
+        (Event(EventKind.REGRADED, {"trials": 2}), "graded 2 stored answers again"),
+        (
+            Event(EventKind.IMPORTED, {"trials": 9, "files": ["a.eval", "b", "c", "d\x1b"]}),
+            "begins with 9 trials imported from a.eval, b, c and 1 more",
+        ),
+        (Event(EventKind.PRIOR, {"run": "old", "outcomes": {}}), "outcomes of the run old count as R0"),
+        (
+            Event(EventKind.CONFIGURED, {"trials": 1, "changes": [{"path": "budget.trials", "was": 1, "now": 2}]}),
+            "settings changed: budget.trials",
+        ),
+    ],
+)
+def test_events_are_told_in_words(event: Event, told: str) -> None:
+    assert sentence(event) == told
+
+
+def test_numbers_are_short() -> None:
+    assert [count(0), count(4321), count(1_234_567), count(2.5e9)] == ["0", "4,321", "1.23M", "2.5G"]
+    assert [count(999_999), count(999_499), count(112_500), count(9.9996e15)] == ["1M", "999k", "112k", "10000T"]
+    assert [duration(5), duration(75), duration(9000)] == ["5s", "1m15s", "2h30m"]

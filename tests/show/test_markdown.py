@@ -1,0 +1,158 @@
+"""The Markdown report: everything a reader needs is in it, and nothing that came from outside is markup."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from live_runs import MODELS, Site, kill, wait_for_trials
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.config.load import load_config
+from adaptive_eval.record.view import RunView, read_run
+from adaptive_eval.show.markdown import markdown, questions_digest
+from adaptive_eval.show.text import cell, count, fenced, table, telling
+
+
+@pytest.fixture
+def run(site: Site) -> Path:
+    site.run(site.write(stopping={"delta": "2%"}, seed=7))
+    return site.directory()
+
+
+@pytest.fixture
+def view(run: Path) -> RunView:
+    return read_run(run)
+
+
+def test_the_ranking_has_both_scales_z_and_rho(view: RunView) -> None:
+    text, results = markdown(view), view.results
+    assert results is not None
+    for row in results.models:
+        assert row.score is not None and row.bayes is not None
+        (line,) = re.findall(rf"^\| \d+ +\| {row.name} .*$", text, re.MULTILINE)
+        assert row.sampled_sigma is not None and f"{100 * row.sampled_sigma:.2f}%" in line
+        assert f"{100 * row.score:.1f}%" in line and f"{row.bayes:.4f}" in line and f"{row.trials:,}" in line
+    first = results.pairs[0]
+    assert f"{view.z[0][1]:.2f}" in text and f"{first.rho:.4f}" in text
+
+
+def test_what_it_promises_cost_and_would_have_cost_is_said(view: RunView) -> None:
+    text, results = markdown(view), view.results
+    assert results is not None
+    for sentence in (view.words.rule, view.words.promise, view.words.prior, view.words.seeds):
+        assert sentence in text
+    assert results.cost.fixed_tokens == pytest.approx(
+        sum(row.tokens / row.stored_trials for row in results.models) * results.cost.fixed_trials / len(results.models)
+    )
+    assert f"{results.cost.fixed_trials:,} trials, about {count(results.cost.fixed_tokens)} tokens" in text
+    assert "at most 5%" in text and "within 2% of each other" in text
+
+
+def test_the_configuration_in_it_repeats_the_run(view: RunView, run: Path, site: Site) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", markdown(view), re.DOTALL)
+    path = site.folder / "again.yaml"
+    path.write_text(text)
+    again = load_config(path).model_dump(mode="json", exclude={"folder", "store"})
+    was = json.loads(json.dumps({k: v for k, v in view.configuration.items() if k not in ("folder", "store")}))
+    assert again == was
+    assert str(site.folder) not in text.replace(str(yaml.safe_load(text)["questions"]), "")
+
+
+def test_the_questions_are_told_by_a_digest_that_knows_no_order(view: RunView) -> None:
+    other = replace(view, questions=tuple(reversed(view.questions)))
+    assert questions_digest(other) == questions_digest(view)
+    changed = replace(view.questions[0], answer="another")
+    assert questions_digest(replace(view, questions=(changed, *view.questions[1:]))) != questions_digest(view)
+
+
+def test_hostile_names_are_text() -> None:
+    name = "a|b<script>alert(1)</script>[x](javascript:1)`*_\n\x1b[31m\u202e"
+    assert not re.search(r"(?<!\\)[|<>\[\]`*_]", cell(name))
+    assert "\n" not in cell(name) and "\x1b" not in cell(name) and "\u202e" not in cell(name)
+    assert fenced("```\nx", "yaml").startswith("````yaml\n")
+
+
+def test_tables_are_as_wide_as_what_is_in_them() -> None:
+    lines = table(["model", "n"], [["ä", "1"], ["日本", "1,000"]]).split("\n")
+    assert lines == ["| model |     n |", "| :---- | ----: |", "| ä     |     1 |", "| 日本  | 1,000 |"]
+
+
+@pytest.mark.parametrize(
+    "objective",
+    ["best", {"kind": "top_k", "k": 1}, {"kind": "baseline", "baseline": "bob"}, {"kind": "threshold", "value": 0.4}],
+)
+def test_comparisons_that_are_not_of_neighbours_have_a_table(site: Site, objective: object) -> None:
+    site.run(site.write(objective=objective, trials={"min": 4, "max": 8}))
+    view = read_run(site.directory())
+    text = markdown(view)
+    assert view.results is not None
+    for pair in view.results.pairs:
+        label = pair.better if pair.worse is None else f"{pair.better} over {pair.worse}"
+        neighbours = pair.worse in (row.name for row in view.results.models if row.name != pair.better)
+        assert label in text or neighbours
+    last = next(
+        line for line in text.splitlines() if line.startswith("|") and f" {view.results.models[-1].name} " in line
+    )
+    assert "resolved" not in last  # there is none below to compare it with
+
+
+def test_a_run_before_its_first_look_says_so(site: Site) -> None:
+    process = site.start(site.write(trials={"min": 30, "max": 30}, concurrency=1))
+    assert wait_for_trials(site.directory(), 1, process)
+    kill(process)
+    assert "No look was taken yet" in markdown(read_run(site.directory()))
+    figures = site.folder / "figures"
+    told = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(figures)])
+    assert told.exit_code == 0 and "no figures: no look was taken yet" in told.stderr and not figures.exists()
+
+
+def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None:
+    for kind in ("md", "json", "csv"):
+        ended = CliRunner().invoke(app, ["report", str(run), "--format", kind])
+        assert ended.exit_code == 0, ended.output
+        assert ended.stdout.strip() == str(run / f"report.{kind}")
+    report = json.loads((run / "report.json").read_text())
+    assert report["format"] == "adaptive-eval.report/1" and report["run"]["models"] == list(MODELS)
+    assert "host" not in (body := report["run"]["events"][0]["body"]) and "pid" not in body and "version" in body
+    rows = (run / "report.csv").read_text().splitlines()
+    assert len(rows) == 1 + len(MODELS) and rows[0].startswith("name,rank,tier,score")
+    assert "temperature" in rows[0].split(",") and not any(mark in text for text in rows for mark in "{}")
+
+
+def test_a_folder_that_is_no_run_is_an_error_that_says_so(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert ended.exit_code == 1 and "holds no run" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_cannot_be_written_is_an_error(run: Path, tmp_path: Path) -> None:
+    output = tmp_path / "no" / "such" / "folder.md"
+    ended = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", str(output)])
+    assert ended.exit_code == 1 and str(output) in ended.stderr and "--output" in ended.stderr
+
+
+def test_columns_that_have_nothing_to_say_are_left_out(site: Site) -> None:
+    site.run(site.write(objective={"kind": "precision", "half_width": "20%"}, trials={"min": 4, "max": 8}))
+    text = markdown(read_run(site.directory()))
+    heads = [line for line in text.splitlines() if line.startswith("| score ")]
+    assert len(heads) == 1 and "verdict" in heads[0]
+    assert not any(word in heads[0] for word in ("difference", " z ", "boundary", "ties within"))
+    assert "scores are as precise as was asked with" in text and "smallest delta" not in text
+    (cost,) = re.findall(r"^\| model +\| trials \|.*$", text, re.MULTILINE)
+    assert "tokens" in cost and "USD" not in cost and "GPU" not in cost
+
+
+def test_what_costs_something_has_its_column(site: Site) -> None:
+    models = [{"name": name, "base_url": site.base_url, "gpus": 2} for name in MODELS]
+    site.run(site.write(models=models, trials={"min": 4, "max": 4}))
+    (cost,) = re.findall(r"^\| model +\| trials \|.*$", markdown(read_run(site.directory())), re.MULTILINE)
+    assert "GPU hours" in cost and "USD" not in cost
+
+
+def test_a_column_is_told_by_a_single_row() -> None:
+    assert telling(["a", "b", "c"], [["x", "-", ""], ["y", "-", "1"]]) == (["a", "c"], [["x", ""], ["y", "1"]])
+    assert telling(["a"], []) == ([], [])

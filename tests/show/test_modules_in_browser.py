@@ -1,0 +1,150 @@
+"""The page's own functions, asked one by one: numbers, foreign texts, YAML."""
+
+import json
+
+import pytest
+from browsing import Tabs
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from adaptive_eval.config.document import read_document
+from adaptive_eval.show.page.documents import script
+from adaptive_eval.show.text import count
+
+pytestmark = pytest.mark.browser
+
+
+def call(tabs: Tabs, module: str, expression: str) -> object:
+    """What an expression is worth in which the module is called `it`."""
+    context = tabs.browser.contexts
+    page = context[0].pages[0] if context else tabs.open()
+    return page.evaluate(
+        f"() => {{ {script(module)}; const it = $_{module.removesuffix('.js')}; return {expression}; }}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("count(4321)", "4,321"),
+        ("count(1234567)", "1.23M"),
+        ("count(null)", "–"),
+        ("count(0)", "0"),
+        ("number(-1.234)", "−1.23"),
+        ("number(-0.001)", "0.00"),
+        ("number(2, 0)", "2"),
+        ("percent(0.1234, 1)", "12.3%"),
+        ("chance(0.0001)", "< 0.001"),
+        ("chance(0.99999)", "> 0.999"),
+        ("chance(1)", "1.000"),
+        ("usd(0.0042)", "$0.0042"),
+        ("usd(1234.5)", "$1,234.50"),
+        ("duration(7.75)", "7.8s"),
+        ("duration(75)", "1m 15s"),
+        ("duration(9000)", "2h 30m"),
+        ("duration(864000)", "10d 0h"),
+        ("plural(1, 'look')", "1 look"),
+        ("plural(0, 'look')", "0 looks"),
+        ("listed(['a', 'b', 'c'])", "a, b and c"),
+        ("plain('a\\u202eb\\u0000c\\nd')", "a⟨U+202E⟩b⟨U+0000⟩c d"),
+        ("plain('abcdefghij', 7)", "abcd…ij"),
+        ("plain('\\ud800x')", "⟨U+D800⟩x"),
+        ("plain('می‌خواهم 👩‍🚀')", "می‌خواهم 👩‍🚀"),
+        ("plain('\\u{e0041}')", "⟨U+E0041⟩"),
+    ],
+)
+def test_numbers_and_names_read_well(tabs: Tabs, expression: str, text: str) -> None:
+    assert call(tabs, "text.js", f"it.{expression}") == text
+
+
+HALVES = st.builds(lambda k, n: k / 2**n, st.integers(-(10**7), 10**7), st.integers(0, 12))
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HALVES | st.floats(-1e9, 1e9), st.integers(0, 4))
+def test_a_number_is_rounded_as_every_other_report_rounds_it(tabs: Tabs, value: float, digits: int) -> None:
+    said = call(tabs, "text.js", f"it.number({value!r}, {digits})")
+    assert isinstance(said, str) and said.replace("−", "-") in (f"{value:.{digits}f}", f"{abs(value):.{digits}f}")
+    assert (said[0] == "−") == (float(f"{value:.{digits}f}") < 0)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HALVES | st.integers(-(10**13), 10**13) | st.sampled_from([112_500, 999_499, 999_500, 999_999, 1_125_000]))
+def test_a_count_is_that_of_every_other_report(tabs: Tabs, value: float) -> None:
+    assert call(tabs, "text.js", f"it.count({value!r})") == count(value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ("0, 1, 5", [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        ("0.61, 0.64, 3", [0.61, 0.62, 0.63, 0.64]),
+        ("1, 48, 10, true", [5, 10, 15, 20, 25, 30, 35, 40, 45]),
+        ("1, 3, 10, true", [1, 2, 3]),
+        ("2, 2, 5", [2]),
+        ("-4.7, 5.2, 6", [-4, -2, 0, 2, 4]),
+    ],
+)
+def test_ticks_are_round(tabs: Tabs, arguments: str, found: list[float]) -> None:
+    assert call(tabs, "chart.js", f"it.ticks({arguments})") == found
+
+
+STAYS = """(() => {
+  const old = document.createElement("div");
+  document.body.append(old);
+  const version = (key) =>
+    it.h("div", null, it.h("p", { "data-key": key }), it.h("details", null, it.h("summary", null, "Data")));
+  it.update(old, version("one"));
+  const [details] = old.getElementsByTagName("details");
+  details.open = true;
+  details.firstChild.focus();
+  it.update(old, version("two"));
+  const kept = document.activeElement === details.firstChild && old.lastChild === details && details.open;
+  const found = [kept, old.children.length, old.firstChild.dataset.key];
+  old.remove();
+  return found;
+})()"""
+
+
+def test_what_follows_something_new_stays_itself(tabs: Tabs) -> None:
+    assert call(tabs, "dom.js", STAYS) == [True, 2, "two"]
+
+
+AWKWARD = [
+    "no",
+    "12:30",
+    "1e5",
+    "a: b",
+    "- x",
+    "#",
+    "",
+    " x",
+    "x ",
+    "~",
+    "0x1f",
+    "'",
+    ".inf",
+    "<<",
+    "\u2028",
+    "${HOME}",
+]
+LINES = ["a\nb", "\na", "a\n", "a\n  b\n\nc", "{prompt}\n  \\boxed{}", "$${A:-b}\n${C}"]
+TEXTS = st.text(max_size=20) | st.sampled_from([*AWKWARD, *LINES])
+LEAVES = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9) | TEXTS
+KEYS = st.text(st.characters(exclude_characters="$"), max_size=20)
+VALUES = st.dictionaries(
+    KEYS,
+    st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(VALUES)
+def test_a_run_reads_its_configuration_from_the_page(tabs: Tabs, value: dict[str, object]) -> None:
+    text = call(tabs, "yaml.js", f"it.yaml(JSON.parse({json.dumps(json.dumps(value))}))")
+    assert isinstance(text, str)
+    document = read_document(text, {})
+    assert not document.problems
+    assert document.tree == value

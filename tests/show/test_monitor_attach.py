@@ -1,0 +1,269 @@
+"""A run watched from another terminal."""
+
+import asyncio
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from live_runs import Site
+from played import Played
+from rich.console import Console
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode, StoreError
+from adaptive_eval.show import live
+from adaptive_eval.show.live import LiveDisplay
+from adaptive_eval.show.plain import JsonDisplay, PlainDisplay
+from adaptive_eval.show.serve import attach as attaching
+from adaptive_eval.show.serve.attach import attach, open_feed
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.status import ended, status_of
+from adaptive_eval.show.text import Scale
+from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store.looks import look_of, plain_look
+
+Play = Callable[..., Played]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attaching, "POLL_SECONDS", 0.01)
+
+
+async def play_on(run: Played) -> None:
+    """Go on until the end, a little at a time."""
+    while run.controller.finished is None:
+        run.step(40)
+        await asyncio.sleep(0.01)
+    run.finish()
+
+
+def opened(run: Played) -> Feed:
+    feed = Feed(run.directory)
+    feed.poll()
+    return feed
+
+
+async def test_json_tells_the_latest_look_then_each_and_the_end(play: Play) -> None:
+    run, out = play(), io.BytesIO()
+    while len(run.controller.looks) < 3:
+        run.step()
+    code, _ = await asyncio.gather(attach(opened(run), JsonDisplay(out)), play_on(run))
+    records = [json.loads(line) for line in out.getvalue().splitlines()]
+    looks = [record["look"] for record in records if record["record"] == "look"]
+    assert looks == list(range(2, len(run.controller.looks)))
+    assert records[0] == {"record": "opened", "run": "played"} and records[-1]["record"] == "ended"
+    assert records[-1]["exit_code"] == code and records[-1]["trials"] == run.store_trials
+    last = next(record for record in reversed(records) if record["record"] == "look")
+    assert last["trials"] == sum(run.controller.looks[-1].trials)
+
+
+async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "REFRESH_SECONDS", 0.01)
+    run = play(budget={"trials": 500})
+    console = Console(file=io.StringIO(), force_terminal=True, width=110, height=40, record=True)
+    display, seen = LiveDisplay(Scale(0.0, 1.0), console=console), []
+
+    async def look_at_it() -> None:
+        await asyncio.sleep(0.02)
+        while run.controller.finished is None:
+            probe = Console(file=io.StringIO(), width=110, height=40)
+            probe.print(display._draw())
+            seen.append(probe.file.getvalue())  # type: ignore[attr-defined]
+            await asyncio.sleep(0.01)
+
+    while len(run.controller.looks) < 2:
+        run.step(20)
+    await asyncio.gather(attach(opened(run), display), play_on(run), look_at_it())
+    middle = [text for text in seen if "closest open comparison" in text]
+    assert middle
+    for word in ("ada", "95% interval", "boundary", "trials/s", "of 500", "retries", "least known questions"):
+        assert word in middle[-1]
+    assert "in flight" not in middle[-1] and "errors" not in middle[-1]
+    assert "tier  model" in console.export_text()
+
+
+async def test_plain_lines_are_those_of_run(play: Play) -> None:
+    run, out = play(), io.StringIO()
+    run.step(60)
+    code, _ = await asyncio.gather(attach(opened(run), PlainDisplay(out)), play_on(run))
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "played: running" and lines[1].startswith("look 1: 54 trials, ")
+    assert any(line.startswith("Finished: ") for line in lines)
+    assert code in (ExitCode.REACHED, ExitCode.SPENT)
+
+
+async def test_events_of_this_start_are_told_and_no_earlier_ones(play: Play) -> None:
+    run = play()
+    run.commit([], [], [Event(EventKind.REPLICA_LOST, {"model": "ada", "replica": "http://old/v1"})])
+    run.step()
+    run.stop()
+    run = play()
+    run.commit([], [], [Event(EventKind.REPLICA_LOST, {"model": "ada", "replica": "http://127.0.0.1:9/v1"})])
+    out, feed = io.StringIO(), opened(run)
+    assert (status_of(feed).traffic.healthy_replicas, status_of(feed).traffic.replicas) == (2, 3)
+    run.stop()
+    feed.poll()
+    assert await attach(feed, PlainDisplay(out)) is ExitCode.STOPPED
+    assert "http://127.0.0.1:9/v1 is lost" in out.getvalue() and "http://old/v1" not in out.getvalue()
+    assert "resumed with 20 stored trials" in out.getvalue()
+
+
+async def test_a_resume_with_other_models_ends_the_watching(play: Play) -> None:
+    run = play()
+    run.step(60)
+
+    async def others() -> None:
+        await asyncio.sleep(0.05)
+        run.stop()
+        play(models=("bob", "cyd"))
+
+    with pytest.raises(StoreError, match="goes on with other models than before"):
+        await asyncio.gather(attach(opened(run), PlainDisplay(io.StringIO())), others())
+
+
+def test_a_stored_look_is_the_look_that_was_taken(play: Play) -> None:
+    run = play()
+    while run.controller.finished is None:
+        run.step(100)
+    feed = opened(run)
+    for stored, taken in zip(feed.ledger.looks(), run.controller.looks, strict=True):
+        assert repr(look_of(stored)) == repr(taken)  # nan is no nan's equal
+        assert repr(look_of(plain_look(taken, ("x", "y", "z")))) == repr(taken)
+
+
+@pytest.mark.parametrize(
+    ("events", "code"),
+    [
+        ([Event(EventKind.FINISHED, {"reason": "settled"})], ExitCode.REACHED),
+        ([Event(EventKind.FINISHED, {"reason": "budget"})], ExitCode.SPENT),
+        ([Event(EventKind.STOPPED)], ExitCode.STOPPED),
+        ([], ExitCode.STOPPED),
+        (
+            [
+                Event(EventKind.SET_ASIDE, {"model": "ada", "reason": "no replica is left", "cause": "server"}),
+                Event(EventKind.FINISHED, {"reason": "blocked"}),
+            ],
+            ExitCode.ENDPOINTS,
+        ),
+        (
+            [
+                Event(EventKind.SET_ASIDE, {"model": "ada", "reason": "no grade", "cause": "grader"}),
+                Event(EventKind.FINISHED, {"reason": "blocked"}),
+            ],
+            ExitCode.SPENT,
+        ),
+    ],
+)
+def test_the_exit_code_is_that_of_the_run(play: Play, events: list[Event], code: ExitCode) -> None:
+    run = play()
+    run.step(60)
+    run.publish(stopped=True)
+    run.commit([], [], events)
+    run.close()
+    assert ended(opened(run)).exit_code is code
+
+
+def test_a_run_that_was_killed_after_its_last_trial_has_reached_what_it_was_to_reach(play: Play) -> None:
+    run = play()
+    while run.controller.finished is None:
+        run.step(200)
+    run.close()
+    feed = opened(run)
+    assert feed.status == "finished" and ended(feed).reason is run.controller.finished
+
+
+def test_a_gate_counts_here_too(play: Play) -> None:
+    run = play(objective={"kind": "baseline", "baseline": "ada", "gate": True})
+    run.finish()
+    found = ended(opened(run))
+    assert found.exit_code is ExitCode.WORSE and set(found.worse) == {"bob", "cyd"}
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_monitor_follows_a_real_run_to_its_end(site: Site) -> None:
+    process = site.start(site.write())
+    shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
+    assert process.wait(30) == shown.exit_code, shown.output
+    assert "run: running" in shown.stdout and "tier  model" in shown.stdout
+    again = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
+    assert "tier  model" in again.stdout and "running" not in again.stdout, "a run that is over"
+    own = process.stdout.read().split("tier  model")[1]  # type: ignore[union-attr]
+    theirs = shown.stdout.split("tier  model")[1]
+    assert theirs.splitlines()[:4] == own.splitlines()[:4], "both say what was found"
+
+
+def test_once_shows_a_run_that_goes_on_and_one_that_is_over(play: Play) -> None:
+    run = play()
+    name = str(run.directory)
+    first = CliRunner().invoke(app, ["monitor", name, "--once"])
+    assert first.exit_code == ExitCode.RUNNING and "look 1 is not complete yet: 0 trials" in first.stdout
+    while not run.step(20):
+        pass
+    later = CliRunner().invoke(app, ["monitor", name, "--once"])
+    assert later.exit_code == ExitCode.RUNNING
+    assert "played · look 1" in later.stdout and "tier  model" in later.stdout and "Finished" not in later.stdout
+    record = CliRunner().invoke(app, ["monitor", name, "--once", "--display", "json"])
+    assert [json.loads(line)["record"] for line in record.stdout.splitlines()] == ["opened", "event", "look"]
+    run.finish()
+    over = CliRunner().invoke(app, ["monitor", name, "--once", "--display", "plain"])
+    assert over.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "Finished" in over.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_the_monitor_can_be_ended_and_the_run_goes_on(play: Play, number: signal.Signals) -> None:
+    run = play()
+    run.step()
+    command = [sys.executable, "-m", "adaptive_eval", "monitor", str(run.directory), "--display", "plain"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "played: running\n"
+        process.send_signal(number)
+        _, told = process.communicate(timeout=20)
+    assert (process.returncode, told) == (ExitCode.RUNNING, "the run goes on\n")
+    run.step()
+    assert run.store.reader.trial_count() == 40
+
+
+def test_a_run_that_begins_late_is_waited_for(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+
+    def begin() -> None:
+        told.append(time.monotonic())
+        play()
+
+    feed = open_feed(tmp_path / "runs" / "played", 5.0, begin)
+    assert feed.running and len(told) == 1
+
+
+def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play) -> None:
+    missing = CliRunner().invoke(app, ["monitor", str(tmp_path / "nothing"), "--once"])
+    assert missing.exit_code == ExitCode.FAILED and "nothing holds no run" in missing.stderr
+    alone = CliRunner().invoke(app, ["monitor", str(tmp_path), "--port", "80"])
+    assert alone.exit_code == ExitCode.CONFIGURATION and "add --web" in alone.stderr
+    both = CliRunner().invoke(app, ["monitor", str(tmp_path), "--web", "--once"])
+    assert both.exit_code == ExitCode.CONFIGURATION and "leave them out" in both.stderr
+    file = tmp_path / "file"
+    file.touch()
+    web = CliRunner().invoke(app, ["monitor", str(file), "--web"])
+    assert web.exit_code == ExitCode.CONFIGURATION and "is no directory" in web.stderr
+    play().close()
+    folder = CliRunner().invoke(app, ["monitor", str(tmp_path / "runs")])
+    assert folder.exit_code == ExitCode.CONFIGURATION and "give one of them (played), or" in folder.stderr
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "run.sqlite").write_bytes(b"not a database at all" * 100)
+    began = time.monotonic()
+    other = CliRunner().invoke(app, ["monitor", str(foreign)])
+    assert other.exit_code == ExitCode.FAILED and "no SQLite database" in other.stderr
+    assert time.monotonic() - began < 5.0, "there is nothing to wait for"

@@ -1,0 +1,177 @@
+"""Following a run: what is read bit by bit is what a fresh reader finds, and the run is left alone."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from played import Played
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.record.view import RunView, read_run
+from adaptive_eval.show.serve import feed as feed_module
+from adaptive_eval.show.serve import feed as ledgers
+from adaptive_eval.show.serve.feed import Feed, Ledger
+from adaptive_eval.store import Event, EventKind, Regrade, RunReader
+
+Play = Callable[..., Played]
+
+
+def same(view: RunView, other: RunView) -> None:
+    """The two show the same, but for the moments at which spending was noted and for rounding."""
+    plain = {"spending": (), "traffic": (), "elapsed": 0.0}
+    assert replace(view, **plain) == replace(other, **plain)
+    assert view.spending[-1:] == [] or view.spending[-1].trials == other.spending[-1].trials
+    assert [one.trials for one in view.spending] == sorted(one.trials for one in view.spending)
+    for one, another in zip(view.traffic, other.traffic, strict=True):
+        assert replace(one, latency=0.0) == replace(another, latency=0.0)
+        assert one.latency == pytest.approx(another.latency)
+
+
+def test_what_is_read_bit_by_bit_is_the_whole(play: Play) -> None:
+    run = play()
+    feed = Feed(run.directory)
+    editions = []
+    for trials in (1, 7, 60, 1, 33, 90, 20):
+        run.step(trials)
+        assert feed.poll()
+        fresh = Feed(run.directory)
+        fresh.poll()
+        same(feed.view(), fresh.view())
+        editions.append(feed.edition)
+    assert feed.results is not None and feed.results.run.status == "running" and feed.status == "running"
+    assert editions == sorted(editions) and 1 < len(set(editions)) < len(editions), "only looks make an edition"
+    run.finish()
+    feed.poll()
+    same(feed.view(), read_run(run.directory))
+    assert feed.status == "finished"
+
+
+def test_nothing_is_read_where_nothing_has_changed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = play()
+    run.step()
+    feed = Feed(run.directory)
+    feed.poll()
+    time.sleep(feed_module.TICK_NS / 1e9 + 0.05)
+    feed.poll()  # what was just written is read twice, since a clock has ticks
+    monkeypatch.setattr(RunReader, "open", lambda directory: pytest.fail("there is nothing to read"))
+    assert not feed.poll()
+
+
+def test_a_change_within_one_tick_of_the_clock_is_seen(play: Play) -> None:
+    run = play()
+    run.step()
+    feed = Feed(run.directory)
+    feed.poll()
+    log = run.directory / "run.sqlite-wal"
+    before = log.stat()
+    run.step(1)
+    os.utime(log, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert feed.poll()
+    assert feed.ledger.spent().trials == run.store.reader.trial_count()
+
+
+def test_a_reader_leaves_no_lock_and_no_open_transaction(play: Play) -> None:
+    run = play()
+    run.step()
+    feed = Feed(run.directory)
+    feed.poll()
+    run.step()
+    busy, pages, emptied = run.store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    assert (busy, pages, emptied) == (0, 0, 0)
+    run.close()
+    Played(run.directory, run.plan).close()  # the lock is free at once
+
+
+def test_grades_that_were_changed_are_counted_anew(play: Play) -> None:
+    run = play()
+    run.step(30)
+    feed = Feed(run.directory)
+    feed.poll()
+    before = sum(feed.ledger.graded().values())
+    lost = [Regrade("ada", "q0", trial, None, {}, None, "the grader failed") for trial in range(2)]
+    run.store.regrade(lost, Event(EventKind.REGRADED, {"trials": 2}))
+    feed.poll()
+    assert sum(feed.ledger.graded().values()) == before - 2
+    assert feed.ledger.spent().trials == before
+
+
+def test_a_resume_with_other_models_shows_none_of_the_old_ranking(play: Play) -> None:
+    run = play()
+    run.step(200)
+    feed = Feed(run.directory)
+    feed.poll()
+    assert feed.results is not None
+    run.stop()
+    again = play(models=("bob", "cyd"))
+    feed.poll()
+    assert feed.models == ("bob", "cyd") and feed.running
+    assert feed.results is None, "what is published is about three models"
+    while not again.step(20):
+        pass
+    feed.poll()
+    assert feed.results is not None and len(feed.results.models) == 2
+    fresh = Feed(run.directory)
+    fresh.poll()
+    same(feed.view(), fresh.view())
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_a_run_that_was_killed_is_stopped_and_judged_by_what_it_stored(play: Play, published: bool) -> None:
+    run = play()
+    run.step(200)
+    run.close()
+    if not published:
+        (run.directory / "results.json").unlink()
+    feed = Feed(run.directory)
+    feed.poll()
+    assert feed.status == "stopped" and not feed.running
+    assert feed.results is not None and feed.results.run.status == "stopped"
+    assert feed.results.cost.trials == feed.ledger.spent().trials
+
+
+def test_time_goes_on_between_commits_while_the_run_is_at_work(play: Play) -> None:
+    run = play()
+    run.step()
+    feed = Feed(run.directory)
+    feed.poll()
+    assert run.seconds <= feed.elapsed() < run.seconds + 5.0
+    first = feed.elapsed()
+    time.sleep(0.02)
+    assert feed.elapsed() > first
+    run.stop()
+    feed.poll()
+    assert feed.elapsed() == run.seconds
+
+
+def test_a_directory_that_is_replaced_is_read_anew(play: Play, tmp_path: Path) -> None:
+    run = play("one")
+    run.step(50)
+    feed = Feed(run.directory)
+    feed.poll()
+    run.close()
+    other = play("other")
+    other.step(7)
+    run.directory.rename(tmp_path / "away")
+    other.directory.rename(run.directory)
+    feed.poll()
+    assert feed.ledger.spent().trials == 7
+    (run.directory / "run.sqlite").unlink()
+    with pytest.raises(StoreError, match="holds no run"):
+        feed.poll()
+
+
+def test_the_record_of_spending_stays_short_and_keeps_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledgers, "STEPS", 20)
+    run = play()
+    ledger = Ledger(run.store.reader)
+    for _ in range(70):
+        run.step(1)
+        ledger.update(run.store.reader)
+    spending = ledger.spending(20)
+    assert 10 <= len(spending) <= 20
+    assert spending[-1] == ledger.spent() and spending[-1].trials == 70
+    steps = [later.trials - earlier.trials for earlier, later in zip(spending, spending[1:], strict=False)]
+    assert min(steps) >= 1 and max(steps) <= 8

@@ -1,0 +1,167 @@
+"""Metrics of a run, as Prometheus reads them."""
+
+import asyncio
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from urllib.request import ProxyHandler, build_opener
+
+import httpx
+import pytest
+from live_runs import MODELS, Site
+from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.core.types import Verdict
+from adaptive_eval.errors import ConfigError, ExitCode
+from adaptive_eval.record.status import Cap, ModelTraffic, Status, Traffic
+from adaptive_eval.show.serve import metrics as metrics_module
+from adaptive_eval.show.serve.metrics import Address, Metrics, metrics_at
+
+Sample = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number = probe.getsockname()[1]
+    yield number
+
+
+def scrape(port: int) -> Sample:
+    """Every sample by name and labels."""
+    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=5.0) as response:
+        text = response.read().decode()
+    families = text_string_to_metric_families(text)
+    return {(one.name, frozenset(one.labels.items())): one.value for family in families for one in family.samples}
+
+
+def of(sample: Sample, name: str, **labels: str) -> float:
+    return sample[f"adaptive_eval_{name}", frozenset(labels.items())]
+
+
+def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int) -> None:
+    config = site.write(budget={"trials": 500, "wall_time": 600}, concurrency=1, trials={"min": 10, "max": 200})
+    process = site.start(config, "--metrics-port", str(port))
+    seen: list[Sample] = []
+    while process.poll() is None:
+        try:
+            sample = scrape(port)
+        except OSError:
+            sample = {}
+        if ("adaptive_eval_looks_total", frozenset()) in sample:
+            seen.append(sample)
+        time.sleep(0.1)
+    assert process.returncode in (ExitCode.REACHED, ExitCode.SPENT), process.communicate()
+    assert len(seen) >= 2
+    last = seen[-1]
+    for earlier, later in zip(seen, seen[1:], strict=False):
+        for name in MODELS:
+            assert of(earlier, "trials_total", model=name) <= of(later, "trials_total", model=name)
+        assert of(earlier, "looks_total") <= of(later, "looks_total")
+        assert of(earlier, "active_seconds_total") <= of(later, "active_seconds_total")
+    trials = sum(of(last, "trials_total", model=name) for name in MODELS)
+    assert trials > 0 and of(last, "budget_used_trials") == trials
+    assert (of(last, "budget_cap_trials"), of(last, "budget_cap_wall_seconds")) == (500, 600)
+    assert all(of(last, "replica_healthy", model=name, replica=site.base_url) == 1.0 for name in MODELS)
+    assert max(of(sample, "requests_in_flight", model=name) for sample in seen for name in MODELS) > 0
+    with pytest.raises(OSError):
+        scrape(port)
+
+
+STATUS = Status(
+    looks=7,
+    standings=(),
+    verdicts=Counter({Verdict.OPEN: 2, Verdict.RESOLVED: 1}),
+    caps=(Cap("gpu_seconds", 12.5, 3600.0),),
+    traffic=Traffic(3, 2, 5, 1, 2),
+    models=(
+        ModelTraffic('a"\\\n<b>', 40, 900, 0.25, 12.5, 3, 2, {"server_error": 4, "reset": 1}, {"http://a/v1": False}),
+    ),
+    trials=40,
+    new_trials=40,
+    new_tokens=900,
+    elapsed=31.5,
+    trials_to_go=None,
+    detail=None,
+)
+
+
+async def test_every_number_has_its_name_and_unit(port: int) -> None:
+    with metrics_at(Address("127.0.0.1", port)) as metrics:
+        assert await asyncio.to_thread(scrape, port) == {}, "the run has not begun"
+        metrics.opened("bench", ("a",), lambda: STATUS)
+        sample = await asyncio.to_thread(scrape, port)
+        metrics.closed()
+    name = STATUS.models[0].model
+    assert of(sample, "run_info", run="bench", version=metrics_module.__version__) == 1.0
+    assert of(sample, "trials_total", model=name) == 40 and of(sample, "tokens_total", model=name) == 900
+    assert of(sample, "usd_total", model=name) == 0.25 and of(sample, "gpu_seconds_total", model=name) == 12.5
+    assert of(sample, "requests_in_flight", model=name) == 3 and of(sample, "retries_total", model=name) == 2
+    assert of(sample, "errors_total", model=name, kind="server_error") == 4
+    assert of(sample, "replica_healthy", model=name, replica="http://a/v1") == 0.0
+    assert of(sample, "comparisons", verdict="open") == 2 and of(sample, "comparisons", verdict="blocked") == 0
+    assert of(sample, "budget_used_gpu_seconds") == 12.5 and of(sample, "budget_cap_gpu_seconds") == 3600.0
+    assert of(sample, "looks_total") == 7 and of(sample, "active_seconds_total") == 31.5
+    assert not any(name == "adaptive_eval_trials_to_go" for name, _ in sample)
+
+
+async def test_scraping_takes_nothing_from_the_run(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_module, "TAKEN_EVERY", 0.05)
+    taken: list[float] = []
+
+    def take() -> Status:
+        taken.append(time.monotonic())
+        return STATUS
+
+    with metrics_at(Address("127.0.0.1", port)) as metrics, socket.create_connection(("127.0.0.1", port)) as silent:
+        silent.send(b"GET /metrics")  # and no more: it holds up nobody
+        metrics.opened("bench", ("a",), take)
+        async with httpx.AsyncClient(trust_env=False) as client:
+            for _ in range(30):
+                assert (await client.get(f"http://127.0.0.1:{port}/metrics")).status_code == 200
+        metrics.closed()
+    assert len(taken) <= 2 + (taken[-1] - taken[0]) / 0.05
+
+
+def test_a_port_that_is_taken_is_said_before_anything_is_asked(site: Site) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        number = taken.getsockname()[1]
+        told = site.run(site.write(), "--metrics-port", str(number))
+    assert told.exit_code == ExitCode.CONFIGURATION
+    assert f"port {number} on 127.0.0.1 cannot be used" in told.stderr and "another --metrics-port" in told.stderr
+    assert not site.directory().exists()
+
+
+@pytest.mark.parametrize("text", ["", "0", "65536", "80a", "-1", "host:", ":", "1.5", "٣"])
+def test_what_is_no_port_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="must be PORT or HOST:PORT"):
+        Address.of(text)
+
+
+def test_an_address_may_name_a_host() -> None:
+    assert Address.of("9100") == ("127.0.0.1", 9100)
+    assert Address.of("0.0.0.0:9100") == ("0.0.0.0", 9100)
+    assert Address.of("[::1]:9100") == ("::1", 9100)
+
+
+def test_without_the_extra_it_says_what_to_install(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "adaptive_eval.show.serve.metrics")
+    told = CliRunner().invoke(app, ["run", str(site.write()), "--metrics-port", "9100"])
+    assert told.exit_code == ExitCode.CONFIGURATION and "pip install 'adaptive-eval[metrics]'" in told.stderr
+    assert not site.directory().exists()
+
+
+def test_nothing_is_left_of_a_run_that_could_not_begin(port: int) -> None:
+    with pytest.raises(RuntimeError), metrics_at(Address("127.0.0.1", port)) as metrics:
+        metrics.closed()
+        raise RuntimeError
+    with metrics_at(Address("127.0.0.1", port)) as again:
+        assert isinstance(again, Metrics)

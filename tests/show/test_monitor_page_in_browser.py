@@ -1,0 +1,278 @@
+"""The monitor's page against a server that says what the test wants: it changes in place, and answers stay texts."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import Queue
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from browsing import Tabs
+from page_views import simulated, world
+
+from adaptive_eval.record.view import RunView
+from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+MODELS = ("ann", "bo", "cy", "di")
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e\u0000 \\boxed{42}"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves a page with what the test puts into it; `tell` sends an event to every page that listens."""
+
+    daemon_threads = True
+
+    def __init__(self, view: RunView | None, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Answer)
+        self.view = view
+        self.trials: list[dict[str, Any]] = []
+        self.runs: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.listening: list[Queue[str | None]] = []
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/"
+
+    def tell(self, kind: str, body: object) -> None:
+        """Send an event to those who listen, once somebody does."""
+        while not self.listening:
+            time.sleep(0.01)
+        for queue in self.listening:
+            queue.put(f"event: {kind}\ndata: {json.dumps(body)}\n\n")
+
+    def stop(self) -> None:
+        """Close every connection."""
+        for queue in self.listening:
+            queue.put(None)
+        self.shutdown()
+        self.server_close()
+
+    def found(self, path: str) -> tuple[str, str] | None:
+        """The type and the text behind a path; None where there is nothing."""
+        self.asked.append(path)
+        if path.startswith("assets/"):
+            return assets()[path.removeprefix("assets/")]
+        if path in ("", "run/page/"):
+            return "text/html", runs_page() if self.runs else monitor_page("page", "../../" if path else "")
+        if path == "api/runs":
+            return "application/json", json.dumps(self.runs)
+        if self.view is None:
+            return None
+        if path == "api/run/page/view":
+            return "application/json", orjson.dumps(self.view).decode()
+        after = int(path.partition("after=")[2] or -1)
+        later = [one for one in self.trials if one["trial"] > after]
+        return "application/json", json.dumps({"trials": later[:2], "more": len(later) > 2})
+
+
+class Answer(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        path = self.path.removeprefix("/")
+        if path == "api/run/page/live":
+            self.stream()
+            return
+        found = self.server.found(path)
+        self.send_response(200 if found else 503)
+        self.send_header("Content-Type", found[0] if found else "text/plain")
+        self.send_header("Content-Security-Policy", MONITOR_POLICY)
+        self.end_headers()
+        self.wfile.write(found[1].encode() if found else b"not now")
+
+    def stream(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(b"retry: 100\n\n")
+        queue: Queue[str | None] = Queue()
+        self.server.listening.append(queue)
+        while (told := queue.get()) is not None:
+            self.wfile.write(told.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Quietly."""
+
+
+def trial(number: int, **changes: object) -> dict[str, object]:
+    plain: dict[str, object] = {
+        "trial": number, "seed": 7, "category": 1, "value": 1.0, "signals": {}, "extracted": "42", "grader_error": None,
+        "finish_reason": "stop", "prompt_tokens": 10, "completion_tokens": 700, "latency": 1.5, "replica": "a",
+        "attempts": 1, "text": "So it is 42.", "reasoning": None, "completion_bpt": None,
+    }  # fmt: skip
+    return plain | changes
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Server]]:
+    servers: list[Server] = []
+
+    def begin(view: RunView | None, port: int = 0) -> Server:
+        servers.append(Server(view, port))
+        return servers[-1]
+
+    yield begin
+    for server in servers:
+        server.stop()
+
+
+def opened(tabs: Tabs, server: Server, path: str = "") -> "Page":
+    """The page of a run, drawn to its end."""
+    page = tabs.open()
+    page.goto(server.url + path)
+    page.wait_for_selector("#repeat .yaml", state="attached")
+    return page
+
+
+def early() -> RunView:
+    """A run after its second look, and still going on."""
+    return running(simulated(world(MODELS), looks=2))
+
+
+def running(view: RunView) -> RunView:
+    assert view.results is not None
+    return replace(view, results=replace(view.results, run=replace(view.results.run, status="running", reason=None)))
+
+
+def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    server = serve(early())
+    page = opened(tabs, server)
+    page.locator("#stopping .large summary").click()
+    page.locator("[data-open='1']").focus()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#ranking caption'))")
+    selected, scrolled = page.evaluate("[String(getSelection()), scrollY]")
+    assert selected and scrolled > 500
+    row = page.locator("#ranking tbody tr").first.element_handle()
+    server.view = simulated(world(MODELS))
+    server.tell("view", {"etag": "2"})
+    page.wait_for_selector(".status.finished")
+    assert page.evaluate("[String(getSelection()), scrollY]") == [selected, scrolled]
+    assert page.evaluate("document.activeElement.dataset.open") == "1"
+    assert page.locator("#stopping details[open]").count() == 1
+    assert row is not None and row.evaluate("(one) => one.isConnected")
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_selector("#overview .lead:has-text('Finished')")
+
+
+def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    view = early()
+    assert view.results is not None
+    undecided = tuple(replace(pair, verdict="open") for pair in view.results.pairs)
+    server = serve(replace(view, results=replace(view.results, pairs=undecided)))
+    page = opened(tabs, server)
+    resolved = (replace(undecided[0], verdict="resolved"), *undecided[1:])
+    server.view = replace(view, results=replace(view.results, pairs=resolved))
+    server.tell("view", {"etag": "2"})
+    said = page.locator("#page > [aria-live]")
+    page.wait_for_selector("#page > [aria-live]:not(:empty)", state="attached")
+    assert said.inner_text() == f"{undecided[0].better} over {undecided[0].worse}: resolved"
+
+
+def test_pulses_move_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    spent = {"trials": 321, "tokens": 65_000, "usd": 0.0, "gpu_seconds": 0.0}
+    pulse = {"trials": 321, "per_second": 12.0, "elapsed": 95.0, "spending": spent, "cells": [[2, 1, 77]]}
+    server = serve(early())
+    page = opened(tabs, server)
+    server.tell("pulse", {**pulse, "eta_seconds": 75})
+    page.wait_for_selector(".tile:has-text('321')")
+    tiles = page.inner_text(".tiles")
+    for text in ("1m 35s", "12/s", "1m 15s", "65,000"):
+        assert text in tiles
+    beats = "getComputedStyle(document.querySelector('.pulse'), '::before').animationName"
+    assert page.evaluate(beats) == "beat"
+    page.emulate_media(reduced_motion="reduce")
+    assert page.evaluate(beats) == "none"
+    canvas = page.locator("#trials canvas")
+    canvas.focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowDown"):
+        page.keyboard.press(key)
+    assert page.inner_text("#trials .readout") == "cy on question q2: 77 trials"
+
+
+def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    bad = trial(1, text=HOSTILE, reasoning=HOSTILE, extracted=HOSTILE, category=0, value=0.0, replica=HOSTILE)
+    failed = trial(2, category=None, value=None, grader_error=HOSTILE, finish_reason=HOSTILE, signals={HOSTILE: True})
+    server = serve(early())
+    server.trials = [trial(0), bad, failed]
+    page = opened(tabs, server)
+    page.click("[data-open='1']")
+    page.wait_for_selector("dialog .answer >> nth=1")
+    assert any(path.startswith("api/run/page/question/1?model=0") for path in server.asked)
+    page.click("dialog [data-next]")
+    page.wait_for_selector("dialog .answer >> nth=2")
+    assert page.locator("dialog [data-next]").count() == 0
+    for number in range(3):
+        page.locator("dialog .answer > summary").nth(number).click()
+    text = page.inner_text("dialog")
+    assert text.count("<script>alert(2)</script>") >= 4 and "U+202E" in text and "U+0000" in text
+    assert "\u202e" not in text and page.locator("dialog img, dialog script").count() == 0
+    page.click("dialog [data-model='cy']")
+    page.wait_for_selector("dialog h3:has-text('Answers of cy')")
+    assert any("question/1?model=2" in path for path in server.asked)
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.dataset.open") == "1"
+
+
+def test_a_page_below_the_servers_root_finds_its_run(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    server = serve(early())
+    opened(tabs, server, "run/page/")
+    server.tell("view", {})
+    assert {"assets/app.js", "assets/style.css", "api/run/page/view"} <= set(server.asked)
+
+
+def test_a_server_that_comes_back_is_found_again(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    server = serve(early())
+    page = opened(tabs, server)
+    page.wait_for_selector(".pulse")
+    server.stop()
+    page.wait_for_selector(".waiting")
+    assert page.locator("#ranking tbody tr").count() == len(MODELS)
+    again = serve(simulated(world(MODELS)), server.server_port)
+    page.wait_for_selector(".waiting", state="detached")
+    again.tell("view", {})
+    page.wait_for_selector(".status.finished")
+    tabs.complaints.clear()  # the browser tells of every request that failed
+
+
+def test_a_run_that_cannot_be_read_says_so(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    page = tabs.open()
+    page.goto(serve(None).url)
+    page.wait_for_selector("[role=alert]")
+    assert "the server answered 503" in page.inner_text("[role=alert]")
+    tabs.complaints.clear()
+
+
+def test_runs_stand_side_by_side(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    counts = {"resolved": 3, "tied": 1, "open": 0, "out_of_reach": 2, "blocked": 0}
+    dates = {"created": "2026-11-20T11:00:00+00:00", "updated": 1.8e9}
+    known = {"status": "finished", "reason": "out_of_reach", "models": 4, "questions": 30, "trials": 600, "cap": 1200}
+    one = {"name": "first run", **known, **counts, "best": HOSTILE, **dates}
+    new = {**one, "name": "b", "status": "running", "reason": None, "cap": None, "best": None, "resolved": 0}
+    failed = {**new, "name": "c", "status": "stopped", "reason": f"api_key_env {HOSTILE}"}
+    server = serve(None)
+    server.runs = [one, new, failed]
+    page = tabs.open()
+    page.goto(server.url)
+    page.wait_for_selector("tbody tr >> nth=1")
+    row = page.locator("tbody tr").first
+    for text in ("first run", "finished", "out of reach", "50%", "3 resolved", "2026-11-20 11:00:00", "<img src=x"):
+        assert text in row.inner_text()
+    assert "Begun, UTC" in page.inner_text("thead")
+    assert "api_key_env <img src=x" in page.locator("tbody tr").nth(2).inner_text()
+    assert row.locator("a").get_attribute("href") == "run/first%20run/"
+    assert page.locator("img, main script").count() == 0
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -1,0 +1,452 @@
+"""What the monitor serves: to whom, from where, how much at a time, and how it follows a live run."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from played import MODELS, Played
+
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.view import read_run
+from adaptive_eval.show.serve import channel as channels
+from adaptive_eval.show.serve import picture as answering
+from adaptive_eval.show.serve import picture as pictures
+from adaptive_eval.show.serve import site as sites
+from adaptive_eval.show.serve.http1 import HttpServer
+from adaptive_eval.show.serve.picture import to_json
+from adaptive_eval.show.serve.site import HEADERS, Site, serve, stays_here
+from adaptive_eval.store import Event, EventKind, Store
+
+Play = Callable[..., Played]
+HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
+
+
+@asynccontextmanager
+async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a site about this run or folder."""
+    site = Site(path, host)
+    server = HttpServer(site.answer, HEADERS)
+    port = await server.listen("127.0.0.1", 0)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+        try:
+            yield client
+        finally:
+            await server.close()
+            site.close()
+
+
+class Listener:
+    """Reads server-sent events."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._lines = response.aiter_lines()
+
+    async def next(self, *kinds: str) -> tuple[str, Any]:
+        """The next event of one of these kinds."""
+        event = ""
+        async with asyncio.timeout(10.0):
+            async for line in self._lines:
+                if line.startswith("event: "):
+                    event = line.removeprefix("event: ")
+                elif line.startswith("data: ") and event in kinds:
+                    return event, json.loads(line.removeprefix("data: "))
+        raise EOFError
+
+
+@asynccontextmanager
+async def listening(client: httpx.AsyncClient, name: str = "played") -> AsyncIterator[Listener]:
+    async with client.stream("GET", f"/api/run/{name}/live") as response:
+        assert response.headers["content-type"] == "text/event-stream"
+        yield Listener(response)
+
+
+# -- to whom, and from where -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "served"),
+    [
+        ("127.0.0.1:{port}", True),
+        ("localhost:9000", True),  # through a tunnel, from another port
+        ("LOCALHOST", True),
+        ("[::1]:80", True),
+        ("10.0.0.7", True),
+        ("evil.example", False),
+        ("127.0.0.1.evil.example:{port}", False),
+        ("localhost.evil.example", False),
+        ("evil.example@127.0.0.1.evil.example", False),
+        ("[::1", False),
+        ("", False),
+    ],
+)
+async def test_only_who_means_this_machine_is_served(play: Play, host: str, served: bool) -> None:
+    run = play()
+    async with site_of(run.directory) as client:
+        said = await client.get("/", headers={"Host": host.format(port=client.base_url.port)})
+    assert said.status_code == (200 if served else 421)
+    assert ("<html" in said.text) == served
+
+
+async def test_a_host_that_was_named_is_served(play: Play) -> None:
+    async with site_of(play().directory, host="gpu01.lan") as client:
+        assert (await client.get("/", headers={"Host": "GPU01.lan:80"})).status_code == 200
+
+
+async def test_every_response_carries_the_same_protection(play: Play) -> None:
+    run = play()
+    async with site_of(run.directory) as client:
+        said = [
+            await client.get(path) for path in ("/", "/api/runs", "/assets/app.js", "/nothing", "/api/run/played/view")
+        ]
+        said.append(await client.post("/"))
+    for response in said:
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
+        assert "form-action 'none'" in policy and "frame-ancestors 'none'" in policy and "base-uri 'none'" in policy
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert "access-control-allow-origin" not in response.headers
+    assert said[-1].status_code == 405 and said[-1].headers["allow"] == "GET, HEAD"
+    assert [response.headers["cache-control"] for response in said[:5]] == [
+        "no-cache",
+        "no-store",
+        "no-cache",
+        "no-store",
+        "no-cache",
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/run/..%2Fsecret/",
+        "/run/%2e%2e/",
+        "/run/../../secret/",
+        "/api/run/..%2fsecret/view",
+        "/api/run/%2e/view",
+        "/api/run//view",
+        "/assets/..%2fdocuments.py",
+        "/assets/../documents.py",
+        "/assets/",
+        "/assets/%00app.js",
+        "/runs.sqlite",
+        "/api/run/played/question/0",
+        "/api/run/played/question/6?model=0",
+        "/api/run/played/question/0?model=3",
+        "/api/run/played/question/-1?model=0",
+        "/api/run/played/question/0?model=x",
+        "/api/run/played/question/0?model=0&after=1e9",
+        "/api/run/played/question/99999999999999999999?model=0",
+        "/api/run/played/view/more",
+        "/api/run/played",
+        "//etc/passwd",
+    ],
+)
+async def test_nothing_is_found_but_what_is_known_by_name(play: Play, tmp_path: Path, path: str) -> None:
+    run = play()
+    shutil.copytree(run.directory, tmp_path / "secret")
+    async with site_of(run.directory.parent) as client:
+        url = httpx.URL(scheme="http", host="127.0.0.1", port=client.base_url.port, raw_path=path.encode())
+        assert (await client.get(url)).status_code == 404
+
+
+# -- pages, views and answers ------------------------------------------------------------------------------------------
+
+
+async def test_one_run_has_its_page_at_the_root_and_at_its_name(play: Play) -> None:
+    run = play()
+    async with site_of(run.directory) as client:
+        root, named = await client.get("/"), await client.get("/run/played/")
+        moved = await client.get("/run/played")
+        assert root.headers["content-type"] == named.headers["content-type"] == "text/html; charset=utf-8"
+        assert 'data-api="api/run/played/"' in root.text and 'data-api="../../api/run/played/"' in named.text
+        assert moved.status_code == 308 and moved.headers["location"] == "played/"
+        for asset in ("app.js", "style.css", "icon.svg"):
+            found = await client.get(f"/assets/{asset}")
+            assert found.status_code == 200 and found.content
+            again = await client.get(f"/assets/{asset}", headers={"If-None-Match": found.headers["etag"]})
+            assert again.status_code == 304 and not again.content
+
+
+async def test_a_folder_has_a_list_of_its_runs(play: Play, tmp_path: Path) -> None:
+    done, going = play("done~2"), play("going")
+    done.finish()
+    while not going.step(20):
+        pass
+    empty = tmp_path / "runs" / "empty"
+    empty.mkdir()
+    async with site_of(tmp_path / "runs") as client:
+        page = await client.get("/")
+        assert "data-runs" in page.text
+        first, second = (await client.get("/api/runs")).json()
+        assert (await client.get("/run/done~2/")).status_code == 200
+        assert (await client.get("/run/empty/")).status_code == 404
+        assert (first["name"], first["status"], first["best"]) == ("done~2", "finished", "ada")
+        assert (second["name"], second["status"], second["reason"]) == ("going", "running", None)
+        results = read_run(done.directory).results
+        assert results is not None
+        assert first["trials"] == results.cost.trials and first["cap"] == 3 * 6 * 30
+        assert (first["models"], first["questions"]) == (3, 6)
+        verdicts = ("resolved", "tied", "open", "out_of_reach", "blocked")
+        written = (done.directory / "run.sqlite").stat().st_mtime_ns / 1e9  # st_mtime is rounded in another way
+        assert first["updated"] <= written, "to look at a run does not change it"
+        assert sum(first[verdict] for verdict in verdicts) == len(results.pairs)
+        assert first["resolved"] == results.looks[-1].resolved and second["open"] > 0
+        assert first["created"] <= first["updated"]
+        going.stop()
+        (tmp_path / "runs" / "broken").mkdir()
+        (tmp_path / "runs" / "broken" / "run.sqlite").write_bytes(b"nonsense" * 1000)
+        assert [run["status"] for run in (await client.get("/api/runs")).json()] == ["finished", "stopped"]
+        assert (await client.get("/api/run/broken/view")).status_code == 503
+
+
+async def test_the_list_needs_no_results_of_this_version_and_says_what_went_wrong(play: Play, tmp_path: Path) -> None:
+    done, failed = play("done"), play("failed")
+    done.finish()
+    failed.step(20)
+    failed.commit(
+        [], [], [Event(EventKind.STOPPED, {"error": "Rejected", "reason": "ada: 401\nbob: 401", "exit_code": 5})]
+    )
+    failed.close()
+    async with site_of(tmp_path / "runs") as client:
+        (before, _) = (await client.get("/api/runs")).json()
+        (done.directory / "results.json").write_text('{"format": "adaptive-eval.results/0"}')
+        (after, other) = (await client.get("/api/runs")).json()
+        with closing(Store.attach(done.directory)) as store:
+            store.regrade([], Event(EventKind.REGRADED, {"trials": 1}))
+        (regraded, _) = (await client.get("/api/runs")).json()
+    assert before == after and after["best"] == "ada" and after["resolved"] > 0
+    assert regraded["status"] == "stopped" and "graded again" in regraded["reason"]
+    assert (other["status"], other["reason"], other["best"], other["cap"]) == ("stopped", "ada: 401", None, None)
+
+
+async def test_the_cap_of_a_run_is_its_budget_where_that_is_less(play: Play) -> None:
+    run = play(budget={"trials": 200})
+    run.finish()
+    async with site_of(run.directory) as client:
+        assert (await client.get("/api/runs")).json()[0]["cap"] == 200
+
+
+async def test_a_view_is_fetched_once_until_something_changes(play: Play) -> None:
+    run = play()
+    run.step(100)
+    async with site_of(run.directory) as client:
+        first = await client.get("/api/run/played/view")
+        view = first.json()
+        assert view["models"] == list(MODELS) and sum(map(sum, view["trials"])) == 100
+        assert view["results"]["run"]["status"] == "running"
+        etag = {"If-None-Match": first.headers["etag"]}
+        assert (await client.get("/api/run/played/view", headers=etag)).status_code == 304
+        run.finish()
+        last = await client.get("/api/run/played/view", headers=etag)
+        assert last.status_code == 200
+        expected = orjson.loads(orjson.dumps(read_run(run.directory)))
+        assert {key: last.json()[key] for key in ("results", "looks", "z", "trials", "events")} == {
+            key: expected[key] for key in ("results", "looks", "z", "trials", "events")
+        }
+        assert (await client.head("/api/run/played/view")).content == b""
+
+
+async def test_answers_come_in_pages_with_everything_a_reader_asks(play: Play) -> None:
+    run = play(trials={"min": 30, "max": 30}, text=lambda model, question, trial: f"{trial} {HOSTILE}")
+    run.step(30 * 6 * 3)
+    async with site_of(run.directory) as client:
+        first = (await client.get("/api/run/played/question/2?model=1")).json()
+        assert first["question"]["id"] == "q2" and first["question"]["prompt"] == "ask 2" and first["model"] == "bob"
+        assert [trial["trial"] for trial in first["trials"]] == list(range(20)) and first["more"]
+        last = (await client.get("/api/run/played/question/2?model=1&after=19")).json()
+        assert [trial["trial"] for trial in last["trials"]] == list(range(20, 30)) and not last["more"]
+        trial = last["trials"][-1]
+        assert trial["text"] == f"29 {HOSTILE}".replace("\ud800", "?")
+        assert trial["seed"] == 1029 and trial["value"] == float(trial["category"]) and trial["finish_reason"] == "stop"
+        assert trial["signals"] == {"is_correct": bool(trial["category"])} and trial["attempts"] == 2
+        assert (trial["prompt_tokens"], trial["completion_tokens"], trial["latency"]) == (10, 20, 1.5)
+        none = (await client.get("/api/run/played/question/2?model=1&after=29")).json()
+        assert none["trials"] == [] and not none["more"]
+
+
+async def test_a_page_of_answers_is_bounded_by_its_texts(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "MOST_CHARACTERS", 1000)
+    lengths = [300, 300, 300, 300, 5000, 300]
+    run = play(trials={"min": 6, "max": 6}, text=lambda model, question, trial: "x" * lengths[trial])
+    run.step(6 * 6 * 3)
+    async with site_of(run.directory) as client:
+        pages = []
+        after, more = -1, True
+        while more:
+            page = (await client.get(f"/api/run/played/question/0?model=0&after={after}")).json()
+            pages.append([len(trial["text"]) for trial in page["trials"]])
+            after, more = page["trials"][-1]["trial"], page["more"]
+        assert pages[0] == [300, 300, 300] and pages[1] == [300] and pages[3] == [300]
+        assert 1000 < pages[2][0] < 1100
+        third = (await client.get("/api/run/played/question/0?model=0&after=3")).json()
+        assert third["trials"][0]["text"].endswith("[4,000 more characters are in run.sqlite]")
+
+
+def test_json_holds_whatever_a_model_wrote(play: Play) -> None:
+    run = play()
+    view = read_run(run.directory)
+    assert orjson.loads(to_json(view)) == orjson.loads(orjson.dumps(view))
+    assert json.loads(to_json({"a\udfff": ["\ud800", {"b": ("\u202e", 1.5, None)}]})) == {
+        "a?": ["?", {"b": ["\u202e", 1.5, None]}]
+    }
+
+
+# -- following a live run ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "PULSE_SECONDS", 0.02)
+    monkeypatch.setattr(channels, "SHARE_OF_TIME", 1.0)
+    monkeypatch.setattr(pictures, "VIEW_SECONDS", 0.0)
+
+
+async def test_a_listener_can_follow_a_run_to_its_end(play: Play, quick: None) -> None:
+    run = play()
+    run.step(30)
+    async with site_of(run.directory) as client:
+        view = (await client.get("/api/run/played/view")).json()
+        async with listening(client) as live:
+            assert (await live.next("view"))[0] == "view"
+            assert (await live.next("pulse"))[1]["trials"] == 30
+            trials, looks = view["trials"], 0
+            while run.controller.finished is None:
+                looks += len(run.step(17))
+                _, pulse = await live.next("pulse")
+                for model, question, count in pulse["cells"]:
+                    trials[model][question] = count
+                assert sum(map(sum, trials)) == pulse["trials"] == pulse["spending"]["trials"] == run.store_trials
+                assert pulse["spending"]["tokens"] == 30 * run.store_trials and pulse["per_second"] > 0.0
+            run.publish()
+            run.commit([], [], [Event(EventKind.FINISHED, {"reason": "settled"})])
+            run.close()
+            seen = {(await live.next("view", "end"))[0]}
+            while "end" not in seen:
+                seen.add((await live.next("view", "end"))[0])
+        last = (await client.get("/api/run/played/view")).json()
+        assert last["trials"] == trials, "the pulses alone have led to what is stored"
+        assert last["results"]["run"]["status"] == "finished" and len(last["looks"]) == len(run.controller.looks)
+
+
+async def test_looks_are_told_of_and_no_more_often_than_a_page_can_bear(
+    play: Play, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "VIEW_SECONDS", 0.4)
+    run = play(trials={"min": 1, "max": 200})
+    while not run.step(18):  # the boundary is solved for at the first look
+        pass
+    async with site_of(run.directory) as client, listening(client) as live:
+        await live.next("pulse")
+        loop = asyncio.get_running_loop()
+        began, views = loop.time(), 0
+        while loop.time() - began < 0.5 or len(run.controller.looks) < 4:
+            run.step(18)
+            views += (await live.next("view", "pulse"))[0] == "view"
+        assert 1 <= views <= 1 + (loop.time() - began) / 0.4
+
+
+async def test_a_run_that_goes_on_after_its_end_comes_back_to_life(play: Play, quick: None) -> None:
+    run = play()
+    run.step(60)
+    run.stop()
+    async with site_of(run.directory) as client, listening(client) as live:
+        assert (await live.next("end"))[1] == {"status": "stopped"}
+        again = play()
+        assert (await live.next("view", "end"))[0] == "view"
+        again.step(10)
+        assert (await live.next("pulse"))[1]["trials"] == 70
+        again.stop()
+        assert (await live.next("end"))[1] == {"status": "stopped"}
+
+
+async def test_nothing_is_read_while_nobody_listens(play: Play, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = play()
+    async with site_of(run.directory) as client:
+        async with listening(client) as live:
+            await live.next("pulse")
+        await asyncio.sleep(0.2)
+        monkeypatch.setattr(pictures.Picture, "news", lambda self: pytest.fail("nobody listens"))
+        await asyncio.sleep(0.1)
+        monkeypatch.undo()
+        monkeypatch.setattr(channels, "PULSE_SECONDS", 0.02)
+        run.step(10)
+        async with listening(client) as live:
+            assert (await live.next("pulse"))[1]["trials"] == 10
+
+
+async def test_silence_is_broken_so_that_a_client_that_has_gone_is_noticed(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "HEARTBEAT_SECONDS", 0.05)
+    run = play()
+    async with site_of(run.directory) as client, client.stream("GET", "/api/run/played/live") as response:
+        async with asyncio.timeout(5.0):
+            async for line in response.aiter_lines():
+                if line.startswith(":"):
+                    return
+    pytest.fail("no heartbeat")
+
+
+async def test_a_listener_that_does_not_listen_is_dropped(play: Play, quick: None) -> None:
+    run = play()
+    with ThreadPoolExecutor(1) as thread:
+        channel = channels.Channel(run.directory, thread)
+        slow = channel.listen()
+        while b"pulse" not in await anext(slow):
+            pass
+        for _ in range(channels.MOST_WAITING + 1):
+            channel._tell(b"event: pulse\ndata: {}\n\n")
+        assert channel.idle
+        async with asyncio.timeout(5.0):
+            assert [event async for event in slow] == []
+
+
+async def test_listeners_of_a_run_that_is_moved_are_let_go(play: Play, quick: None, tmp_path: Path) -> None:
+    run = play()
+    async with site_of(run.directory.parent) as client:
+        async with listening(client) as live:
+            await live.next("pulse")
+            run.close()
+            run.directory.rename(tmp_path / "away")
+            with pytest.raises(EOFError):
+                await live.next("nothing")
+        assert (await client.get("/api/run/played/live")).status_code == 404
+
+
+async def test_views_of_many_runs_are_not_all_kept(play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sites, "KEPT", 2)
+    run = play("run0")
+    run.close()
+    for number in range(1, 5):
+        shutil.copytree(run.directory, tmp_path / "runs" / f"run{number}")
+    site = Site(tmp_path / "runs", "127.0.0.1")
+    for number in (0, 1, 2, 3, 4, 0):
+        assert await site._channel(f"run{number}") is not None
+        assert len(site._channels) <= 3
+    site.close()
+
+
+# -- serving -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_port_that_is_taken_is_said(play: Play) -> None:
+    run = play()
+    async with site_of(run.directory) as client:
+        with pytest.raises(ConfigError, match=r"port \d+ on 127.0.0.1 cannot be used .*; give another --port"):
+            await serve(run.directory, "127.0.0.1", client.base_url.port or 0, print)
+    with pytest.raises(ConfigError, match="cannot be used"):
+        await serve(run.directory, "no.such.host.invalid", 0, print)
+
+
+def test_only_loopback_stays_here() -> None:
+    assert stays_here("127.0.0.1") and stays_here("::1") and stays_here("localhost")
+    assert not stays_here("0.0.0.0") and not stays_here("10.0.0.7") and not stays_here("gpu01")

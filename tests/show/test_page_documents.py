@@ -1,0 +1,157 @@
+"""The documents are whole, use nothing from elsewhere, and nothing that a run says becomes markup or script."""
+
+import base64
+import hashlib
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import orjson
+import pytest
+from page_views import simulated, world
+
+from adaptive_eval.record.view import RunView
+from adaptive_eval.show.page import documents as bundle
+from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, report_page, runs_page
+
+NASTY = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>&amp;\u2028\u2029\u202e\x00\"'"
+MODULES = sorted(
+    path.name for path in (files("adaptive_eval.show.page") / "static").iterdir() if path.name.endswith(".js")
+)
+
+
+class Elements(HTMLParser):
+    """Every start tag with its attributes, and what stands in scripts, styles and the title."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(document)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        tag = self.tags[-1][0] if self.tags else ""
+        if tag in ("script", "style", "title"):
+            self.texts.append((tag, data))
+
+    def all(self, tag: str) -> Iterator[dict[str, str | None]]:
+        return (attributes for name, attributes in self.tags if name == tag)
+
+    def text(self, tag: str) -> list[str]:
+        return [text for name, text in self.texts if name == tag and text.strip()]
+
+
+@pytest.fixture(scope="module")
+def view() -> RunView:
+    return simulated(world(("ann", "bo", "cy")))
+
+
+@pytest.fixture(scope="module")
+def nasty() -> RunView:
+    """A run in which everything that comes from outside is as bad as it can be."""
+    run = simulated(world(("ann", NASTY.replace("\x00", ""), "cy")), name="page")
+    questions = tuple(
+        replace(one, prompt=NASTY, answer=NASTY, choices=(NASTY,), cluster=NASTY) for one in run.questions
+    )
+    return replace(run, name=NASTY, questions=questions)
+
+
+def test_a_report_carries_the_view_as_it_is(view: RunView, nasty: RunView) -> None:
+    for one in (view, nasty):
+        data, _ = Elements(report_page(one)).text("script")
+        assert orjson.loads(data) == orjson.loads(orjson.dumps(one))
+
+
+def test_nothing_that_a_run_says_becomes_an_element(view: RunView, nasty: RunView) -> None:
+    calm, bad = Elements(report_page(view)), Elements(report_page(nasty))
+    assert [tag for tag, _ in bad.tags] == [tag for tag, _ in calm.tags]
+    title = re.search("<title>(.*?)</title>", report_page(nasty), re.DOTALL)
+    assert title is not None and "<" not in title[1]
+    assert html.unescape(title[1]) == f"{NASTY} · adaptive-eval"
+
+
+def test_the_policy_of_a_report_allows_its_own_script_and_style_alone(view: RunView) -> None:
+    page = Elements(report_page(view))
+    policy = next(meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None and "unsafe" not in policy
+    allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert allowed["default-src"] == "'none'"
+    assert set(allowed) == {"default-src", "script-src", "style-src", "img-src", "base-uri", "form-action"}
+    assert allowed["script-src"] == hash_of(page.text("script")[1])
+    assert allowed["style-src"] == hash_of(page.text("style")[0])
+    assert allowed["img-src"] == "data:"
+    assert [tag for tag, _ in page.tags].index("style") > 3  # the policy stands before what it allows
+
+
+def hash_of(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_a_report_refers_to_nothing_outside_of_it(view: RunView) -> None:
+    page = Elements(report_page(view))
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "srcset", "action", "data", "poster", "style"):
+            assert (attributes.get(name) or "data:").startswith("data:"), (tag, name)
+        assert not [name for name in attributes if name.startswith("on")]
+    style, (_, code) = page.text("style")[0], page.text("script")
+    assert not re.search(r"url\(|@import|@font-face", style)
+    assert set(re.findall(r"https?://[^\"'\s]*", style + code)) == {"http://www.w3.org/2000/svg"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_module_makes_markup_or_code_of_texts(name: str) -> None:
+    source = (files("adaptive_eval.show.page") / "static" / name).read_text("utf-8")
+    assert not re.findall(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc", source
+    )
+    assert not re.findall(r"</script|</style|<!--", source)
+
+
+def test_the_monitors_pages_take_script_and_style_from_their_server() -> None:
+    for document, root in (
+        (monitor_page("a run"), ""),
+        (monitor_page("a run", "../../"), "../../"),
+        (runs_page(), ""),
+    ):
+        page = Elements(document)
+        assert page.text("script") == [] and page.text("style") == []
+        sources = [tag["src"] for tag in page.all("script")] + [tag["href"] for tag in page.all("link")]
+        assert sources == [f"{root}assets/app.js", f"{root}assets/icon.svg", f"{root}assets/style.css"]
+    assert set(assets()) == {"app.js", "icon.svg", "style.css"}
+    assert "unsafe" not in MONITOR_POLICY and "default-src 'none'" in MONITOR_POLICY
+
+
+def test_a_page_knows_the_addresses_of_its_run() -> None:
+    page = Elements(monitor_page('a/b "c"<d>', "../../"))
+    assert next(page.all("html"))["data-api"] == "../../api/run/a%2Fb%20%22c%22%3Cd%3E/"
+    assert page.text("title") == ['a/b "c"<d> · adaptive-eval']
+    assert next(Elements(runs_page()).all("html"))["data-runs"] == ""
+
+
+def test_every_module_is_in_the_script_once_and_after_those_it_needs() -> None:
+    code = bundle.script()
+    begun = re.findall(r"^const \$_(\w+) = \(\(\) => \{$", code, re.MULTILINE)
+    assert sorted(f"{name}.js" for name in begun) == MODULES
+    assert not re.search(r"^(import|export)\b", code, re.MULTILINE)
+    for at, name in enumerate(begun):
+        source = (files("adaptive_eval.show.page") / "static" / f"{name}.js").read_text("utf-8")
+        for imported, module in re.findall(r'^import \{ (.+) \} from "\./(\w+)\.js";$', source, re.MULTILINE):
+            assert module in begun[:at]
+            given = re.search(rf"const \$_{module} = .*?\nreturn \{{ (.*?) \}};\n", code, re.DOTALL)
+            assert given is not None and set(imported.split(", ")) <= set(given[1].split(", "))
+
+
+def test_modules_may_not_need_each_other_in_a_circle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "one.js").write_text('import { b } from "./two.js";\nexport const a = 1;\n')
+    (tmp_path / "two.js").write_text('import { a } from "./one.js";\nexport const b = 1;\n')
+    monkeypatch.setattr(bundle, "STATIC", tmp_path)
+    with pytest.raises(ValueError, match=r"one.js -> two.js -> one.js"):
+        bundle.script("one.js")

@@ -1,0 +1,122 @@
+"""Series and figures of a run."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, Site
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import StoreError
+from adaptive_eval.record.view import RunView, read_run
+from adaptive_eval.show.plots import (
+    FIGURES,
+    OVER_LOOKS,
+    convergence,
+    draw_all,
+    pair_paths,
+    ranks,
+    wanted_width,
+    width_paths,
+)
+
+
+@pytest.fixture
+def view(site: Site) -> RunView:
+    site.run(site.write())
+    return read_run(site.directory())
+
+
+def test_a_path_keeps_its_sign_when_the_order_turns(view: RunView) -> None:
+    paths = pair_paths(view)
+    assert {frozenset((path.better, path.worse)) for path in paths} == {
+        frozenset((pair.better, pair.worse)) for pair in view.looks[-1].pairs
+    }
+    for path in paths:
+        for trials, z in zip(path.trials, path.z, strict=True):
+            look = next(look for look in view.looks if sum(look.trials) == trials)
+            ahead = look.order.index(path.better) < look.order.index(str(path.worse))
+            assert z is not None and (z >= 0.0) == ahead
+
+
+def test_precision_has_widths_in_the_place_of_z(site: Site, tmp_path: Path) -> None:
+    site.run(site.write(objective={"kind": "precision", "half_width": "12%"}))
+    view = read_run(site.directory())
+    assert view.results is not None and wanted_width(view) == 0.12
+    assert all(pair.z is None and pair.boundary is None for look in view.looks for pair in look.pairs)
+    rows = {row.name: row for row in view.results.models}
+    paths = width_paths(view, 0.12)
+    assert {path.better for path in paths} == set(MODELS)
+    for path in paths:
+        last, row = path.z[-1], rows[path.better]
+        assert last is not None and row.hi is not None and row.score is not None
+        assert last == pytest.approx(row.hi - row.score) and len(path.trials) == len(view.looks)
+        assert set(path.boundary) == {0.12} and (path.verdict == "resolved") == (last <= 0.12)
+    drawn = (draw_all(view, tmp_path, ("svg",))[0].parent / "z.svg").read_text()
+    assert "half of the 95% interval" in drawn
+
+
+def test_ranks_and_convergence_end_where_the_run_ended(view: RunView) -> None:
+    places = ranks(view)
+    assert [name for name, _ in sorted(places.items(), key=lambda one: one[1][-1] or 0)] == list(view.looks[-1].order)
+    curve = convergence(view)
+    assert curve.tau[-1] == 1.0 and all(-1.0 <= tau <= 1.0 for tau in curve.tau)
+    assert len(curve.trials) == len(view.looks) and list(curve.trials) == sorted(curve.trials)
+
+
+def test_every_figure_is_drawn_in_both_formats_and_the_same_each_time(view: RunView, tmp_path: Path) -> None:
+    paths = draw_all(view, tmp_path / "once")
+    assert {path.name for path in paths} == {
+        f"{name}.{kind}" for name in FIGURES | OVER_LOOKS for kind in ("svg", "png")
+    }
+    again = draw_all(view, tmp_path / "twice", ("svg",))
+    for path in again:
+        assert path.read_bytes() == (tmp_path / "once" / path.name).read_bytes()
+    text = (tmp_path / "once" / "intervals.svg").read_text()
+    assert all(name in text for name in MODELS)
+
+
+def test_hostile_names_are_drawn_as_they_are(view: RunView, tmp_path: Path) -> None:
+    assert view.results is not None
+    names = {"ada": r"$\frac{", "bob": "</svg><script>", "cyd": "模型\x1b\u202e"}
+    rows = tuple(replace(row, name=names[row.name]) for row in view.results.models)
+    hostile = replace(view, results=replace(view.results, models=rows), models=tuple(names.values()))
+    looks = tuple(
+        replace(look, models=tuple(names.values()), order=tuple(names[name] for name in look.order), pairs=())
+        for look in view.looks
+    )
+    for path in draw_all(replace(hostile, looks=looks), tmp_path, ("svg",)):
+        assert "<script" not in path.read_text()
+
+
+def test_nothing_is_drawn_before_the_first_look(view: RunView, tmp_path: Path) -> None:
+    assert draw_all(replace(view, results=None, looks=()), tmp_path / "none") == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_nothing_is_written_where_the_extra_is_missing(
+    view: RunView, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    ended = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(tmp_path / "figures")])
+    assert ended.exit_code == 2 and "adaptive-eval[plots]" in ended.stderr and ended.stdout == ""
+    assert not (site.directory() / "report.html").exists() and not (tmp_path / "figures").exists()
+
+
+def test_a_place_that_cannot_hold_them_is_an_error(view: RunView, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StoreError, match="--plots"):
+            draw_all(view, place)
+
+
+def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(site: Site, tmp_path: Path) -> None:
+    site.run(site.write(trials={"min": 4, "max": 4}))
+    config = site.write(grader="exact", trials={"min": 4, "max": 4})
+    assert CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)]).exit_code == 0
+    told = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(tmp_path / "figures")])
+    assert told.exit_code == 0, told.output
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == set(FIGURES)
+    assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0

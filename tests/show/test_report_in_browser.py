@@ -1,0 +1,292 @@
+"""The report in a real browser: nothing goes wrong whatever was asked, everybody can read it, and it is quick."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from browsing import Tabs
+from page_views import simulated, world
+
+from adaptive_eval.record.results import Caution, ServerRow, TurnsRow
+from adaptive_eval.record.view import EventView, RunView
+from adaptive_eval.show.page.documents import report_page
+from adaptive_eval.show.plots import convergence
+from adaptive_eval.simulate.worlds import World
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+MODELS = tuple(f"model-{letter}" for letter in "abcdefgh")
+ASKED: dict[str, dict[str, object]] = {
+    "ranking": {"stopping": {"delta": "2%"}, "budget": {"trials": 5000, "wall_time": "1h"}},
+    "best": {"objective": "best", "stopping": {"rule": "expected_loss"}},
+    "top_k": {"objective": {"kind": "top_k", "k": 3}},
+    "baseline": {"objective": {"kind": "baseline", "baseline": MODELS[3]}, "stopping": {"familywise": "holm"}},
+    "pairs": {"objective": {"kind": "pairs", "pairs": [[MODELS[0], MODELS[1]], [MODELS[4], MODELS[2]]]}},
+    "threshold": {"objective": {"kind": "threshold", "value": 0.6}},
+    "precision": {"objective": {"kind": "precision", "half_width": 0.05}},
+    "before the first look": {"looks": 0},
+    "stopped": {"looks": 3},
+    "set aside": {"set_aside": MODELS[2]},
+    "alone": {"objective": {"kind": "precision", "half_width": 0.2}},
+}
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202etxt.exe\u0007\n\u2028{{7*7}}"
+
+
+def asked(kind: str) -> RunView:
+    return simulated(world(MODELS[:1] if kind == "alone" else MODELS, 8), **ASKED[kind])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_whatever_is_asked_every_section_is_drawn(tabs: Tabs, kind: str) -> None:
+    page = tabs.report(report_page(asked(kind)))
+    assert [url for url in tabs.requests if not url.startswith(("file:", "data:"))] == []
+    empty = page.evaluate(
+        "[...document.querySelectorAll('main section')].filter((one) => !one.querySelector('.body').textContent).length"
+    )
+    assert empty == 0
+    for word in ("NaN", "undefined", "Infinity", "[object"):
+        assert word not in page.inner_text("main"), word
+    for bad in page.evaluate(
+        "[...document.querySelectorAll('svg [d], svg [x], svg [cx]')].map((one) => one.outerHTML)"
+    ):
+        assert "NaN" not in bad and "undefined" not in bad and "Infinity" not in bad
+
+
+def test_the_headline_is_the_finding(tabs: Tabs) -> None:
+    said = {
+        kind: tabs.report(report_page(asked(kind))).inner_text(".lead") for kind in ("best", "threshold", "precision")
+    }
+    assert said["best"].startswith("model-a is first. Finished: everything is decided.")
+    assert "above 60.0%" in said["threshold"]
+    assert re.match(r"\d of 8 scores (is|are) known as precisely as was asked\.", said["precision"])
+
+
+@pytest.mark.parametrize("kind", ["ranking", "threshold", "alone"])
+def test_the_settling_is_that_of_the_figures(tabs: Tabs, kind: str) -> None:
+    view = asked(kind)
+    turned = replace(view.looks[0], order=tuple(reversed(view.looks[-1].order)))
+    for run in (view, replace(view, looks=(turned, *view.looks[1:]))):
+        curve = convergence(run)
+        page = tabs.report(report_page(run))
+        page.click("#settling summary")
+        rows = page.eval_on_selector_all("#settling tbody tr", "all => all.map((one) => one.innerText.split(/\\s+/))")
+        shown = [one for one in range(len(curve.tau)) if one % -(-len(curve.tau) // 40) == 0]
+        for at, (look, trials, tau, decided) in zip(shown, rows, strict=False):
+            assert (int(look), int(trials.replace(",", ""))) == (at + 1, curve.trials[at])
+            assert float(tau.replace("−", "-")) == pytest.approx(curve.tau[at], abs=5e-4)
+            assert float(decided.rstrip("%")) == pytest.approx(100 * curve.decided[at], abs=0.05)
+        assert len(rows) - len(shown) in (0, 1)
+    assert kind == "alone" or curve.tau[0] == -1.0
+    assert page.locator("#settling .tick", has_text=re.compile("^−0.50$")).count() == (kind != "alone")
+
+
+def test_a_run_that_was_graded_again_has_results_and_no_looks(tabs: Tabs) -> None:
+    view = replace(asked("stopped"), looks=())
+    page = tabs.report(report_page(view))
+    assert "The looks are taken anew when the run goes on." in page.inner_text("#stopping")
+    assert MODELS[0] in page.inner_text("#ranking")
+
+
+@pytest.mark.parametrize("looks", [0, 3])
+def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
+    view = replace(simulated(world(MODELS, 4), looks=looks), error="model-a: 401 <b>refused</b>")
+    page = tabs.report(report_page(view))
+    told = page.inner_text(".lead")
+    assert "stopped" in page.inner_text("h1")
+    assert "Stopped by an error: model-a: 401 <b>refused</b>" in told and "the same command" not in told
+
+
+def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
+    hostile = tuple(f"{name} {HOSTILE.replace(chr(10), '')}"[:150].replace("\u0007", "") for name in MODELS[:3])
+    run = simulated(world(hostile, 4))
+    assert run.results is not None
+    questions = tuple(replace(one, prompt=HOSTILE, answer=HOSTILE, choices=(HOSTILE,)) for one in run.questions)
+    results = replace(run.results, warnings=(Caution("kind<b>", hostile[0], HOSTILE),))
+    events = (*run.events, EventView(run.events[-1].at, "set_aside", {"model": hostile[1], "reason": HOSTILE}))
+    view = replace(run, name=HOSTILE, results=results, questions=questions, events=events)
+    page = tabs.report(report_page(view))
+    page.click("[data-open='1']")
+    assert page.evaluate("document.querySelectorAll('img, iframe, object, embed, main script, main b > b').length") == 0
+    assert page.evaluate("document.scripts.length") == 2
+    prompt = page.inner_text("dialog .foreign >> nth=0")
+    assert "<img src=x onerror=alert(2)>" in prompt and "U+202E" in prompt and "U+0007" in prompt and "U+2028" in prompt
+    assert "\u202e" not in page.inner_text("body") and "\u0007" not in page.inner_text("body")
+    assert "⟨U+202E⟩" in page.inner_text("#overview .warnings")
+
+
+CHECKS = (Path(__file__).parent / "checks.js").read_text()
+
+
+def check(page: "Page", call: str) -> Any:
+    """What one of the checks finds in a page."""
+    return page.evaluate(f"() => {{ {CHECKS} return checks.{call}; }}")
+
+
+@pytest.mark.parametrize("kind", ["ranking", "precision", "before the first look"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_everything_has_a_name_and_a_place(tabs: Tabs, kind: str, width: int) -> None:
+    page = tabs.report(report_page(asked(kind)), width=width)
+    assert check(page, "nameless()") == []
+    if kind != "before the first look":
+        page.click("[data-open='0']")
+        assert check(page, "nameless()") == []
+    assert page.evaluate("document.documentElement.lang") == "en"
+    for landmark in ("header", "nav", "main", "footer"):
+        assert page.locator(landmark).count() == 1
+    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
+    assert levels[0] == 1 and levels.count(1) == 1 and max(np.diff(levels)) <= 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+MARKS = [
+    [".whisker", "stroke"],
+    [".dot", "fill"],
+    [".boundary", "stroke"],
+    [".large .curve", "stroke"],
+    [".mean", "stroke"],
+    *([f".badge.v-{verdict}", "color"] for verdict in ("resolved", "tied", "open", "out_of_reach", "blocked")),
+]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_texts_and_marks_can_be_told_from_the_ground(tabs: Tabs, dark: bool) -> None:
+    run = simulated(world(MODELS, 8), looks=4, stopping={"delta": "3%"})
+    assert run.results is not None
+    verdicts = ("resolved", "tied", "open", "out_of_reach", "blocked", "open", "resolved")
+    pairs = tuple(replace(pair, verdict=verdict) for pair, verdict in zip(run.results.pairs, verdicts, strict=True))
+    results = replace(run.results, pairs=pairs, warnings=(Caution("truncated", MODELS[0], "12% of its answers"),))
+    page = tabs.report(report_page(replace(run, results=results)), dark=dark)
+    assert check(page, "faint()") == []
+    page.click("[data-open='0']")
+    assert check(page, "faint()") == []
+    marks = check(page, f"marks({json.dumps(MARKS)})")
+    assert len(marks) == len(MARKS)
+    assert {name: ratio for name, ratio in marks if ratio < 3.0} == {}
+
+
+def test_verdicts_differ_in_shape_and_word(tabs: Tabs) -> None:
+    run = simulated(world(MODELS, 8), looks=4)
+    assert run.results is not None
+    verdicts = ("resolved", "tied", "open", "out_of_reach", "blocked", "open", "resolved")
+    pairs = tuple(replace(pair, verdict=verdict) for pair, verdict in zip(run.results.pairs, verdicts, strict=True))
+    page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs))))
+    signs = check(page, "signs()")
+    assert set(signs) == {"resolved", "tied", "open", "out of reach", "blocked"}
+    assert len(set(signs.values())) == 5
+
+
+def test_the_keyboard_reaches_cells_and_questions(tabs: Tabs) -> None:
+    page = tabs.report(report_page(asked("ranking")))
+    assert page.locator("#matrix td[tabindex='0']").count() == 1
+    page.locator("#matrix td[tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")  # over the diagonal
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.getAttribute('data-row')") == MODELS[2]
+    assert MODELS[2] in page.inner_text("#matrix .detail h3")
+    page.locator("#trials canvas").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    assert page.inner_text("#trials .readout").startswith(f"{MODELS[1]} on question q2: ")
+    page.keyboard.press("Enter")
+    assert page.inner_text("dialog h2") == "Question q2"
+    page.keyboard.press("Escape")
+    assert not page.evaluate("document.querySelector('dialog').open")
+    assert page.evaluate("document.activeElement.tagName") == "CANVAS"
+
+
+def test_questions_are_sorted_and_filtered(tabs: Tabs) -> None:
+    run = asked("ranking")
+    assert run.results is not None
+    page = tabs.report(report_page(run))
+    shown = "[...document.querySelectorAll('.posteriors tbody th')].map((one) => one.textContent)"
+    assert page.evaluate(shown) == [one.id for one in run.questions]
+    page.click(f"[data-sort='model:{MODELS[1]}']")
+    order = sorted(
+        run.results.questions, key=lambda one: -one.mean[[row.name for row in run.results.models].index(MODELS[1])]
+    )  # type: ignore[union-attr]
+    assert page.evaluate(shown) == [one.id for one in order]
+    page.fill("[data-filter]", "what is Q7")
+    assert page.evaluate(shown) == ["q7"]
+    assert "1 of 8 questions" in page.inner_text("#questions [role=status]")
+    assert page.evaluate("document.activeElement.hasAttribute('data-filter')")
+
+
+def test_how_to_repeat_it_says_what_was_asked_of_which_servers(tabs: Tabs) -> None:
+    run = asked("ranking")
+    assert run.results is not None
+    sampling: dict[str, object] = {"temperature": 0.6, "max_tokens": 2000, "top_p": "server default"}
+    models = tuple(replace(row, sampling=sampling, prior_depth=4.0) for row in run.results.models)
+    servers = (ServerRow(MODELS[0], ("vllm", "serve", "<b>org/model"), "0.9", 2),)
+    turns = (TurnsRow("gpu 0", 3, 12, 420.0),)
+    results = replace(run.results, models=models, servers=servers, turns=turns)
+    page = tabs.report(report_page(replace(run, results=results)))
+    repeat = page.inner_text("#repeat")
+    for text in (
+        "all 8 models",
+        "Left to the servers: top p.",
+        "vllm serve <b>org/model",
+        "Trial i has seed",
+        "correct",
+        "name: page",
+    ):
+        assert text in repeat, text
+    assert "R0" in page.inner_text("#ranking thead")
+    assert "7m 00s" in page.inner_text("#traffic")
+
+
+def test_a_chosen_comparison_is_shown_large_with_its_data(tabs: Tabs) -> None:
+    run = asked("ranking")
+    page = tabs.report(report_page(run))
+    page.locator(".panel").nth(2).click()
+    assert page.inner_text("#stopping .large h3").startswith(f"{MODELS[2]} over {MODELS[3]}")
+    assert page.locator(".panel").nth(2).get_attribute("aria-pressed") == "true"
+    page.locator("#stopping .large summary").click()
+    rows = page.locator("#stopping .large tbody tr")
+    compared = [
+        look for look in run.looks if any({pair.better, pair.worse} == {MODELS[2], MODELS[3]} for pair in look.pairs)
+    ]
+    assert rows.count() == len(compared)
+
+
+@pytest.fixture(scope="module")
+def large() -> RunView:
+    """20 models, 120 questions, up to 80 trials."""
+    names = tuple(f"organisation/model-{number}-instruct" for number in range(20))
+    drawn: World = world(names, 120)
+    return simulated(drawn, trials={"min": 4, "max": 80})
+
+
+def test_a_large_run_is_painted_within_a_second(tabs: Tabs, large: RunView) -> None:
+    html = report_page(large)
+    assert len(html) < 4_000_000
+    painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    pages = [tabs.report(html) for _ in range(3)]  # the machine may be busy with something else
+    assert min(page.evaluate(painted) for page in pages) < 1000
+    page = pages[-1]
+    assert page.locator(".posteriors tbody tr").count() == 120
+    seconds = page.evaluate(
+        """() => {
+            const input = document.querySelector("[data-filter]");
+            const began = performance.now();
+            input.value = "q1";
+            input.dispatchEvent(new Event("input", { bubbles: true }));
+            return (performance.now() - began) / 1000;
+        }"""
+    )
+    assert seconds < 0.3
+
+
+def test_on_paper_everything_is_there_and_light(tabs: Tabs, large: RunView) -> None:
+    page = tabs.report(report_page(large), dark=True)
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator("nav").is_visible()
+    assert len(page.pdf(format="A4", print_background=True)) < 3_000_000

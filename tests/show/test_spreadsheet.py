@@ -1,0 +1,22 @@
+"""The ranking as CSV."""
+
+import csv
+import io
+from dataclasses import replace
+
+from live_runs import Site
+
+from adaptive_eval.record.view import read_run
+from adaptive_eval.show.markdown import ranking_csv
+
+
+def test_a_spreadsheet_runs_no_name(site: Site) -> None:
+    site.run(site.write())
+    view = read_run(site.directory())
+    assert view.results is not None
+    for name in ("=1+1", " =1+1", "\t@SUM(A1)", "＝1+1", "\n-2"):
+        models = tuple(replace(row, name=name, sampling={name: name}) for row in view.results.models)
+        text = ranking_csv(replace(view, results=replace(view.results, models=models)))
+        header, *rows = csv.reader(io.StringIO(text))
+        assert header[-1] == f"'{name}"
+        assert [(row[0], row[-1]) for row in rows] == [(f"'{name}", f"'{name}")] * len(models)

@@ -1,0 +1,99 @@
+"""A small configuration to plan, and runs of it that are stored without a server."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.planning import trial_cost
+from adaptive_eval.config.prepare import Prepared, prepare
+from adaptive_eval.core import Controller
+from adaptive_eval.core.types import Outcome
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.simulate.worlds import binary
+from adaptive_eval.store import Batch, Store, TrialRecord
+from adaptive_eval.study.tape import Tape
+from scorio.moments import FloatArray
+
+MODELS = ("ada", "bob", "cyd")
+HORIZON = 12
+QUESTIONS = tuple(f"q{number}" for number in range(8))
+PROMPT_TOKENS, RIGHT_TOKENS, WRONG_TOKENS, LATENCY = 100, 400, 900, 20.0
+ANSWERS = {0: (WRONG_TOKENS, 2 * LATENCY), 1: (RIGHT_TOKENS, LATENCY)}
+"""Completion tokens and seconds of a wrong and of a right answer."""
+
+
+def chances(*means: float) -> FloatArray:
+    """Models of these mean scores on questions of all difficulties, (L, 8, 2)."""
+    spread = np.linspace(-0.2, 0.2, len(QUESTIONS))
+    return binary(np.array([mean + spread for mean in means]))
+
+
+WORLD = chances(0.75, 0.5, 0.25)
+
+
+def write_config(folder: Path, name: str = "small", models: Sequence[str] = MODELS, **changes: object) -> Path:
+    """A configuration of these models with their questions beside it."""
+    rows = [{"id": key, "prompt": f"What is {key}?", "answer": "1"} for key in QUESTIONS]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings: dict[str, object] = {
+        "name": name,
+        "questions": "questions.jsonl",
+        "models": [
+            {"name": one, "base_url": "http://127.0.0.1:9/v1", "price": {"input": 1, "output": 4}, "gpus": 2}
+            for one in models
+        ],
+        "sampling": {"temperature": 0.6, "max_tokens": 2000},
+        "grader": "numeric",
+        "trials": {"min": 4, "max": HORIZON},
+        "concurrency": 8,
+    }
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(settings | changes))
+    return path
+
+
+def prepared_from(path: Path, *overrides: str) -> Prepared:
+    return prepare(load_config(path, overrides))
+
+
+def store_run(
+    prepared: Prepared, directory: Path, world: FloatArray = WORLD, seed: int = 0, rounds: int | None = None
+) -> int:
+    """Run to the end, or to the end of so many rounds, and store it as `run` does; returns the trials."""
+    controller, weights = Controller(prepared.plan), prepared.plan.bench.weights
+    tape = Tape.of_chances(world, weights, np.random.default_rng(seed))
+    store = Store.open(directory, prepared.header).store
+    trials = []
+    while controller.finished is None and (rounds is None or len(controller.looks) < rounds):
+        outcomes = [
+            outcome_of(prepared, ask.model, ask.question, ask.trial, tape.category(*ask[:3]))
+            for ask in controller.ask(1 << 20)
+        ]
+        trials += outcomes
+        controller.tell(
+            Outcome(prepared.models.index(one.model), QUESTIONS.index(one.question), one.trial, one.category or 0)
+            for one in outcomes
+        )
+    store.commit(Batch(trials, elapsed=60.0))
+    store.close()
+    return len(trials)
+
+
+def outcome_of(prepared: Prepared, model: int, question: int, trial: int, category: int) -> TrialRecord:
+    """A stored trial; wrong answers are longer."""
+    tokens, latency = ANSWERS[category]
+    answer = Answer(
+        text=f"{model} {question} {trial}",
+        finish_reason="stop",
+        seed=trial,
+        replica="http://127.0.0.1:9/v1",
+        latency=latency,
+        prompt_tokens=PROMPT_TOKENS,
+        completion_tokens=tokens,
+    )
+    cost = trial_cost(prepared.config.models[model])(answer)
+    return TrialRecord(prepared.models[model], QUESTIONS[question], trial, 0, answer, category, cost=cost)

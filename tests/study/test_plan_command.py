@@ -1,0 +1,189 @@
+"""`adaptive-eval plan`, from the words of the command line to what it says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from planned import (
+    HORIZON,
+    LATENCY,
+    PROMPT_TOKENS,
+    RIGHT_TOKENS,
+    WORLD,
+    WRONG_TOKENS,
+    prepared_from,
+    store_run,
+    write_config,
+)
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.study.types import FORMAT
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def planned(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["plan", *arguments])
+
+
+def forecast(*arguments: str, worlds: int = 10) -> dict[str, Any]:
+    done = planned(*arguments, "--worlds", str(worlds), "--json", "forecast.json")
+    assert done.exit_code == ExitCode.REACHED, done.output
+    content: dict[str, Any] = json.loads(Path("forecast.json").read_text())
+    return content
+
+
+def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
+    path = write_config(Path())
+    found = forecast(str(path))
+    assert found["format"] == FORMAT and found["name"] == "small" and found["pilot"] is None
+    assert "prior" in found["basis"][0] and "quarter of sampling.max_tokens" in found["basis"][1]
+    costs = found["need"]["costs"]
+    for name in ("trials", "tokens", "usd", "gpu_hours", "seconds"):
+        assert 0 < costs[name]["low"] <= costs[name]["median"] <= costs[name]["high"]
+    fixed = found["fixed"]
+    assert fixed["trials"] == 3 * 8 * HORIZON
+    prompt = len("What is q0?") / 4
+    assert fixed["tokens"] == pytest.approx(fixed["trials"] * round(prompt + 500))
+    assert fixed["usd"] == pytest.approx(fixed["trials"] * (prompt * 1 + 500 * 4) / 1e6)
+    assert fixed["gpu_hours"] == pytest.approx(fixed["trials"] * (500 / 40) * (2 / 8) / 3600)
+    assert costs["trials"]["high"] <= fixed["trials"]
+    assert found["capped"] is None and found["spent"] is None
+
+
+def test_a_pilot_tells_what_answers_use() -> None:
+    pilot = prepared_from(write_config(Path(), "pilot"), "trials.max=8")
+    store_run(pilot, Path("runs/pilot"))
+    found = forecast(str(write_config(Path())), "--pilot", "runs/pilot")
+    assert found["pilot"] == "pilot" and found["spent"] is None
+    scores = dict(zip(found["models"], found["scores"], strict=True))
+    assert scores["ada"]["low"] > scores["cyd"]["high"]
+    costs, trials = found["need"]["costs"], found["need"]["costs"]["trials"]["median"]
+    each = costs["tokens"]["median"] / trials
+    assert PROMPT_TOKENS + RIGHT_TOKENS < each < PROMPT_TOKENS + WRONG_TOKENS
+    assert LATENCY < 3600 * costs["gpu_hours"]["median"] / trials * 8 / 2 < 2 * LATENCY
+
+
+def test_a_finished_run_needs_nothing_more() -> None:
+    """Its trials are fixed, so that every world gives the run that there was."""
+    path = write_config(Path())
+    trials = store_run(prepared_from(path), Path("runs/small"))
+    found = forecast(str(path), "--pilot", "runs/small")
+    assert found["spent"]["trials"] == trials and found["spent"]["seconds"] == 60.0
+    assert found["need"]["costs"]["trials"] == {"median": trials, "low": trials, "high": trials}
+    assert found["need"]["costs"]["seconds"]["high"] == 60.0
+    assert found["need"]["costs"]["usd"]["median"] == pytest.approx(found["spent"]["usd"])
+    done = planned(str(path), "--pilot", "runs/small", "--worlds", "10")
+    assert f"the run has {trials} trials already; still to come: 0 (0 .. 0) trials" in done.stdout
+
+
+def test_a_run_goes_on_from_what_it_has() -> None:
+    path = write_config(Path())
+    trials = store_run(prepared_from(path), Path("runs/small"), rounds=3)
+    found = forecast(str(path), "--pilot", "runs/small")
+    assert found["spent"]["trials"] == trials
+    assert found["need"]["costs"]["trials"]["low"] >= trials
+    assert "which the run goes on from" in found["basis"][0]
+    moved = Path("elsewhere")
+    Path("runs/small").rename(moved)
+    other = forecast(str(path), "--pilot", str(moved))
+    assert other["spent"] is None and "goes on" not in other["basis"][0]
+
+
+def test_a_budget_is_forecast_beside_the_need_and_multiplied_in_the_table() -> None:
+    path = write_config(Path())
+    found = forecast(str(path), "--set", "budget.trials=200", worlds=12)
+    assert found["capped"]["costs"]["trials"]["high"] <= 200 <= found["need"]["costs"]["trials"]["high"]
+    assert found["capped"]["reached"] <= found["need"]["reached"]
+    assert {(cell["factor"], cell["confidence"]) for cell in found["table"]} == {
+        (factor, confidence) for factor in (0.25, 0.5, 1.0, 2.0, 4.0) for confidence in (0.9, 0.95, 0.99)
+    }
+    assert {cell["budget"]["trials"] for cell in found["table"]} == {50, 100, 200, 400, 800}
+    decided = {(cell["factor"], cell["confidence"]): cell["decided"] for cell in found["table"]}
+    assert decided[0.25, 0.95] == 0.0, "50 trials are no first round"
+    assert decided[4.0, 0.9] >= decided[4.0, 0.99] and decided[4.0, 0.95] >= decided[1.0, 0.95]
+
+
+def test_a_gap_is_what_neighbours_differ_by() -> None:
+    path = write_config(Path())
+    near, far = (forecast(str(path), "--gap", gap) for gap in ("1%", "0.3"))
+    for found, gap in ((near, 0.01), (far, 0.3)):
+        assert found["gap"] == {name: pytest.approx(gap) for name in ("median", "low", "high")}
+    assert far["need"]["reached"] > near["need"]["reached"]
+    assert far["need"]["costs"]["trials"]["median"] < near["need"]["costs"]["trials"]["median"]
+    assert "true scores of neighbours are set 1.00% apart." in near["basis"]
+
+
+def test_the_same_seed_gives_the_same_forecast() -> None:
+    path = write_config(Path())
+    one, again, other = forecast(str(path)), forecast(str(path)), forecast(str(path), "--seed", "1")
+    assert one == again
+    assert one["need"] != other["need"]
+
+
+def test_models_and_questions_that_the_pilot_lacks_are_said() -> None:
+    pilot = prepared_from(write_config(Path(), "pilot", ["ada", "bob"]), "trials.max=8")
+    store_run(pilot, Path("runs/pilot"), WORLD[:2])
+    found = forecast(str(write_config(Path())), "--pilot", "runs/pilot")
+    assert any("1 of 3 models are not in the pilot (cyd)" in one for one in found["basis"])
+    width = [one["high"] - one["low"] for one in found["scores"]]
+    assert width[2] > max(width[:2])
+
+
+@pytest.mark.parametrize("objective", ["best", "{kind: threshold, value: 0.5}", "{kind: precision, half_width: 5%}"])
+def test_every_kind_of_objective(objective: str) -> None:
+    found = forecast(str(write_config(Path())), "--set", f"objective={objective}")
+    assert found["need"]["comparisons"] == (2 if objective == "best" else 3)
+    if "precision" in objective:
+        assert found["limits"] == {"gap": None, "largest": None, "delta": None}
+        assert {cell["confidence"] for cell in found["table"]} == {0.95}
+        assert all(pair["gap"] is None for pair in found["undecided"])
+
+
+REFUSED = {
+    "no such run": (["--pilot", "absent"], "absent"),
+    "no trial": (["--pilot", "runs/empty"], "has no graded trial"),
+    "other models": (["--pilot", "runs/others"], "has no model of the configuration, but eve, fay"),
+    "another rubric": (["--pilot", "runs/graded"], "was graded with another rubric"),
+    "a gap too wide": (["--gap", "60%"], "3 models that lie one gap apart must fit into 96% of the scores"),
+    "a gap below": (["--gap", "-1%"], "--gap must be positive"),
+    "no gap": (["--gap", "wide"], "--gap must be a difference of scores, as 2% or 0.02, but got 'wide'"),
+    "not a number": (["--gap", "nan"], "--gap must be positive"),
+    "a wrong setting": (["--set", "trials.maxx=3"], "trials.maxx is not a known key"),
+    "no place": (
+        ["--json", "no/such/place.json"],
+        "--json must name a file in a folder that exists, but got no/such/place.json",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_planned_is_refused(arguments: list[str], message: str) -> None:
+    store_run(prepared_from(write_config(Path(), "empty")), Path("runs/empty"), rounds=0)
+    store_run(prepared_from(write_config(Path(), "others", ["eve", "fay"])), Path("runs/others"), WORLD[:2])
+    graded = "rubric={categories: [{name: yes, weight: 1, when: {is_correct: true}}, {name: no, weight: 0}]}"
+    store_run(prepared_from(write_config(Path(), "graded"), graded), Path("runs/graded"))
+    done = planned(str(write_config(Path())), "--worlds", "10", *arguments)
+    assert done.exit_code in (ExitCode.CONFIGURATION, ExitCode.FAILED)
+    assert message in done.stderr
+    assert "Traceback" not in done.output
+    assert not list(Path().rglob("*.tmp"))
+
+
+def test_the_program_itself() -> None:
+    path = write_config(Path())
+    command = [sys.executable, "-m", "adaptive_eval", "plan", str(path), "--worlds", "10"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == ExitCode.REACHED, done.stderr
+    assert "objective reached with a chance of" in done.stdout
+    assert "simulated runs" in done.stderr and "\x1b" not in done.stderr
+    assert np.char.count(done.stdout, "\n") < 40

@@ -1,0 +1,239 @@
+"""`adaptive-eval replay`, from the words of the command line to the files it writes."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results import FORMAT
+from adaptive_eval.simulate.worlds import WORLDS
+from adaptive_eval.store.database import DATABASE_FILE
+
+SMALL = ("--set", "trials.max=12")
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def replayed(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["replay", *arguments])
+
+
+def results(path: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path(path, "results.json").read_text())
+    return content
+
+
+def record(**extra: object) -> str:
+    """Three models of which the last is the best by far, the others are alike; 12 trials of 10 questions."""
+    p = np.array([0.3, 0.3, 0.9])[:, None, None]
+    outcomes = (np.random.default_rng(5).random((3, 10, 12)) < p).astype(np.int8)
+    np.savez("record.npz", R=outcomes, models=["ada", "bea", "cleo"], **extra)  # type: ignore[arg-type]
+    return "record.npz"
+
+
+def test_a_world_is_ranked_and_written_as_a_run_is() -> None:
+    done = replayed("coins", *SMALL)
+    assert done.exit_code == ExitCode.SPENT, done.output
+    found = results("runs/replay-coins")
+    assert found["format"] == FORMAT
+    assert found["run"]["reason"] == "out_of_reach"
+    assert found["decisions"]["trials"]["max"] == 12 and found["decisions"]["objective"]["kind"] == "ranking"
+    assert {row["name"] for row in found["models"]} == set(WORLDS["coins"]().models)
+    assert found["models"][0]["name"] == "coin-11"
+    assert sum(sum(row["trials"]) for row in found["questions"]) == found["cost"]["trials"]
+    assert "coin-11" in done.stdout and "runs/replay-coins/results.json" in done.stdout
+    assert "look " in done.stderr and "look " not in done.stdout
+
+
+def test_a_file_is_replayed_as_it_was_recorded() -> None:
+    path = record()
+    done = replayed(path, "--set", "objective=best", "--set", "trials.max=12", "--output", "out")
+    assert done.exit_code == ExitCode.REACHED, done.output
+    found = results("out")
+    assert [row["name"] for row in found["models"]][0] == "cleo"
+    outcomes = np.load(path)["R"]
+    first = found["models"].index(next(row for row in found["models"] if row["name"] == "cleo"))
+    for number, row in enumerate(found["questions"]):
+        right, trials = outcomes[2, number, : row["trials"][first]].sum(), row["trials"][first]
+        assert row["mean"][first] == pytest.approx((right + 1) / (trials + 2))
+    assert found["warnings"] == []
+
+
+def test_a_seed_draws_the_trials_in_another_order_and_repeats_itself() -> None:
+    path = record()
+    for output, seed in (("a", ["--seed", "3"]), ("b", ["--seed", "3"]), ("c", ["--seed", "4"]), ("d", [])):
+        replayed(path, "--output", output, *SMALL, *seed)
+    a, b, c, d = ({**results(one), "run": None} for one in "abcd")
+    assert a == b
+    assert a != c and a != d
+
+
+def test_only_the_sections_that_decide_are_read_of_a_configuration() -> None:
+    Path("whole.yaml").write_text(
+        "name: real\nquestions: absent.jsonl\nmodels:\n- {name: cleo, base_url: 'http://${NO_SUCH_HOST}/v1'}\n"
+        "grader: exact\nstopping: {confidence: 0.9}\nobjective: {kind: baseline, baseline: cleo}\ntrials: {max: 12}\n"
+    )
+    done = replayed(record(), "--config", "whole.yaml")
+    assert done.exit_code == ExitCode.REACHED, done.output
+    assert {(pair["better"], pair["worse"]) for pair in results("runs/replay-record")["pairs"]} == {
+        ("cleo", "ada"),
+        ("cleo", "bea"),
+    }
+
+
+def test_the_rubric_of_a_configuration_weighs_the_categories() -> None:
+    np.savez("graded.npz", R=np.array([[[0, 1, 2, 1] * 3]] * 2))
+    Path("c.yaml").write_text(
+        "trials: {min: 12, max: 12}\nrubric:\n  categories:\n  - {name: right, weight: 1, when: {is_correct: true}}\n"
+        "  - {name: half, weight: 0.5, when: {has_box: true}}\n  - {name: wrong, weight: 0.2}\n"
+    )
+    replayed("graded.npz", "--config", "c.yaml")
+    found = results("runs/replay-graded")
+    assert found["weights"] == [1.0, 0.5, 0.2]
+    assert found["models"][0]["score"] == pytest.approx((1.0 + 0.5 + 0.2 + 0.5) / 4)
+
+
+def test_top_leaves_the_best() -> None:
+    replayed("coins", "--top", "3", *SMALL)
+    assert sorted(row["name"] for row in results("runs/replay-coins")["models"]) == ["coin-09", "coin-10", "coin-11"]
+    left_out = replayed("coins", "--top", "3", "--set", "objective={kind: baseline, baseline: coin-01}")
+    assert left_out.exit_code == ExitCode.CONFIGURATION
+    assert "objective.baseline must be the name of a model" in left_out.stderr
+
+
+def test_trials_beyond_the_record_are_warned_of() -> None:
+    done = replayed(record(), "--set", "trials.max=40", "--seed", "1")
+    (warning,) = results("runs/replay-record")["warnings"]
+    assert warning["kind"] == "beyond_record"
+    assert "beyond what was recorded (12 to 12 a question)" in done.stdout
+
+
+def test_simulated_servers_give_a_timeline() -> None:
+    slow = replayed("coins", *SMALL, "--latency", "30", "--slots", "4", "--output", "slow")
+    fast = replayed("coins", *SMALL, "--latency", "30", "--slots", "64", "--output", "fast")
+    assert "of the slots of the slowest open model were busy" in slow.stdout
+    seconds = [results(one)["run"]["active_seconds"] for one in ("slow", "fast")]
+    assert seconds[0] > 4 * seconds[1] > 0
+    assert results("slow")["models"] == results("fast")["models"], "time decides nothing"
+    assert fast.exit_code == slow.exit_code
+    capped = replayed("coins", *SMALL, "--latency", "30", "--slots", "4", "--set", "budget.wall_time=20m")
+    assert results("runs/replay-coins")["run"]["reason"] == "wall_time" and capped.exit_code == ExitCode.SPENT
+    assert results("runs/replay-coins")["run"]["active_seconds"] == 1200.0
+
+
+def test_models_that_share_a_server_take_turns() -> None:
+    own = replayed(
+        "coins", "--top", "6", *SMALL, "--latency", "30", "--set", "allocation.lookahead=3", "--output", "own"
+    )
+    words = ["coins", "--top", "6", *SMALL, "--latency", "30", "--swap", "180"]
+    shared = replayed(*words, "--set", "allocation.lookahead=3", "--output", "shared")
+    assert results("own")["models"] == results("shared")["models"], "turns decide nothing"
+    assert own.exit_code == shared.exit_code
+    (row,) = results("shared")["turns"]
+    assert row["models"] == 6 and row["swaps"] >= 6 and row["seconds"] == 180.0 * row["swaps"]
+    assert f"in turn   6 models on one server: {row['swaps']} swaps, " in shared.stdout
+    assert "slowest open model" not in shared.stdout
+    seconds = [results(one)["run"]["active_seconds"] for one in ("own", "shared")]
+    assert seconds[1] > seconds[0] + row["seconds"]
+    study = replayed(*words, "--runs", "3", "--output", "study")
+    assert "swaps of models on one server" in study.stdout and "busy slots" not in study.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["--swap", "180"], "--swap needs --latency"), (["--swap", "-1", "--latency", "1"], "0 or more, but got -1")],
+)
+def test_swaps_that_cannot_be_are_refused(arguments: list[str], told: str) -> None:
+    refused = replayed("coins", *arguments)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert told in refused.stderr
+
+
+def test_a_study_tells_what_runs_cost_and_got_wrong() -> None:
+    done = replayed(record(), *SMALL, "--runs", "12", "--seed", "7", "--latency", "2", "--output", "study")
+    assert done.exit_code == ExitCode.REACHED, done.output
+    rows = list(csv.DictReader(Path("study/runs.csv").read_text().splitlines()))
+    assert [int(row["seed"]) for row in rows] == list(range(7, 19))
+    mean = np.mean([float(row["cost"]) for row in rows])
+    line = next(line for line in done.stdout.splitlines() if line.startswith("cost, share of the maximum"))
+    assert float(line.split()[5]) == pytest.approx(mean, abs=6e-4)
+    wrong = sum(int(row["wrong"]) > 0 for row in rows)
+    assert f"{wrong} of 12 runs made a wrong call" in done.stdout
+    replayed(record(), *SMALL, "--seed", "9", "--output", "one")
+    assert results("one")["cost"]["trials"] == int(rows[2]["trials"]), "a run of a study is the replay of its seed"
+
+
+def test_a_directory_of_a_real_run_is_left_alone() -> None:
+    Path("real").mkdir()
+    Path("real", DATABASE_FILE).touch()
+    done = replayed("coins", "--output", "real")
+    assert done.exit_code == ExitCode.CONFIGURATION and "real holds a run" in done.stderr
+    assert not Path("real/results.json").exists()
+
+
+def test_a_configuration_is_no_recording() -> None:
+    Path("mine.yaml").write_text("name: mine\n")
+    done = replayed("mine.yaml")
+    assert done.exit_code == ExitCode.CONFIGURATION
+    assert "mine.yaml is a configuration" in done.stderr and "--config mine.yaml" in done.stderr
+
+
+REFUSED = {
+    "no such thing": (["conis"], "conis is neither a file, nor a run, nor a world; did you mean coins?"),
+    "an array of a world": (["coins", "--array", "R"], "--array names an array of a file, but coins is a world"),
+    "a wrong setting": (["coins", "--set", "trials.maxx=3"], "trials.maxx is not a known key; did you mean `max`?"),
+    "no such model": (["coins", "--set", "objective={kind: baseline, baseline: coin-1}"], "did you mean 'coin-"),
+    "a price": (["coins", "--set", "budget.usd=3"], "budget.usd cannot be kept in a replay"),
+    "a time": (["coins", "--set", "budget.wall_time=60"], "budget.wall_time needs --latency"),
+    "no latency": (["coins", "--latency", "0"], "--latency must be a positive number of seconds, but got 0"),
+    "one model": (["coins", "--top", "1"], "models must be two or more for the objective ranking"),
+    "no configuration": (["coins", "--config", "absent.yaml"], "absent.yaml cannot be read"),
+    "not a directory": (["coins", "--output", "record.npz/x"], "record.npz/x cannot be made"),
+    "a budget without a round, often": (
+        ["coins", "--runs", "3", "--set", "budget.trials=9"],
+        "the budget does not cover the first round",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_replayed_is_refused(arguments: list[str], message: str) -> None:
+    record()
+    done = replayed(*arguments)
+    assert done.exit_code == ExitCode.CONFIGURATION
+    assert message in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_a_cap_that_cannot_be_kept_can_be_lifted() -> None:
+    Path("c.yaml").write_text("budget: {usd: 3, tokens: 1e6, trials: 2000}\ntrials: {max: 12}\n")
+    assert replayed("coins", "--config", "c.yaml").exit_code == ExitCode.CONFIGURATION
+    lifted = replayed("coins", "--config", "c.yaml", "--set", "budget.usd=null", "--set", "budget.tokens=null")
+    assert lifted.exit_code == ExitCode.SPENT
+    assert 0 < results("runs/replay-coins")["cost"]["trials"] <= 2000
+
+
+def test_a_budget_without_a_round_has_no_results() -> None:
+    done = replayed("coins", "--set", "budget.trials=9")
+    assert done.exit_code == ExitCode.SPENT
+    assert "the budget does not cover the first round" in done.stdout
+    assert not Path("runs/replay-coins/results.json").exists()
+
+
+def test_the_program_itself() -> None:
+    command = [sys.executable, "-m", "adaptive_eval", "replay", record(), "--set", "objective=best", *SMALL]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == ExitCode.REACHED, done.stderr
+    assert "Finished: every comparison is resolved or tied." in done.stdout
+    assert "%  look " in done.stderr and "\x1b" not in done.stderr

@@ -1,0 +1,94 @@
+"""The deciding sections of a configuration alone, and the pace that `trials.favour` means."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adaptive_eval.config.decisions import AllocationConfig, Decisions, TrialsConfig
+from adaptive_eval.config.load import load_decisions
+from adaptive_eval.config.planning import pace_of, plan_on
+from adaptive_eval.core import Bench, Pace
+from adaptive_eval.core.objectives import Baseline
+from adaptive_eval.errors import ConfigError
+
+NAMES = ("a", "b", "c")
+
+
+def decided(*overrides: str) -> Decisions:
+    return load_decisions(None, overrides, NAMES)
+
+
+def test_nothing_given_is_every_default() -> None:
+    decisions = decided()
+    assert decisions == Decisions(folder=decisions.folder)
+    assert decisions.folder == Path.cwd()
+
+
+def test_short_forms_and_other_names_are_known() -> None:
+    decisions = decided("objective=best", "trials.epochs=40", "stopping.delta=2%", "budget.wall_time=1h")
+    assert (decisions.objective.kind, decisions.trials.max, decisions.budget.wall_time) == ("best", 40, 3600.0)
+    assert decisions.stopping.delta == pytest.approx(0.02)
+
+
+def test_every_problem_is_listed_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("trials: {max: 2}\nobjective: {kind: baseline, baseline: d}\nstoping: {delta: 0}\nmodels: 7\n")
+    with pytest.raises(ConfigError) as caught:
+        load_decisions(path, ["budget.trials=no"], NAMES)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == f"{path}: 4 problems"
+    assert "line 1: trials.max must be at least trials.min, which is 4" in lines[1]
+    assert "line 2: objective.baseline must be the name of a model, but got 'd'; the models are a, b, c" in lines[2]
+    assert "line 3: stoping is not a known key" in lines[3]
+    assert "--set budget.trials: budget.trials must be a whole number" in lines[4]
+
+
+def test_a_file_that_is_no_yaml_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("trials: [1\n")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_decisions(path, (), NAMES)
+
+
+def test_a_secret_in_a_section_that_is_not_read_is_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("models:\n- {name: a, api_key: sk-abcdefghijklmnopqrstuvwx}\n")
+    assert load_decisions(path, (), NAMES).trials.max == 80
+
+
+def test_decisions_alone_make_a_plan() -> None:
+    bench = Bench(3, 5, np.array([0.0, 1.0]))
+    plan = plan_on(bench, decided("objective={kind: baseline, baseline: c}", "trials.max=20"), NAMES)
+    assert plan.bench is bench
+    assert plan.objective == Baseline(2)
+    assert plan.trials.max == 20
+
+
+@pytest.mark.parametrize(
+    ("favour", "questions", "most", "lookahead"),
+    [
+        ("cost", 30, 80, 0),
+        ("balanced", 30, 80, 2),
+        ("time", 30, 80, 12),
+        ("time", 15, 80, 12),
+        ("time", 1, 80, 12),
+        ("time", 30, 16, 2),
+        ("time", 30, 4, 1),
+        ("time", 450, 80, 1),
+        ("time", 10_000, 80, 0),
+        ("balanced", 120, 80, 0),
+        ("balanced", 60, 80, 1),
+    ],
+)
+def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(
+    favour: str, questions: int, most: int, lookahead: int
+) -> None:
+    trials = TrialsConfig(min=1, max=most, favour=favour)  # type: ignore[arg-type]
+    assert pace_of(AllocationConfig(), trials, questions) == Pace(0.0, lookahead)
+
+
+def test_a_pace_that_is_given_holds() -> None:
+    given = AllocationConfig(lookahead=3, growth=0.2)
+    assert pace_of(given, TrialsConfig(favour="time"), 30) == Pace(0.2, 3)
+    assert pace_of(AllocationConfig(lookahead=0), TrialsConfig(favour="time"), 30) == Pace(0.0, 0)

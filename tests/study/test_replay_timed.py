@@ -1,0 +1,233 @@
+"""Simulated time: the timeline is that of servers with so many slots, and decides nothing."""
+
+import heapq
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.simulate.worlds import Latency, World, binary
+from adaptive_eval.study.judged import open_models, slot_use
+from adaptive_eval.study.replay import drive
+from adaptive_eval.study.tape import Tape
+from adaptive_eval.study.timed import AnswerTimes, Host, Served, Swap, Timeline, drive_in_time, latency_of_mean
+
+LATENCY = Latency(20.0, 0.6, 3.0)
+WORLD = World("w", binary(np.random.default_rng(0).beta(1.0, 1.0, (4, 6)) ** np.array([[1.0], [1.2], [1.5], [3.0]])))
+
+
+def controller(pace: Pace = Pace(), budget: Budget = Budget()) -> Controller:  # noqa: B008 - frozen values
+    return Controller(Plan(Bench(4, 6, WORLD.w), trials=Trials(4, 24), pace=pace, budget=budget))
+
+
+def tape(seed: int = 1) -> Tape:
+    return Tape.of_chances(WORLD.p, WORLD.w, np.random.default_rng(seed))
+
+
+def times(seed: int = 2) -> AnswerTimes:
+    return AnswerTimes(LATENCY, (4, 6), WORLD.w, np.random.default_rng(seed))
+
+
+def by_events(controller: Controller, tape: Tape, times: AnswerTimes, slots: int) -> tuple[float, list[float]]:
+    """The same run with an event for every answer, told one by one as they come."""
+    free = [slots] * 4
+    pending: list[tuple[float, Ask, int]] = []
+    now, looks = 0.0, []
+    while controller.finished is None:
+        for model in range(4):
+            for ask in controller.ask(free[model], model):
+                category = tape.category(ask.model, ask.question, ask.trial)
+                heapq.heappush(pending, (now + times.of(ask, category), ask, category))
+                free[model] -= 1
+        now, ask, category = heapq.heappop(pending)
+        free[ask.model] += 1
+        looks += [now] * len(controller.tell([Outcome(ask.model, ask.question, ask.trial, category)]))
+    return now, looks
+
+
+@given(st.integers(1, 40), st.integers(0, 4), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_the_timeline_is_that_of_an_event_loop(slots: int, lookahead: int, growth: float, seed: int) -> None:
+    pace = Pace(growth, lookahead)
+    one, other = controller(pace), controller(pace)
+    timeline = drive_in_time(one, tape(seed), times(seed), slots)
+    seconds, looks = by_events(other, tape(seed), times(seed), slots)
+    assert timeline.seconds == pytest.approx(seconds)
+    assert timeline.looks == pytest.approx(looks)
+    assert one.looks == other.looks == drive(controller(pace), tape(seed)).looks
+
+
+@pytest.mark.parametrize("slots", [1, 5, 64])
+def test_no_server_serves_more_than_its_slots(slots: int) -> None:
+    run = controller(Pace(0.0, 3))
+    timeline = drive_in_time(run, tape(), times(), slots)
+    for served in timeline.served:
+        assert np.all(served.start >= 0.0) and np.all(np.diff(served.start) >= 0.0), "first come, first served"
+        for at in served.start:
+            assert np.count_nonzero((served.start <= at) & (served.end > at)) <= slots
+    assert timeline.seconds == timeline.looks[-1] == max(served.end.max() for served in timeline.served)
+    assert sum(len(served.start) for served in timeline.served) == run.trials.sum()
+
+
+def test_an_answers_time_depends_on_its_trial_only() -> None:
+    asks = [Ask(*cell, 0) for cell in itertools.product(range(4), range(6), range(30))]
+    forth, back = times(), times()
+    one = {ask: forth.of(ask, 1) for ask in asks}
+    assert {ask: back.of(ask, 1) for ask in asks[::-1]} == one
+    assert {ask: times(3).of(ask, 1) for ask in asks} != one
+    assert all(forth.of(ask, 0) == pytest.approx(3.0 * one[ask]) for ask in asks)
+
+
+def test_answers_are_log_normal_with_the_mean_that_was_asked_for() -> None:
+    latency = latency_of_mean(30.0, WORLD.p, WORLD.w, sigma=0.5, wrong_factor=2.0)
+    of, outcomes = AnswerTimes(latency, (4, 6), WORLD.w, np.random.default_rng(5)), tape(6)
+    asks = [Ask(*cell, 0) for cell in itertools.product(range(4), range(6), range(400))]
+    seconds = np.array([of.of(ask, outcomes.category(*ask[:3])) for ask in asks])
+    assert seconds.mean() == pytest.approx(30.0, rel=0.02)
+    right = np.log([of.of(ask, 1) for ask in asks])
+    assert right.std() == pytest.approx(0.5, rel=0.02)
+    assert np.exp(right.mean()) == pytest.approx(latency.median, rel=0.02)
+
+
+@given(st.integers(1, 300))
+@settings(max_examples=12, deadline=None)
+def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
+    run, whole = controller(Pace(0.0, 2), Budget(wall_seconds=float(cap))), controller(Pace(0.0, 2))
+    timeline = drive_in_time(run, tape(), times(), 8)
+    uncapped = drive_in_time(whole, tape(), times(), 8)
+    assert timeline.seconds == min(float(cap), uncapped.seconds)
+    kept = int(np.count_nonzero(uncapped.looks < cap))
+    assert run.looks == whole.looks[:kept]
+    if cap <= uncapped.seconds:
+        assert run.finished is Reason.WALL_TIME
+        arrived = sum(np.count_nonzero(served.end < cap) for served in timeline.served)
+        assert run.arrived.sum() == arrived >= run.trials.sum()
+
+
+def test_busy_time_is_counted_up_to_any_moment() -> None:
+    rng = np.random.default_rng(7)
+    start = rng.uniform(0.0, 50.0, 200)
+    served = Served(start, start + rng.exponential(9.0, 200))
+    moments = np.array([0.0, 3.0, 20.0, 49.9, 500.0])
+    plain = [np.clip(moment - served.start, 0.0, served.end - served.start).sum() for moment in moments]
+    assert served.busy_until(moments) == pytest.approx(plain)
+
+
+def test_slot_use_counts_open_models_between_looks() -> None:
+    """Two models on two slots: both are open before look 1; after it only the pair's verdict says who is."""
+    run = controller()
+    looks = drive(run, tape()).looks
+    opened = open_models(looks)
+    assert opened[0].all()
+    for before, row in zip(looks, opened[1:], strict=False):
+        members = {
+            model for pair in before.comparisons if pair.verdict is Verdict.OPEN for model in (pair.better, pair.worse)
+        }
+        assert set(np.flatnonzero(row)) == members
+
+
+def test_slot_use_of_a_timeline_drawn_by_hand() -> None:
+    looks = drive(controller(), tape()).looks[:1]
+    seconds = np.array([0.0, 10.0])
+    slow = Served(np.array([0.0, 0.0]), np.array([10.0, 10.0]))
+    fast = Served(np.array([0.0, 0.0]), np.array([5.0, 4.0]))
+    use = slot_use(Timeline(10.0, (2, 2, 2, 2), seconds[1:], (slow, fast, fast, fast)), looks)
+    assert use.slowest == 1.0
+    assert use.open == pytest.approx((20.0 + 3 * 9.0) / 80.0)
+
+
+# -- models that share slots -------------------------------------------------------------------------------------
+
+
+class Place:
+    """Slots for one model at a time, second by second: the same as a host, said in another way."""
+
+    def __init__(self, models: list[int], slots: int, swap: float) -> None:
+        self.models, self.slots, self.swap = models, slots, swap
+        self.loaded = models[0] if len(models) == 1 else None
+        self.ready = 0.0
+        self.in_flight = 0
+        self.loads: list[int] = []
+
+
+def by_events_in_turn(
+    controller: Controller, tape: Tape, times: AnswerTimes, places: list[Place]
+) -> tuple[float, list[float]]:
+    """The same run with an event for every answer and every model that is ready, as the scheduler does it."""
+    of = {model: place for place in places for model in place.models}
+    lines: dict[int, list[Ask]] = {model: [] for model in of}
+    pending: list[tuple[float, int, object]] = []
+    now, looks, number = 0.0, [], itertools.count()
+
+    def send() -> None:
+        for ask in controller.ask(1 << 30):
+            lines[ask.model].append(ask)
+        for place in places:
+            if place.ready > now:
+                continue
+            if place.loaded is None or (not lines[place.loaded] and not place.in_flight):
+                start = 0 if place.loaded is None else place.models.index(place.loaded) + 1
+                circle = [*place.models[start:], *place.models[:start]]
+                if (model := next((one for one in circle if lines[one]), None)) is not None:
+                    place.loaded, place.ready = model, now + place.swap
+                    place.loads.append(model)
+                    heapq.heappush(pending, (place.ready, next(number), None))
+                continue
+            line = lines[place.loaded]
+            while line and place.in_flight < place.slots:
+                ask, place.in_flight = line.pop(0), place.in_flight + 1
+                category = tape.category(ask.model, ask.question, ask.trial)
+                heapq.heappush(pending, (now + times.of(ask, category), next(number), (ask, category)))
+
+    send()
+    while controller.finished is None:
+        now, _, what = heapq.heappop(pending)
+        if what is not None:
+            ask, category = what  # type: ignore[misc]
+            of[ask.model].in_flight -= 1
+            looks += [now] * len(controller.tell([Outcome(ask.model, ask.question, ask.trial, category)]))
+        send()
+    return now, looks
+
+
+GROUPS = ([[0, 1, 2, 3]], [[0, 2], [1], [3]], [[3, 1], [0, 2]])
+
+
+@given(st.sampled_from(GROUPS), st.integers(1, 30), st.integers(0, 5), st.floats(1.0, 500.0), st.integers(0, 99))
+@settings(max_examples=30, deadline=None)
+def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
+    groups: list[list[int]], slots: int, lookahead: int, swap: float, seed: int
+) -> None:
+    one, other = controller(Pace(0.0, lookahead)), controller(Pace(0.0, lookahead))
+    hosts = [Host(models, slots, swap) for models in groups]
+    timeline = drive_in_time(
+        one, tape(seed), times(seed), slots, shared=[host for host in hosts if len(host.models) > 1]
+    )
+    places = [Place(models, slots, swap) for models in groups]
+    seconds, looks = by_events_in_turn(other, tape(seed), times(seed), places)
+    assert timeline.seconds == pytest.approx(seconds)
+    assert timeline.looks == pytest.approx(looks)
+    assert [[swap.model for swap in host.swaps] for host in hosts] == [place.loads for place in places]
+    assert one.looks == other.looks == drive(controller(Pace(0.0, lookahead)), tape(seed)).looks
+
+
+def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
+    host = Host(range(4), 5, 100.0)
+    timeline = drive_in_time(controller(Pace(0.0, 2)), tape(), times(), 5, shared=[host])
+    spans = sorted(
+        (start, end, model) for model, one in enumerate(timeline.served) for start, end in zip(*one, strict=True)
+    )
+    for (_, end, model), (start, _, other) in itertools.pairwise(spans):
+        assert model == other or start >= end + 100.0
+    assert timeline.swaps[0] == Swap(0, 0.0, 100.0)
+    assert min(one.start.min() for one in timeline.served) == 100.0
+
+
+def test_swaps_beyond_the_cap_on_wall_time_are_none() -> None:
+    capped = controller(Pace(0.0, 2), Budget(wall_seconds=1000.0))
+    timeline = drive_in_time(capped, tape(), times(), 5, shared=[Host(range(4), 5, 300.0)])
+    assert capped.finished is Reason.WALL_TIME
+    assert timeline.swaps and all(swap.at < 1000.0 for swap in timeline.swaps)

@@ -1,0 +1,219 @@
+"""Simulated runs against what can be worked out by hand, and what is made of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.core import Bench, Budget, Plan, Trials, Verdict
+from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.objectives import PrecisionOf, Threshold
+from adaptive_eval.core.policies import UnresolvedPairs
+from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.types import Cost
+from adaptive_eval.simulate.worlds import BINARY, binary
+from adaptive_eval.study.pilot import Usage
+from adaptive_eval.study.simulated import Scene, Served, Variant, confidences, covers_everything, scaled, simulate
+from adaptive_eval.study.simulations import Crew, Job
+from adaptive_eval.study.summary import limits_of, range_of, smallest_delta, smallest_gap
+
+QUESTIONS = 30
+
+
+def level(*means: float) -> np.ndarray:
+    """Models that answer every question with the same probability."""
+    return binary(np.repeat(np.array(means)[:, None], QUESTIONS, axis=1))
+
+
+def served(models: int, seconds: float = 10.0, slots: int = 3, recorded: np.ndarray | None = None) -> Served:
+    """Answers that take exactly so long, and cost more when they are wrong."""
+    each = np.full((models, 2), seconds)
+    usage = Usage(each, each, each, np.zeros(models))
+    costs = [[Cost(20, 0.02, 5.0), Cost(10, 0.01, 3.0)]] * models
+    return Served(usage, costs, [slots] * models, recorded)
+
+
+def plan(models: int = 2, **choices: object) -> Plan:
+    return replace(Plan(Bench(models, QUESTIONS, BINARY)), **choices)  # type: ignore[arg-type]
+
+
+def test_models_that_are_far_apart_take_the_first_round_alone() -> None:
+    run = simulate(plan(), level(0.95, 0.05), served(2), (0,))
+    assert run.reached and run.trials == 2 * QUESTIONS * 4
+    assert run.seconds == pytest.approx(QUESTIONS * 4 / 3 * 10.0), "3 slots a model, both at once"
+    (pair,) = run.comparisons
+    assert (pair.better, pair.worse, pair.verdict) == (0, 1, Verdict.RESOLVED)
+    assert pair.gap == pytest.approx(0.9)
+
+
+def test_costs_are_those_of_the_categories_that_came() -> None:
+    run = simulate(plan(), level(1.0, 0.0), served(2), (0,))
+    half = QUESTIONS * 4
+    assert (run.tokens, run.usd, run.gpu_seconds) == pytest.approx((30 * half, 0.03 * half, 8.0 * half))
+
+
+@pytest.mark.parametrize("half_width", [0.05, 0.04])
+def test_precision_takes_the_trials_that_its_interval_needs(half_width: float) -> None:
+    """1.96 sqrt(p (1 - p) / n) is the half-width after n trials."""
+    one = plan(1, objective=PrecisionOf(half_width), judging=Judging(futility=None))
+    trials = [simulate(one, level(0.5), served(1), (seed,)).trials for seed in range(4)]
+    assert np.mean(trials) == pytest.approx(0.25 * (1.959964 / half_width) ** 2, rel=0.12)
+
+
+def test_a_fixed_z_needs_the_trials_of_walds_first_passage() -> None:
+    """A walk with drift d and variance v a trial first passes z sqrt(v n) = d n at about n = (z/d)^2 v, or before.
+
+    For a large z the drift decides alone: n is z^2 v / d^2 trials of each of the two models.
+    """
+    far = plan(rule=ZScore(8.0), policy=UnresolvedPairs(), judging=Judging(futility=None), trials=Trials(4, 200))
+    chances = level(0.6, 0.4)
+    trials = [simulate(far, chances, served(2), (seed,)).trials / 2 for seed in range(6)]
+    assert np.mean(trials) == pytest.approx(64.0 * 2 * 0.24 / 0.04, rel=0.12)
+
+
+def test_equals_are_carried_to_the_horizon_where_nothing_is_given_up() -> None:
+    one = plan(rule=ZScore(50.0), judging=Judging(futility=None), trials=Trials(4, 8))
+    run = simulate(one, level(0.5, 0.5), served(2), (0,))
+    assert run.trials == 2 * QUESTIONS * 8 and not run.reached and run.decided == 0
+
+
+def test_the_same_seed_gives_the_same_answers_under_any_plan() -> None:
+    chances = level(0.7, 0.6, 0.5)
+    whole = simulate(plan(3), chances, served(3), (1, 2))
+    assert whole == simulate(plan(3), chances, served(3), (1, 2))
+    assert whole != simulate(plan(3), chances, served(3), (1, 3))
+    roomy = simulate(plan(3, budget=Budget(trials=10**9)), chances, served(3), (1, 2))
+    assert roomy == whole
+
+
+def test_what_is_recorded_is_not_drawn_and_takes_no_time() -> None:
+    recorded = np.full((2, QUESTIONS, 6), -1, dtype=np.int8)
+    recorded[0, :, :4], recorded[1, :, :4] = 1, 0
+    recorded[0, 0, 5] = 1
+    run = simulate(plan(), level(0.5, 0.5), served(2, recorded=recorded), (0,))
+    assert run.reached and run.seconds == 0.0
+    assert run.trials == 2 * QUESTIONS * 4 + 1, "what is there is paid for, needed or not"
+    assert run.tokens == QUESTIONS * 4 * 30 + 10
+
+
+def test_models_that_take_turns_wait_for_each_other_and_for_the_swap() -> None:
+    apart = level(0.95, 0.05)
+    turned = served(2)._replace(in_turn=[[0, 1]], swap_seconds=60.0)
+    alone, in_turn = simulate(plan(), apart, served(2), (0,)), simulate(plan(), apart, turned, (0,))
+    assert in_turn.seconds == pytest.approx(2 * alone.seconds + 2 * 60.0)
+    assert in_turn.comparisons == alone.comparisons
+
+
+def test_the_time_of_a_run_is_capped() -> None:
+    capped = plan(budget=Budget(wall_seconds=600.0), rule=ZScore(50.0), judging=Judging(futility=None))
+    run = simulate(capped, level(0.5, 0.5), served(2), (0,))
+    assert run.seconds == 600.0 and run.reason == "wall_time"
+
+
+def test_a_budget_without_a_round_compares_nothing() -> None:
+    run = simulate(plan(budget=Budget(trials=9)), level(0.5, 0.5), served(2), (0,))
+    assert run.trials == 0 and run.comparisons == () and not run.reached
+
+
+def test_a_threshold_is_a_gap_too() -> None:
+    run = simulate(plan(1, objective=Threshold(0.3)), level(0.9), served(1), (0,))
+    assert run.comparisons[0].gap == pytest.approx(0.6)
+
+
+# -- all runs together ------------------------------------------------------------------------------------------------
+
+
+def scene(**changes: object) -> Scene:
+    decisions = Decisions.model_validate({"trials": {"max": 12}})
+    return replace(Scene(Bench(2, QUESTIONS, BINARY), decisions, ("a", "b"), served(2), seed=3), **changes)  # type: ignore[arg-type]
+
+
+def test_processes_change_nothing() -> None:
+    jobs = [Job(world, level(0.7, 0.6), Variant(0.95, Budget(trials=cap))) for world in (0, 1) for cap in (400, 600)]
+    with Crew(scene(), 0.0) as alone, Crew(scene(), 1e12) as together:
+        assert list(alone.simulate(jobs)) == list(together.simulate(jobs))
+
+
+def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left() -> None:
+    one = scene(elapsed=50.0)
+    made = one.plan(Variant(0.9, Budget(wall_seconds=80.0)))
+    assert made.rule.confidence == 0.9  # type: ignore[attr-defined]
+    assert made.budget.wall_seconds == 30.0 and made.trials.max == 12
+    late = one.plan(Variant(0.9, Budget(wall_seconds=40.0)))
+    assert 0.0 < (late.budget.wall_seconds or 0.0) < 1e-300
+
+
+def test_budgets_are_scaled_and_known_to_be_enough() -> None:
+    budget = Budget(trials=10, tokens=5, usd=0.5, gpu_seconds=3.0, wall_seconds=60.0)
+    assert scaled(budget, 0.25) == Budget(2, 1, 0.125, 0.75, 15.0)
+    assert scaled(Budget(), 2.0) == Budget()
+    bench = Bench(2, 10, BINARY, worst_cost=(Cost(3, 1.0, 0.0), Cost(5, 2.0, 0.0)))
+    assert covers_everything(Budget(trials=160, tokens=640, usd=240.0), bench, 8)
+    for short in (Budget(trials=159), Budget(tokens=639), Budget(usd=239.9), Budget(wall_seconds=1e9)):
+        assert not covers_everything(short, bench, 8)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (0.9, 0.95, 0.99)),
+        ({"stopping": {"confidence": 0.8}}, (0.8, 0.9, 0.95, 0.99)),
+        ({"stopping": {"rule": "zscore"}}, (0.9, 0.95, 0.99)),
+        ({"stopping": {"rule": "zscore", "threshold": 2.0}}, (0.95,)),
+        ({"stopping": {"rule": "expected_loss"}}, (0.95,)),
+        ({"objective": {"kind": "precision", "half_width": 0.02}}, (0.95,)),
+    ],
+)
+def test_the_table_has_the_confidences_that_the_rule_knows(given: object, expected: tuple[float, ...]) -> None:
+    assert confidences(Decisions.model_validate(given)) == expected
+
+
+# -- what is said of them ---------------------------------------------------------------------------------------------
+
+
+def test_eight_of_ten_further_values_lie_in_the_interval() -> None:
+    rng = np.random.default_rng(9)
+    held = 0
+    for _ in range(2000):
+        *forecast, came = rng.exponential(size=20)
+        found = range_of(forecast)
+        held += found.low <= came <= found.high
+    assert held / 2000 == pytest.approx(0.8, abs=0.03)
+
+
+def test_the_smallest_gap_is_where_the_chance_of_a_call_reaches_four_in_five() -> None:
+    rng = np.random.default_rng(10)
+    gaps = rng.uniform(0.0, 0.1, 4000)
+    called = (rng.random(4000) < np.clip(gaps / 0.05, 0.0, 1.0)).astype(float)
+    assert smallest_gap(gaps, called) == pytest.approx(0.04, abs=0.004)
+    assert smallest_gap(gaps, np.zeros(4000)) is None
+
+
+def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
+    """delta = (b + 1.28) s with s^2 = 2 p (1 - p)/(M N): of its d, N(0, s^2), four in five lie within delta - b s."""
+    one = plan(trials=Trials(4, 20))
+    sigma = np.sqrt(2 * 0.25 / (QUESTIONS * 20))
+    delta = smallest_delta(one, level(0.5, 0.5))
+    bound = delta / sigma - 1.2815516
+    assert bound == pytest.approx(2.11, abs=0.03), "c of the sequential rule at the horizon"
+    assert np.mean(np.abs(np.random.default_rng(0).normal(0.0, sigma, 100_000)) + bound * sigma <= delta) == (
+        pytest.approx(0.8, abs=0.005)
+    )
+    assert smallest_delta(replace(one, budget=Budget(trials=2 * QUESTIONS * 5)), level(0.5, 0.5)) > 1.9 * delta
+    assert smallest_delta(replace(one, judging=Judging(familywise=True)), level(0.5, 0.5)) > delta
+
+
+@pytest.mark.slow
+def test_equals_are_tied_with_that_delta() -> None:
+    one = plan(trials=Trials(4, 20), judging=Judging(futility=None))
+    sure = replace(one, judging=Judging(delta=smallest_delta(one, level(0.5, 0.5)), futility=None))
+    runs = [simulate(sure, level(0.5, 0.5), served(2), (seed,)) for seed in range(200)]
+    tied = np.mean([run.comparisons[0].verdict == Verdict.TIED for run in runs])
+    assert tied > 0.8 - 2 * np.sqrt(0.16 / 200)
+
+
+def test_a_run_without_a_look_has_no_limits() -> None:
+    broke = plan(budget=Budget(trials=9))
+    run = simulate(broke, level(0.5, 0.5), served(2), (0,))
+    assert limits_of([run], broke, [level(0.5, 0.5)]).gap is None
