@@ -26,7 +26,7 @@ from adaptive_eval.core import Ask, Controller, Pace, Plan
 from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.judge import Memory
 from adaptive_eval.core.standing import Standing, Supply, stand
-from adaptive_eval.study.replay import drive
+from adaptive_eval.study.drive import drive
 from adaptive_eval.study.timed import AnswerTimes, drive_in_time, latency_of_mean
 
 SLOTS, MEAN_SECONDS, WRONG_FACTOR = 64, 30.0, 3.0

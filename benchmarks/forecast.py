@@ -39,7 +39,7 @@ from adaptive_eval.simulate.worlds import (
 )
 from adaptive_eval.study.pilot import Usage
 from adaptive_eval.study.simulated import Served, Simulated, simulate
-from adaptive_eval.study.summary import range_of
+from adaptive_eval.study.types import range_of
 from adaptive_eval.study.worlds import Prior, posterior_chances, prior_chances
 
 MODELS, QUESTIONS = 5, 16

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core import Bench, Controller, Plan
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import WORLDS, World, binary
-from adaptive_eval.study.replay import drive
+from adaptive_eval.study.drive import drive
 from adaptive_eval.study.tape import Tape
 
 CAP = 80

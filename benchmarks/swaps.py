@@ -27,9 +27,9 @@ from adaptive_eval.config.planning import pace_of
 from adaptive_eval.core import Controller, Pace, Plan, Trials
 from adaptive_eval.core.rules import Sequential
 from adaptive_eval.simulate.worlds import World
+from adaptive_eval.study.drive import drive
 from adaptive_eval.study.judged import judge
-from adaptive_eval.study.replay import drive
-from adaptive_eval.study.timed import AnswerTimes, Host, Trial, drive_in_time, latency_of_mean
+from adaptive_eval.study.timed import AnswerTimes, Host, Load, drive_in_time, latency_of_mean
 
 MODELS = 6
 LOOKAHEADS = (0, 1, 2, 4, 6, 9, 12, 16, 20, 28, 40)
@@ -65,15 +65,15 @@ OTHER_SERVERS = (
 class InOrderOfAsks(Host):
     """Serves trials strictly in the order in which they are asked for, and swaps whenever the model changes."""
 
-    def issue(self, trial: Trial, now: float) -> bool:
-        if not self._waiting and trial.outcome.model == self._loaded:
-            return super().issue(trial, now)
+    def issue(self, load: Load, now: float) -> None:
+        if not self._waiting and load.model == self._loaded:
+            super().issue(load, now)
+            return
         self._issued = now
         last = next(reversed(self._waiting), 0)
-        if not self._waiting or self._waiting[last][-1].outcome.model != trial.outcome.model:
+        if not self._waiting or self._waiting[last][-1].model != load.model:
             last += 1
-        self._waiting.setdefault(last, deque()).append(trial)
-        return False
+        self._waiting.setdefault(last, deque()).append(load)
 
     def _next(self) -> int:
         return next(iter(self._waiting))

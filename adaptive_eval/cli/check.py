@@ -17,7 +17,9 @@ from adaptive_eval.endpoints.types import Health
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.history import look_back, trials_there
 from adaptive_eval.run.health import check_endpoints, look_around
+from adaptive_eval.show.forecast import in_time
 from adaptive_eval.show.text import count, duration, safe
+from adaptive_eval.study.forecast import expected_times_as_long
 
 
 def rehearse(prepared: Prepared, directory: Path) -> ExitCode:
@@ -29,7 +31,11 @@ def rehearse(prepared: Prepared, directory: Path) -> ExitCode:
     prepared = look_back(prepared, directory).prepared
     healthy = show_health(asyncio.run(look_around(prepared.config)))
     place = "begins" if there is None else f"resumes, {count(there)} trials are there"
-    for line in (*_outlook(prepared), f"lies in   {safe(str(directory), 200)} ({place})"):
+    for line in (
+        *_outlook(prepared),
+        *_in_time(prepared, there),
+        f"lies in   {safe(str(directory), 200)} ({place})",
+    ):
         typer.echo(line)
     return ExitCode.REACHED if healthy else ExitCode.ENDPOINTS
 
@@ -56,9 +62,18 @@ def _outlook(prepared: Prepared) -> Iterator[str]:
     yield f"stopping  {stopping.rule} at confidence {stopping.confidence:g}, delta {stopping.delta:g}"
     yield f"policy    {config.allocation.policy}, {plan.trials.min} to {plan.trials.max} trials a question"
     yield f"at most   {', '.join(_at_most(plan))}"
+    yield "          (everyone's maximum, every answer at its longest: what caps reserve; `plan` says what is expected)"
     prompt = prepared.prompts[0][0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     yield f"first     {safe(first, 160)}"
+
+
+def _in_time(prepared: Prepared, there: int | None) -> Iterator[str]:
+    """Whether a run that begins takes longer than a fixed number of trials."""
+    if there is None:
+        times = expected_times_as_long(prepared)
+        said = "how long it takes beside fixed N is not known: `plan` with a pilot says it" if times is None else None
+        yield f"time      {said or in_time(times or 0.0)}"
 
 
 def _at_most(plan: Plan) -> Iterator[str]:

@@ -6,6 +6,7 @@ With a lookahead of d, d further rounds are in flight meanwhile. Everything that
 configuration and of committed rounds, so neither the order of arrival, nor batching, nor a restart can change a look.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,9 +22,18 @@ from adaptive_eval.core.policies import View
 from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Purse, Round
 from adaptive_eval.core.settings import require
-from adaptive_eval.core.standing import Standing, Supply, likely_open, pair_verdicts, stand, tiers
-from adaptive_eval.core.types import Ask, Look, Outcome, Reason, SetAside, Verdict
-from scorio.moments import FloatArray
+from adaptive_eval.core.standing import (
+    VERDICTS,
+    Standing,
+    Supply,
+    likely_open,
+    pair_verdicts,
+    stand,
+    tiers,
+    trials_to_horizon,
+)
+from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, Reason, SetAside, Verdict
+from scorio.moments import FloatArray, IntArray
 
 TrialArray = NDArray[np.int32]
 SILENT = (
@@ -39,11 +49,17 @@ MOST_PER_ROUND = 4.0
 class Controller:
     """ask / tell: see the module's text."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, keep_looks: bool = True) -> None:
         bench = plan.bench
         self.plan = plan
+        self._keep_looks = keep_looks
+        """Without them, which are for people, a look takes a third less time, and only `latest_look` is described."""
         self.finished: Reason | None = None
         self.looks: list[Look] = []
+        self._looks_taken = 0
+        self.unhindered = 0.0
+        """A cap of so many trials, and of nothing else, would have changed nothing so far, though caps bear on what is
+        out of reach long before they are met."""
         self.set_aside: dict[int, str] = {}
         self.extensions: list[Extension] = []
         """Changes of the horizon so far."""
@@ -62,6 +78,7 @@ class Controller:
         self._issued = np.zeros((bench.models, bench.questions), dtype=np.int32)
         self._rounds: deque[Round] = deque()
         self._composed = 0
+        self._asked_rounds = 0
         self._purse = Purse(plan.budget, bench.worst_cost)
         self._estimates = Estimates.nothing(bench)
         before = bench.prior_counts
@@ -92,6 +109,37 @@ class Controller:
                 self._lay_aside(event)
             else:
                 self._place(event)
+        self._advance()
+        return self.looks[taken:]
+
+    def ask_rounds(self) -> list[Round]:
+        """Rounds that were not asked for yet, the oldest first: `ask` for a shell that moves whole arrays."""
+        asked = [one for one in self._rounds if one.index >= self._asked_rounds]
+        for one in asked:
+            self._asked_rounds = one.index + 1
+            for batch in one.batches.values():
+                batch.ask_all()
+        return asked
+
+    def tell_round(self, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None) -> list[Look]:
+        """Take in the whole of the oldest round in flight, as counts (L, M, K): what `tell` takes trial by trial.
+
+        `costs` are those of a trial of each model and category; without them trials cost nothing.
+        """
+        taken = len(self.looks)
+        require(bool(self._rounds), "counts are told of a round in flight", self.finished)
+        rows = np.array(sorted(self._rounds[0].batches), dtype=np.intp)
+        there = counts.shape == self.counts.shape and np.array_equal(
+            counts.sum(axis=2)[rows], self._rounds[0].extra[rows]
+        )
+        require(there, "counts (L, M, K) must add up to the trials of the oldest round in flight", counts.shape)
+        require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
+        fresh = all(batch.missing == batch.size for batch in self._rounds[0].batches.values())
+        require(fresh, "a round is told in counts or trial by trial, not both", self.in_flight)
+        free = (NO_COST,) * self.plan.bench.categories
+        for model, batch in self._rounds[0].batches.items():
+            batch.take(counts[model], free if costs is None else costs[model])
+        self.arrived[rows] += counts[rows].astype(np.int32)
         self._advance()
         return self.looks[taken:]
 
@@ -143,6 +191,10 @@ class Controller:
         if self.standing is None:
             return None
         return conclude(self.plan, self.standing, self.supply, self.counts, self.finished, self._purse.spent())
+
+    def latest_look(self) -> Look | None:
+        """The latest look as plain values, kept or not; None before the first."""
+        return None if self.standing is None else self._described(self.standing)
 
     def _in_play(self) -> NDArray[np.bool_]:
         in_play = np.ones(self.plan.bench.models, dtype=bool)
@@ -211,7 +263,7 @@ class Controller:
             # a round whose models were all set aside has nothing to show but that they were
             if done.batches or len(self.set_aside) > self._aside_at_look:
                 self._look()
-            while self._extending and len(self.looks) >= self.plan.earlier[len(self.extensions)].looks:
+            while self._extending and self._looks_taken >= self.plan.earlier[len(self.extensions)].looks:
                 self._extend()
             self._compose()
 
@@ -239,16 +291,21 @@ class Controller:
             self._looked.append(standing.evidence)
         self.standing, self._memory = standing, standing.memory
         self._aside_at_look = len(self.set_aside)
-        self.looks.append(
-            Look(
-                index=len(self.looks),
-                trials=tuple(supply.trials.tolist()),
-                order=tuple(standing.order.tolist()),
-                tiers=tiers(standing),
-                scores=tuple(standing.estimates.score.tolist()),
-                sigmas=tuple(standing.estimates.sigma().tolist()),
-                comparisons=pair_verdicts(standing, supply, plan.bench.questions),
-            )
+        self._looks_taken += 1
+        self.unhindered = max(self.unhindered, int(self._issued.sum()) + trials_to_horizon(standing, supply) + 1.0)
+        if self._keep_looks:
+            self.looks.append(self._described(standing))
+
+    def _described(self, standing: Standing) -> Look:
+        supply = self.supply
+        return Look(
+            index=self._looks_taken - 1,
+            trials=tuple(supply.trials.tolist()),
+            order=tuple(standing.order.tolist()),
+            tiers=tiers(standing),
+            scores=tuple(standing.estimates.score.tolist()),
+            sigmas=tuple(standing.estimates.sigma().tolist()),
+            comparisons=pair_verdicts(standing, supply, self.plan.bench.questions),
         )
 
     @property
@@ -258,7 +315,7 @@ class Controller:
 
     def _extend(self) -> None:
         """Change the horizon, and look at what is there under the new one: what latched stays, the rest may reopen."""
-        plan, before, looks = self.plan, self._trials.max, len(self.looks)
+        plan, before, looks = self.plan, self._trials.max, self._looks_taken
         following = (*((stage.trials, stage.pace) for stage in plan.earlier), (plan.trials, plan.pace))
         self._trials, self._pace = following[len(self.extensions) + 1]
         known = np.flatnonzero(np.isfinite(self._estimates.noise))
@@ -285,7 +342,7 @@ class Controller:
         plan, there = self.plan, self.plan.first
         first, shape = plan.opening, self._issued.shape
         if not self._purse.fits((first if there is None else np.maximum(first - there, 0)).sum(axis=1)):
-            self.finished = Reason.BUDGET
+            self.finished, self.unhindered = Reason.BUDGET, math.inf
             return
         self._issue(first)
         one_each = np.ones(shape, dtype=np.int32)
@@ -300,6 +357,7 @@ class Controller:
         fits = True
         while len(self._rounds) <= self._pace.lookahead:
             extra, fits = self._next_round(self.standing)
+            self.unhindered = self.unhindered if fits else math.inf
             if not extra.any():
                 break
             self._issue(extra)
@@ -307,7 +365,7 @@ class Controller:
             self._extend()
             self._compose()
         elif not self._rounds:
-            self.finished = self._reason(fits)
+            self.finished = _reason(self.standing, fits)
 
     def _next_round(self, standing: Standing) -> tuple[TrialArray, bool]:
         """The policy's next round for as many open comparisons as fit, and whether all of them did.
@@ -374,11 +432,12 @@ class Controller:
         for batch in one.batches.values():
             self._fill(batch)
 
-    def _reason(self, fits: bool) -> Reason:
-        """Why there is no further round."""
-        verdicts = {pair.verdict for pair in self.looks[-1].comparisons}
-        if Verdict.OPEN in verdicts and not fits:
-            return Reason.BUDGET
-        if Verdict.OUT_OF_REACH in verdicts or Verdict.OPEN in verdicts:
-            return Reason.OUT_OF_REACH
-        return Reason.BLOCKED if Verdict.BLOCKED in verdicts else Reason.SETTLED
+
+def _reason(standing: Standing, fits: bool) -> Reason:
+    """Why there is no further round."""
+    verdicts = {VERDICTS[each] for each in standing.verdicts.tolist()}
+    if Verdict.OPEN in verdicts and not fits:
+        return Reason.BUDGET
+    if Verdict.OUT_OF_REACH in verdicts or Verdict.OPEN in verdicts:
+        return Reason.OUT_OF_REACH
+    return Reason.BLOCKED if Verdict.BLOCKED in verdicts else Reason.SETTLED

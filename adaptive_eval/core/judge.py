@@ -103,11 +103,11 @@ class Memory:
 
 
 class Forecast(NamedTuple):
-    """Per pair: the chance of being settled by the horizon, the multiple of today's trials at which today's difference
-    would be called, and the smallest delta that could be certified."""
+    """Per pair: the chance of being settled by the horizon, the boundary there, and the smallest delta that could be
+    certified."""
 
     power: FloatArray
-    times_needed: FloatArray
+    boundary: FloatArray
     certifiable: FloatArray
 
 
@@ -142,7 +142,7 @@ def forecast(evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray) 
     bound = rule.boundary(ahead)
     return Forecast(
         power=_power(evidence, bound, delta, horizon),
-        times_needed=_times_needed(evidence, rule, trials_needed(evidence.z, np.ones_like(evidence.z), bound)),
+        boundary=bound,
         certifiable=smallest_delta(ahead.sigma, bound),
     )
 
@@ -159,12 +159,13 @@ def _power(evidence: Evidence, bound: FloatArray, delta: float, horizon: FloatAr
     return np.where(known, power, 1.0)
 
 
-def _times_needed(evidence: Evidence, rule: Rule, times: FloatArray) -> FloatArray:
-    """The multiple u of today's trials at which today's difference is called: u = (b(u)/z)^2, from a first guess.
+def times_needed(evidence: Evidence, rule: Rule, at_horizon: FloatArray) -> FloatArray:
+    """The multiple u of today's trials at which today's difference is called: u = (b(u)/z)^2.
 
-    The boundary falls with information, as its root at most, so that the iteration halves its error in ln u; beyond the
-    horizon the boundary is that of the horizon.
+    The first guess is by the boundary at the horizon. The boundary falls with information, as its root at most, so that
+    the iteration halves its error in ln u; beyond the horizon it is that of the horizon.
     """
+    times = trials_needed(evidence.z, np.ones_like(evidence.z), at_horizon)
     for _ in range(CROSSING_STEPS):
         finite = np.isfinite(times)
         bound = rule.boundary(_after(evidence, np.where(finite, np.maximum(times, 1.0), 1.0)))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.standing import VERDICTS, Standing, Supply, describe, pair_verdicts, tiers
 from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
 from scorio.moments import FloatArray
@@ -62,7 +63,8 @@ class Result(NamedTuple):
     """What the same models would have cost with the maximum of trials for everyone."""
     spent: Cost
     trials_to_go: float
-    """Trials until every open comparison is called if the differences stay as they are, or until the horizon."""
+    """Trials until every open comparison is called if the differences stay as they are, or until the horizon, or until
+    a cap is met."""
 
 
 def conclude(
@@ -86,7 +88,9 @@ def conclude(
         trials=int(supply.trials.sum()),
         fixed_trials=bench.models * bench.questions * plan.trials.max,
         spent=spent,
-        trials_to_go=_to_go(plan, [one.verdict for one in comparisons], supply),
+        trials_to_go=min(
+            _to_go(plan, [one.verdict for one in comparisons], supply), _payable(plan.budget, supply, spent)
+        ),
     )
 
 
@@ -99,6 +103,15 @@ def _to_go(plan: Plan, pairs: Sequence[PairVerdict], supply: Supply) -> float:
             members = [model for model in (pair.better, pair.worse) if model is not None]
             target[members] = np.maximum(target[members], needed * plan.bench.questions)
     return float(np.maximum(target - supply.trials, 0.0).sum())
+
+
+def _payable(budget: Budget, supply: Supply, spent: Cost) -> float:
+    """Further trials that the caps pay for at the mean price so far, those in flight among them."""
+    trials = float(supply.trials.sum())
+    used = {"trials": trials, **spent._asdict()}
+    caps = {name: getattr(budget, name) for name in used}
+    left = [(cap - used[name]) * trials / used[name] for name, cap in caps.items() if cap is not None and used[name]]
+    return max(min(left, default=math.inf), 0.0)
 
 
 def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArray:

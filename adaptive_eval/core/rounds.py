@@ -10,7 +10,7 @@ exceeded and the answer depends on what was issued, not on what has arrived.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,7 @@ class Batch:
         self._got = bytearray([MISSING]) * self.size
         self._late = bytearray(self.size)
         """Marks the trials that timed out."""
+        self._counts: IntArray | None = None
         self._tokens, self._usd, self._gpu_seconds = 0, 0, 0
         self._next = 0
 
@@ -124,6 +125,18 @@ class Batch:
         self.missing -= 1
         return True
 
+    def take(self, counts: IntArray, costs: Sequence[Cost]) -> None:
+        """All of its trials at once, as counts (M, K); `costs` are those of a trial of each category."""
+        for times, (tokens, usd, gpu_seconds) in zip(counts.sum(axis=0).tolist(), costs, strict=True):
+            self._tokens += times * tokens
+            self._usd += times * round(usd * PER_UNIT)
+            self._gpu_seconds += times * round(gpu_seconds * PER_UNIT)
+        self._counts, self.missing = counts, 0
+
+    def ask_all(self) -> None:
+        """Every trial is asked for."""
+        self._next = self.size
+
     def asks(self, most: int) -> list[Ask]:
         """The next trials that were neither asked nor have come, at most `most` of them."""
         slots: list[int] = []
@@ -145,7 +158,7 @@ class Batch:
 
     def asked_and_missing(self) -> int:
         """Trials that were asked for and have not come."""
-        return self._got.count(MISSING, 0, self._next)
+        return self._got.count(MISSING, 0, self._next) if self.missing else 0
 
     @property
     def timed_out(self) -> int:
@@ -159,6 +172,8 @@ class Batch:
 
     def categories(self, categories: int, *, late: bool = False) -> IntArray:
         """Counts (M, K) of the batch, complete or not; `late`: of those that timed out."""
+        if self._counts is not None and not late:
+            return self._counts
         got = np.frombuffer(self._got, dtype=np.uint8)
         question = np.repeat(np.arange(len(self.extra)), self.extra)
         here = got != MISSING
@@ -180,10 +195,14 @@ class Batch:
 
 
 class Round:
-    """The batches of all models in play; complete when nothing is missing."""
+    """The batches of all models in play; complete when nothing is missing.
+
+    As arrays (L, M) it is `extra` further trials of each question, numbered from `first`.
+    """
 
     def __init__(self, index: int, issued: IntArray, plan: IntArray) -> None:
         self.index = index
+        self.first, self.extra = issued, plan
         self.batches = {
             int(model): Batch(int(model), index, issued[model], plan[model])
             for model in np.flatnonzero(plan.sum(axis=1) > 0)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import AT_HORIZON, Estimates, Evidence, IndexArray, weigh
 from adaptive_eval.core.horizon import Continued
-from adaptive_eval.core.judge import BoolArray, Forecast, Judging, Memory, forecast, judge, power_by
+from adaptive_eval.core.judge import BoolArray, Forecast, Judging, Memory, forecast, judge, power_by, times_needed
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.types import PairVerdict, Verdict
@@ -127,6 +127,16 @@ def _verdicts(
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
 
 
+def trials_to_horizon(standing: Standing, supply: Supply) -> float:
+    """The most further trials that one of the undecided comparisons would need, were it to get them all."""
+    left = standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)
+    pairs = standing.pairs[left]
+    information = standing.evidence.information[standing.evidence.positions(pairs)]
+    held = supply.known()[pairs].sum(axis=1)
+    further = held * (1.0 / np.where(information > 0.0, information, 1.0) - 1.0)
+    return float(further.max(initial=0.0))
+
+
 def likely_open(standing: Standing, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
     """Which of the open pairs will more likely than not still be open when all that was issued has come.
 
@@ -161,7 +171,8 @@ def describe(
     boundary = standing.rule.boundary(evidence)[at]
     call = sign * standing.memory.call[at]
     with np.errstate(invalid="ignore"):  # no trials yet, and no estimate of how many times as many it takes
-        needed = np.maximum(per_question * ahead.times_needed[at] - not_asked, 0.0)
+        times = times_needed(evidence, standing.rule, ahead.boundary)[at]
+        needed = np.maximum(per_question * times - not_asked, 0.0)
     columns = (
         pairs[:, 0].tolist(),
         pairs[:, 1].tolist(),

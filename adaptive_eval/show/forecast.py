@@ -59,6 +59,9 @@ def _cells(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Iterator[s
 LONGEST = 400
 SETTLED = str(Reason.SETTLED)
 
+LONGER = 1.1
+"""Times as long as a fixed number of trials: what counts as longer."""
+
 Written = Callable[[float], str]
 
 
@@ -100,6 +103,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
         yield from _outlook("without a cap", forecast.need, forecast)
         yield ""
         yield from _outlook("within the budget", forecast.capped, forecast)
+    yield from _beside_fixed(forecast)
     yield from _spent(forecast)
     yield ""
     yield from _table(forecast)
@@ -141,6 +145,25 @@ def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
 def _fixed(forecast: Forecast, name: str, written: Written) -> str:
     value = forecast.fixed.get(name)
     return "" if value is None else written(value)
+
+
+def _beside_fixed(forecast: Forecast) -> Iterator[str]:
+    """What these figures are, and whether the run takes longer than a fixed design."""
+    yield "  these are expected costs; the worst case, which caps on tokens and USD reserve, is that of `run --dry-run`"
+    if forecast.times_as_long is not None:
+        yield f"  {in_time(forecast.times_as_long)}"
+    elif forecast.spent is None:
+        yield "  how long it takes beside fixed N is not known: give a pilot with times, or sampling.max_tokens"
+
+
+def in_time(times: float) -> str:
+    """How long a run takes beside a fixed number of trials, in words."""
+    if times > LONGER:
+        return (
+            f"it is expected to take {times:.1f} times as long as fixed N, whose servers are always full; more rounds "
+            "ahead (trials.favour: time, or allocation.lookahead) take less time and more trials"
+        )
+    return f"it is expected to take {times:.1f} times as long as fixed N"
 
 
 def _spent(forecast: Forecast) -> Iterator[str]:

@@ -11,8 +11,9 @@ from adaptive_eval.config.prepare import Prepared
 from adaptive_eval.core import Budget
 from adaptive_eval.record.history import fresh, look_back, newest
 from adaptive_eval.store import require_same_meaning
+from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.pilot import Pilot, Usage, cost_table, guess, known_usage, read_pilot
-from adaptive_eval.study.simulated import Scene, Served, decisions_of, turns
+from adaptive_eval.study.simulated import Scene, Served, Variant, decisions_of, simulate, turns
 from adaptive_eval.study.simulations import Watch, simulate_all
 from adaptive_eval.study.summary import summarise
 from adaptive_eval.study.types import Forecast
@@ -21,6 +22,12 @@ from scorio.moments import FloatArray
 
 GUESSED_SWAP = 120.0
 """Seconds from the last answer of one model to a server that is ready with the next."""
+
+
+FEW = 3
+"""Worlds of a figure that is wanted at once."""
+MOST_AT_ONCE = 2_000_000
+"""Trials of a design that is simulated for such a figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,28 @@ def make_forecast(prepared: Prepared, request: Request, watch: Watch) -> Forecas
     simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch)
     basis = (*_basis(request, pilot, begun is not None), *guesses, *_swaps(scene), *left_out)
     return summarise(prepared, scene, pilot, worlds, simulations, basis)
+
+
+def expected_times_as_long(prepared: Prepared) -> float | None:
+    """About how many times as long as a fixed design the run takes, in a few worlds of the prior.
+
+    Where answers' times cannot be guessed, all are taken to be alike; None where a swap of models would have to be
+    compared with them, where trials are there already, or where there are too many to simulate at once.
+    """
+    plan = prepared.plan
+    usage, _ = _usage(prepared, None)
+    scene = _scene(prepared, usage, None, 0)
+    many = plan.bench.models * plan.bench.questions * plan.trials.max > MOST_AT_ONCE
+    if many or plan.first is not None or (scene.served.in_turn and not usage.knows_seconds):
+        return None
+    if not usage.knows_seconds:
+        alike = replace(usage, seconds=np.ones_like(usage.seconds))
+        scene = replace(scene, served=scene.served._replace(usage=alike))
+    worlds = list(_worlds(prepared, Request(worlds=FEW), None))
+    uncapped = scene.plan(Variant(prepared.config.stopping.confidence, Budget()))
+    runs = [simulate(uncapped, world, scene.served, (0, number)) for number, world in enumerate(worlds)]
+    counts = plan.trials.max * np.mean([world.sum(axis=1) for world in worlds], axis=0)
+    return times_as_long(runs, fixed_seconds(scene, counts))
 
 
 def _is_the_run(directory: Path | None, prepared: Prepared) -> bool:

@@ -5,8 +5,6 @@ From the words of the command line to a replay that could begin.
 What a replay draws its trials from: a world of known probabilities, or a recording and a rubric's weights.
 
 The results of a replay, in the format of a run's.
-
-The plainest shell: ask for everything, tell everything.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +21,7 @@ from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.types import NO_COST, Cost, Look, Outcome
+from adaptive_eval.core.types import Look
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.recording import Recording, read_recording, read_run
 from adaptive_eval.graders.rubric import open_rubric
@@ -31,31 +29,10 @@ from adaptive_eval.record.build import Subject, build_results, take_snapshot
 from adaptive_eval.record.results import Caution, Results, TurnsRow
 from adaptive_eval.simulate.worlds import WORLDS, Latency, World
 from adaptive_eval.store.usage import Tally
+from adaptive_eval.study.drive import drive
 from adaptive_eval.study.tape import Tape
 from adaptive_eval.study.timed import AnswerTimes, Host, Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
-
-MOST = 1 << 16
-
-
-def drive(
-    controller: Controller,
-    tape: Tape,
-    on_look: Callable[[Look], None] | None = None,
-    costs: Sequence[Cost] | None = None,
-) -> Controller:
-    """Run the controller on the tape until it is finished, outcomes told in batches; `costs` is a trial's by model."""
-    costs = costs or (NO_COST,) * controller.plan.bench.models
-    while controller.finished is None:
-        asks = controller.ask(MOST)
-        outcomes = [
-            Outcome(model, question, trial, tape.category(model, question, trial), costs[model])
-            for model, question, trial, _ in asks
-        ]
-        for look in controller.tell(outcomes):
-            if on_look is not None:
-                on_look(look)
-    return controller
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,9 +19,10 @@ from adaptive_eval.config.prepare import Prepared
 from adaptive_eval.config.run import sharing
 from adaptive_eval.core import Bench, Budget, Controller, Plan, Reason
 from adaptive_eval.core.rules import Precision
-from adaptive_eval.core.types import Ask, Cost, Verdict
+from adaptive_eval.core.types import Cost, Verdict
+from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.pilot import Usage
-from adaptive_eval.study.tape import Layers, Tape
+from adaptive_eval.study.tape import Layers, Tape, Trials
 from adaptive_eval.study.timed import Host, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
@@ -64,6 +65,11 @@ def scaled(budget: Budget, factor: float) -> Budget:
 def is_capped(budget: Budget) -> bool:
     """Whether anything is capped."""
     return any(getattr(budget, name) is not None for name in CAPS)
+
+
+def only_trials(budget: Budget) -> bool:
+    """Whether nothing but trials is capped, if anything is."""
+    return all(getattr(budget, name) is None for name in CAPS if name != "trials")
 
 
 def covers_everything(budget: Budget, bench: Bench, most_trials: int) -> bool:
@@ -114,6 +120,9 @@ class Simulated(NamedTuple):
     usd: float
     gpu_seconds: float
     seconds: float
+    """nan where it was not timed."""
+    unhindered: float
+    """The least cap on trials, and on nothing else, with which this run would have been the same."""
     comparisons: tuple[Ended, ...]
 
     @property
@@ -127,27 +136,21 @@ class Simulated(NamedTuple):
         return sum(one.verdict in DECIDED for one in self.comparisons)
 
 
-def simulate(plan: Plan, chances: FloatArray, served: Served, seed: Sequence[int]) -> Simulated:
-    """Run the plan in a world of these chances (L, M, K); the same seed gives the same answers under any plan."""
-    controller, weights = Controller(plan), plan.bench.weights
-    answers, delays = np.random.default_rng([*seed, 0]), np.random.default_rng([*seed, 1])
+def simulate(plan: Plan, chances: FloatArray, served: Served, seed: Sequence[int], *, timed: bool = True) -> Simulated:
+    """Run the plan in a world of these chances (L, M, K); the same seed gives the same answers under any plan.
+
+    What it takes in time is only found out where it is `timed`, or where a cap on time may end the run.
+    """
+    controller, weights = Controller(plan, keep_looks=False), plan.bench.weights
+    answers = np.random.default_rng([*seed, 0])
     if served.recorded is None:
         tape = Tape.of_chances(chances, weights, answers)
     else:
         tape = Tape.continued(served.recorded, chances, weights, answers)
-    costs = served.costs
-    times = _Seconds(served, plan.bench.questions, delays)
-    timeline = drive_in_time(
-        controller,
-        tape,
-        times,
-        served.slots,
-        shared=[Host(group, served.slots[group[0]], served.swap_seconds) for group in served.in_turn],
-        cost=lambda model, category: costs[model][category],
-    )
+    seconds = _drive(controller, tape, served, seed, timed or plan.budget.wall_seconds is not None)
     assert controller.finished is not None
     counts = controller.arrived.sum(axis=1) + _not_needed(controller, served.recorded)
-    tokens, usd, gpu_seconds = priced(counts, costs)
+    tokens, usd, gpu_seconds = priced(counts, served.costs)
     truth = np.asarray((chances @ weights).mean(axis=1))
     return Simulated(
         reason=str(controller.finished),
@@ -155,9 +158,20 @@ def simulate(plan: Plan, chances: FloatArray, served: Served, seed: Sequence[int
         tokens=tokens,
         usd=usd,
         gpu_seconds=gpu_seconds,
-        seconds=timeline.seconds,
+        seconds=seconds,
+        unhindered=controller.unhindered,
         comparisons=tuple(_comparisons(controller, truth)),
     )
+
+
+def _drive(controller: Controller, tape: Tape, served: Served, seed: Sequence[int], timed: bool) -> float:
+    """Run to the end; the seconds that it takes, nan where nobody asks."""
+    if not timed:
+        drive_rounds(controller, tape, served.costs)
+        return nan
+    times = _Seconds(served, controller.plan.bench.questions, np.random.default_rng([*seed, 1]))
+    shared = [Host(group, served.slots[group[0]], served.swap_seconds) for group in served.in_turn]
+    return drive_in_time(controller, tape, times, served.slots, shared=shared, costs=served.costs).seconds
 
 
 def priced(counts: IntArray, costs: Sequence[Sequence[Cost]]) -> tuple[float, float, float]:
@@ -183,7 +197,8 @@ def _not_needed(controller: Controller, recorded: IntArray | None) -> IntArray:
 def _comparisons(controller: Controller, truth: FloatArray) -> Iterator[Ended]:
     """The comparisons of the last look; none where there was no look."""
     reference = controller.plan.objective.reference
-    for pair in controller.looks[-1].comparisons if controller.looks else ():
+    look = controller.latest_look()
+    for pair in () if look is None else look.comparisons:
         other = reference if pair.worse is None else truth[pair.worse]
         assert other is not None
         gap = nan if isinstance(controller.plan.deciding_rule, Precision) else abs(float(truth[pair.better] - other))
@@ -195,17 +210,23 @@ class _Seconds:
 
     def __init__(self, served: Served, questions: int, rng: np.random.Generator) -> None:
         spread = served.usage.log_spread[:, None]
-        self._medians: list[list[float]] = np.nan_to_num(served.usage.seconds * np.exp(-(spread**2) / 2.0)).tolist()
+        self._medians = np.nan_to_num(served.usage.seconds * np.exp(-(spread**2) / 2.0))
         self._factors = Layers[float](_factors(spread, questions, rng))
         self._recorded = served.recorded
 
-    def of(self, ask: Ask, category: int) -> float:
-        """The seconds of one trial."""
-        model, question, trial, _ = ask
-        recorded = self._recorded
-        if recorded is not None and trial < recorded.shape[2] and recorded[model, question, trial] >= 0:
-            return 0.0
-        return self._medians[model][category] * self._factors.at(model, question, trial)
+    def seconds(self, trials: Trials, categories: IntArray) -> FloatArray:
+        """The seconds of each trial."""
+        if not self._medians.any():
+            return np.zeros(len(categories))
+        took = self._medians[trials.model, categories] * self._factors.of(trials)
+        return took if self._recorded is None else np.where(_is_recorded(self._recorded, trials), 0.0, took)
+
+
+def _is_recorded(recorded: IntArray, trials: Trials) -> NDArray[np.bool_]:
+    """Which trials are there already."""
+    known = trials.trial < recorded.shape[2]
+    known[known] = recorded[tuple(column[known] for column in trials)] >= 0
+    return np.asarray(known)
 
 
 def _factors(spread: FloatArray, questions: int, rng: np.random.Generator) -> Iterator[FloatArray]:

@@ -1,11 +1,22 @@
 """All simulated runs of a forecast: those of the run as it is configured, and those of the table.
 
+Worlds are added until what they say stands (`settled`), so that many models, whose costs differ little from world to
+world, take few of them.
+
 Simulated runs on all cores: results in the order of the jobs, the same whatever the number of processes.
+
+Whether further worlds would still move what a forecast says.
+
+Standard errors after n runs: of a quantile of about normal values sqrt(p (1 - p)/n) / phi(z_p) standard deviations,
+1.71/sqrt(n) for the ends of the 80% interval; of a share sqrt(p (1 - p)/(n + 4)), with two more runs either way so that
+a few runs that all end alike are not taken for certain (Agresti and Coull 1998).
 """
 
+import math
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +25,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from adaptive_eval.core import Budget
 from adaptive_eval.study.simulated import (
@@ -25,13 +37,46 @@ from adaptive_eval.study.simulated import (
     confidences,
     covers_everything,
     is_capped,
+    only_trials,
     scaled,
     simulate,
 )
+from adaptive_eval.study.types import range_of
 from scorio.moments import FloatArray
 
-WORTH_PROCESSES = 500_000
-"""Trials to be simulated from which further processes repay the second that they take to start."""
+END = 0.1
+"""The quantiles at which the interval ends."""
+KNOWN_TO = 0.10
+"""Of the median: how well the ends of the interval are known in the end."""
+CHANCE_TO = 0.06
+"""How well the chance to reach the objective is known."""
+CELL_TO = 0.10
+"""The same in a cell of the table, for a chance and for the share of comparisons that are decided."""
+END_ERROR = float(np.sqrt(END * (1.0 - END)) / (np.exp(-(ndtri(END) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)))
+
+
+def figures_settled(runs: Sequence[Simulated]) -> bool:
+    """Whether the interval of trials and the chance to reach the objective stand."""
+    trials = np.array([run.trials for run in runs], dtype=float)
+    error = END_ERROR * trials.std(ddof=1) / np.sqrt(len(trials))
+    return bool(error <= KNOWN_TO * np.median(trials)) and chance_error(runs) <= CHANCE_TO
+
+
+def cell_settled(runs: Sequence[Simulated]) -> bool:
+    """Whether a cell of the table stands."""
+    shares = [run.decided / max(len(run.comparisons), 1) for run in runs]
+    return chance_error(runs) <= CELL_TO and float(np.std(shares, ddof=1)) <= CELL_TO * np.sqrt(len(shares))
+
+
+def chance_error(runs: Sequence[Simulated]) -> float:
+    """The standard error of the share of runs that reach the objective."""
+    number = len(runs) + 4
+    share = (sum(run.reached for run in runs) + 2) / number
+    return float(np.sqrt(share * (1.0 - share) / number))
+
+
+WORTH_A_PROCESS = 1.5
+"""Seconds of work that repay the one that a process takes to start."""
 
 
 class Job(NamedTuple):
@@ -40,19 +85,17 @@ class Job(NamedTuple):
     world: int
     chances: FloatArray
     variant: Variant
+    timed: bool = True
 
 
 class Crew:
-    """Does jobs, in processes of its own where that is worth it; a context that ends them."""
+    """Does jobs, in processes of its own where that was found to be worth it; a context that ends them."""
 
-    def __init__(self, scene: Scene, trials: float) -> None:
-        processes = (os.cpu_count() or 1) if trials >= WORTH_PROCESSES else 1
+    def __init__(self, scene: Scene, jobs: int) -> None:
+        self._scene, self._jobs = scene, jobs
         self._worker = _Worker(scene)
-        self._pool = None
-        if processes > 1:
-            # spawned, not forked: the caller may have threads
-            context = get_context("spawn")
-            self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(scene,))
+        self._pool: ProcessPoolExecutor | None = None
+        self._took: list[float] = []
 
     def __enter__(self) -> "Crew":
         return self
@@ -63,11 +106,33 @@ class Crew:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def simulate(self, jobs: Iterable[Job]) -> Iterator[Simulated]:
-        """The simulated runs in the order of the jobs."""
-        if self._pool is None:
-            return map(self._worker.do, jobs)
-        return self._pool.map(_do, jobs)
+    def simulate(self, jobs: Sequence[Job], another: Callable[[], None] = lambda: None) -> list[Simulated]:
+        """The simulated runs in the order of the jobs; `another` is called after each of them."""
+        done: list[Simulated] = []
+        while self._pool is None and len(done) < len(jobs):
+            start = time.perf_counter()
+            done.append(self._worker.do(jobs[len(done)]))
+            another()
+            self._took.append(time.perf_counter() - start)
+            self._hire_if_worth_it()
+        for run in () if self._pool is None else self._pool.map(_do, jobs[len(done) :]):
+            done.append(run)
+            another()
+        return done
+
+    def _hire_if_worth_it(self) -> None:
+        """Take on processes where the jobs that were done, but the very first, say that the others take long."""
+        if len(self._took) > 1:
+            seconds = (self._jobs - len(self._took)) * sum(self._took[1:]) / (len(self._took) - 1)
+            processes = min(os.cpu_count() or 1, math.floor(seconds / WORTH_A_PROCESS))
+            if processes > 1:
+                self.hire(processes)
+
+    def hire(self, processes: int) -> None:
+        """Have the jobs done by processes from now on."""
+        # spawned, not forked: the caller may have threads
+        context = get_context("spawn")
+        self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(self._scene,))
 
 
 class _Worker:
@@ -79,7 +144,8 @@ class _Worker:
 
     def do(self, job: Job) -> Simulated:
         scene = self._scene
-        return simulate(self._plan(job.variant), job.chances, scene.served, (scene.seed, job.world))
+        plan, seed = self._plan(job.variant), (scene.seed, job.world)
+        return simulate(plan, job.chances, scene.served, seed, timed=job.timed and scene.served.usage.knows_seconds)
 
 
 _here: list[_Worker] = []
@@ -97,9 +163,13 @@ def _do(job: Job) -> Simulated:
 
 TABLE_SHARE = 3
 """The table has this many times fewer worlds: each of its cells costs as much as a forecast."""
+FIRST, STEP = 20, 10
+"""Worlds before the first question whether they are enough, and from one such question to the next."""
+TABLE_FIRST, TABLE_STEP = 10, 5
 
 Watch = Callable[[float, str], None]
 """Told how much is done, 0 to 1, and what is being done."""
+Runs = dict[Variant, list[Simulated]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +185,8 @@ class Simulations:
     """What the table's factors are of: the configured caps, or without any the median need of trials."""
     table: Mapping[tuple[float, float], Variant]
     """By factor and confidence."""
+    worlds: int
+    """How many were enough."""
     table_worlds: int
 
     @property
@@ -124,7 +196,7 @@ class Simulations:
 
 
 def simulate_all(scene: Scene, worlds: Sequence[FloatArray], budget: Budget, most: int, watch: Watch) -> Simulations:
-    """The runs of the forecast in all worlds, and those of the table in the first of them.
+    """The runs of the forecast in as many of the worlds as it takes, and those of the table in the first of them.
 
     `budget` is the run's own, and `most` its maximum of trials a question.
     """
@@ -133,40 +205,103 @@ def simulate_all(scene: Scene, worlds: Sequence[FloatArray], budget: Budget, mos
     capped = Variant(own, budget) if is_capped(budget) else None
     first = [need] if capped is None else [need, capped]
     expected = len(worlds) * len(first) + few * (len(confidences(scene.decisions)) * len(FACTORS) - 1)
-    bench = scene.bench
-    with Crew(scene, expected * bench.models * bench.questions * most / 2.0) as crew:
-        progress = _Progress(expected, watch)
-        runs = _simulate(crew, first, worlds, progress)
-        median = round(float(np.median([run.trials for run in runs[need]])))
+    with Crew(scene, expected) as crew:
+        work = _Work(crew, worlds, _Progress(expected, watch))
+        for end in _ends(len(worlds), STEP, STEP):
+            work.do(first, end, timed=True)
+            work.progress.found(work.runs[need])
+            if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):
+                break
+        few = min(few, end)
+        median = round(float(np.median([run.trials for run in work.runs[need]])))
         reference = budget if capped is not None else Budget(trials=max(median, 1))
         table = _table(scene, reference, need.budget, most)
-        missing = [one for one in dict.fromkeys(table.values()) if one not in runs]
-        runs |= _simulate(crew, missing, worlds[:few], progress)
-    return Simulations(runs, need, capped, reference, table, few)
+        work.progress.so_many_more(few * sum(one not in work.runs for one in table.values()))
+        table_worlds = _fill_table(work, table, few)
+    return Simulations(work.runs, need, capped, reference, table, end, table_worlds)
+
+
+def _ends(worlds: int, first: int, step: int) -> list[int]:
+    """Numbers of worlds to stop at."""
+    return [*range(min(first, worlds), worlds, step), worlds]
+
+
+def _fill_table(work: "_Work", table: Mapping[tuple[float, float], Variant], few: int) -> int:
+    """Simulate the cells in the first worlds, in `few` of them at most; how many were enough."""
+    cells = list(dict.fromkeys(table.values()))
+    done = 0
+    for end in _ends(few, TABLE_FIRST, TABLE_STEP):
+        work.do(cells, end, timed=False)
+        done = end
+        if end >= TABLE_FIRST and all(cell_settled(work.runs[one][:end]) for one in cells):
+            break
+    return done
+
+
+class _Work:
+    """Simulated runs so far, of each variant in the first worlds."""
+
+    def __init__(self, crew: Crew, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
+        self._crew, self._worlds = crew, worlds
+        self.progress = progress
+        self.runs: Runs = {}
+
+    def do(self, variants: Sequence[Variant], end: int, *, timed: bool) -> None:
+        """Every variant in the first `end` worlds, where it is not there already: the largest budgets first."""
+        for budget in sorted({one.budget for one in variants}, key=_cap, reverse=True):
+            same = [one for one in variants if one.budget == budget]
+            missing = [(world, one) for one in same for world in range(len(self.runs.setdefault(one, [])), end)]
+            known = [self._unhindered(world, one) for world, one in missing]
+            jobs = [
+                Job(world, self._worlds[world], one, timed)
+                for (world, one), run in zip(missing, known, strict=True)
+                if run is None
+            ]
+            done = iter(self._crew.simulate(jobs, self.progress.another))
+            for (_, one), run in zip(missing, known, strict=True):
+                self.runs[one].append(next(done) if run is None else run)
+
+    def _unhindered(self, world: int, variant: Variant) -> Simulated | None:
+        """The run in this world with a larger cap on trials, where it was so far from it that this one is the same."""
+        cap = _cap(variant.budget)
+        for other, runs in self.runs.items():
+            larger = only_trials(other.budget) and _cap(other.budget) > cap and other.confidence == variant.confidence
+            if larger and only_trials(variant.budget) and world < len(runs) and runs[world].unhindered <= cap:
+                return runs[world]
+        return None
+
+
+def _cap(budget: Budget) -> float:
+    """The cap on trials."""
+    return np.inf if budget.trials is None else float(budget.trials)
 
 
 class _Progress:
-    """Counts simulated runs."""
+    """Counts simulated runs, and tells what they say so far."""
 
     def __init__(self, expected: int, watch: Watch) -> None:
         self._expected, self._watch = expected, watch
-        self._done = 0
+        self._done, self._share = 0, 0.0
+        self._found = ""
 
     def another(self) -> None:
+        """One more was simulated."""
         self._done += 1
-        self._watch(min(self._done / self._expected, 1.0), f"{self._done:,} simulated runs")
+        self._share = max(self._share, min(self._done / self._expected, 1.0))
+        self._tell()
 
+    def _tell(self) -> None:
+        self._watch(self._share, f"{self._done:,} simulated runs{self._found}")
 
-def _simulate(
-    crew: Crew, variants: Sequence[Variant], worlds: Sequence[FloatArray], progress: _Progress
-) -> dict[Variant, list[Simulated]]:
-    """Every variant in every world."""
-    runs: dict[Variant, list[Simulated]] = {one: [] for one in variants}
-    jobs = [Job(world, chances, one) for world, chances in enumerate(worlds) for one in variants]
-    for job, run in zip(jobs, crew.simulate(jobs), strict=True):
-        runs[job.variant].append(run)
-        progress.another()
-    return runs
+    def so_many_more(self, jobs: int) -> None:
+        """What is to come is less than was expected."""
+        self._expected = self._done + jobs
+
+    def found(self, runs: Sequence[Simulated]) -> None:
+        """The first figures, and better ones as worlds come."""
+        trials = range_of([run.trials for run in runs])
+        self._found = f"; trials {trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f}) in {len(runs)} worlds"
+        self._tell()
 
 
 def _table(scene: Scene, reference: Budget, boundless: Budget, most: int) -> dict[tuple[float, float], Variant]:

@@ -16,10 +16,11 @@ from adaptive_eval.core import Budget, Plan, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import first_call
 from adaptive_eval.core.rules import Correctable, Precision, Rule
+from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.simulated import CAPS, DECIDED, Ended, Scene, Simulated, priced, tallied
 from adaptive_eval.study.simulations import Simulations
-from adaptive_eval.study.types import FORMAT, Cell, Costs, Forecast, Limits, Outlook, Range, Spent, Undecided
+from adaptive_eval.study.types import FORMAT, Cell, Costs, Forecast, Limits, Outlook, Range, Spent, Undecided, range_of
 from scorio.moments import FloatArray
 from scorio.sinf.compare import trial_variance
 
@@ -113,11 +114,12 @@ def summarise(
     basis: Sequence[str],
 ) -> Forecast:
     """The forecast."""
-    weights = prepared.plan.bench.weights
+    weights, worlds = prepared.plan.bench.weights, worlds[: simulated.worlds]
     truth = np.array([(world @ weights).mean(axis=1) for world in worlds])
     within = simulated.runs[simulated.configured]
     plan = scene.plan(simulated.configured)
     gaps = -np.diff(-np.sort(-truth, axis=1), axis=1).ravel()
+    fixed = _fixed(scene, worlds, prepared)
     return Forecast(
         format=FORMAT,
         name=prepared.config.name,
@@ -134,17 +136,12 @@ def summarise(
         need=_outlook(simulated.runs[simulated.need], scene, prepared),
         capped=None if simulated.capped is None else _outlook(within, scene, prepared),
         spent=_spent(scene, prepared),
-        fixed=_fixed(scene, worlds, prepared),
+        fixed=fixed,
+        times_as_long=times_as_long(within, fixed["seconds"]),
         table=_table(simulated),
         undecided=_undecided(within, scene.names),
         limits=limits_of(within, plan, worlds[: simulated.table_worlds]),
     )
-
-
-def range_of(values: Sequence[float] | FloatArray) -> Range:
-    """The median and the 80% interval: quantile p of n values is number p (n + 1), so that a further one lies in it."""
-    low, median, high = np.quantile(np.asarray(values, dtype=float), (0.1, 0.5, 0.9), method="weibull").tolist()
-    return Range(median, low, high)
 
 
 def _outlook(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> Outlook:
@@ -208,6 +205,7 @@ def _fixed(scene: Scene, worlds: Sequence[FloatArray], prepared: Prepared) -> di
         "tokens": tokens if known["tokens"] else None,
         "usd": usd if known["usd"] else None,
         "gpu_hours": gpu_seconds / HOUR if known["gpu_hours"] else None,
+        "seconds": fixed_seconds(scene, counts),
     }
 
 

@@ -10,7 +10,7 @@ not on what is asked in which order.
 
 from collections.abc import Iterator
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +20,56 @@ from scorio.moments import FloatArray, IntArray
 Value = TypeVar("Value", int, float)
 
 
+class Trials(NamedTuple):
+    """Trials by model, question and number: arrays of one length."""
+
+    model: IntArray
+    question: IntArray
+    trial: IntArray
+
+    @classmethod
+    def of_round(cls, first: IntArray, extra: IntArray) -> "Trials":
+        """`extra` (L, M) trials of each question, numbered from `first`: model by model, question by question."""
+        cell = np.repeat(np.arange(extra.size), extra.ravel())
+        begins = np.cumsum(extra.ravel()) - extra.ravel()
+        trial = np.arange(len(cell)) - begins[cell] + first.ravel()[cell]
+        return cls(*np.divmod(cell, extra.shape[1]), trial)
+
+
 class Layers(Generic[Value]):
     """Looks values up in an endless iterator of arrays (L, M)."""
 
     def __init__(self, layers: Iterator[NDArray[Any]]) -> None:
         self._layers = layers
-        self._drawn: list[memoryview[Any]] = []
+        self._drawn: NDArray[Any] | None = None
+        """(T, L, M): those that were drawn, and room for more."""
+        self._depth = 0
 
     def at(self, model: int, question: int, trial: int) -> Value:
         """The value of one trial."""
-        while trial >= len(self._drawn):
-            self._drawn.append(next(self._layers).data)  # single values come out of a memoryview four times as fast
-        value: Value = self._drawn[trial][model, question]
+        if trial >= self._depth:
+            self._draw(trial)
+        value: Value = self._values[trial, model, question]  # a memoryview, four times as fast as an array
         return value
+
+    def of(self, trials: Trials) -> NDArray[Any]:
+        """The values of many."""
+        deepest = int(trials.trial.max(initial=0))
+        if deepest >= self._depth:
+            self._draw(deepest)
+        assert self._drawn is not None
+        return np.asarray(self._drawn[trials.trial, trials.model, trials.question])
+
+    def _draw(self, trial: int) -> None:
+        while self._depth <= trial:
+            layer: NDArray[Any] = next(self._layers)
+            if self._drawn is None or self._depth == len(self._drawn):
+                room = np.empty((max(2 * self._depth, 8), *layer.shape), layer.dtype)
+                if self._drawn is not None:
+                    room[: self._depth] = self._drawn
+                self._drawn, self._values = room, room.data
+            self._drawn[self._depth] = layer
+            self._depth += 1
 
 
 Categories = NDArray[np.uint8]
@@ -70,6 +107,10 @@ class Tape:
     def category(self, model: int, question: int, trial: int) -> int:
         """The outcome of one trial."""
         return self._categories.at(model, question, trial)
+
+    def categories(self, trials: Trials) -> Categories:
+        """The outcomes of many."""
+        return self._categories.of(trials)
 
 
 def _independent(chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:

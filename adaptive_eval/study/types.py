@@ -4,8 +4,12 @@ A number that does not exist is None here and null in the file. The format has a
 the same version, and anything else changes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+
+from scorio.moments import FloatArray
 
 FORMAT = "adaptive-eval.plan/1"
 
@@ -17,6 +21,12 @@ class Range:
     median: float
     low: float
     high: float
+
+
+def range_of(values: Sequence[float] | FloatArray) -> Range:
+    """The median and the 80% interval: quantile p of n values is number p (n + 1), so that a further one lies in it."""
+    low, median, high = np.quantile(np.asarray(values, dtype=float), (0.1, 0.5, 0.9), method="weibull").tolist()
+    return Range(median, low, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +144,9 @@ class Forecast:
     spent: Spent | None
     """None unless the pilot is the run that would be continued; the costs of `need` and `capped` contain it."""
     fixed: Mapping[str, float | None]
-    """Trials, tokens, usd and gpu_hours of the maximum of trials for everyone."""
+    """Trials, tokens, usd, gpu_hours and seconds of the maximum of trials for everyone."""
+    times_as_long: float | None
+    """The time of the run in that of the fixed design, within the budget; None where it is not known."""
     table: tuple[Cell, ...]
     undecided: tuple[Undecided, ...]
     """Within the budget, the likeliest first."""

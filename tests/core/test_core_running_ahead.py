@@ -9,7 +9,7 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import Sequential, ZScore
 from adaptive_eval.core.standing import likely_open
-from adaptive_eval.study.replay import drive
+from adaptive_eval.study.drive import drive
 from adaptive_eval.study.tape import Tape
 
 QUESTIONS = 20

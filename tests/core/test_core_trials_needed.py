@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.judge import forecast
+from adaptive_eval.core.judge import forecast, times_needed
 from adaptive_eval.core.rules import Rule, Sequential, ZScore
 from scorio.sinf.boundary import WangTsiatis
 
@@ -25,7 +25,8 @@ def needed(z: float, information: float, rule: Rule) -> float:
         rho=0.9 * one,
         information=information * one,
     )
-    return float(forecast(evidence, rule, 0.0, one).times_needed[0])
+    at_horizon = forecast(evidence, rule, 0.0, one).boundary
+    return float(times_needed(evidence, rule, at_horizon)[0])
 
 
 @pytest.mark.parametrize(("trials", "most", "z"), [(5, 60, 1.87), (5, 80, 2.5), (10, 80, 2.0), (40, 80, 1.8)])

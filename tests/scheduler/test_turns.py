@@ -18,7 +18,7 @@ from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, EventKind
-from adaptive_eval.study.tape import Tape
+from adaptive_eval.study.tape import Tape, Trials
 from adaptive_eval.study.timed import AnswerTimes, drive_in_time
 from adaptive_eval.study.timed import Host as ReplayedHost
 
@@ -92,6 +92,9 @@ class Stored(Tape):
         category = self._stored[model, question, trial]
         assert category is not None
         return category
+
+    def categories(self, trials: Trials) -> np.ndarray:
+        return np.array([self.category(*one) for one in zip(*map(np.ndarray.tolist, trials), strict=True)])
 
 
 async def test_models_are_swapped_as_in_a_replay_and_no_more_than_they_must(tmp_path: Path, reference: Bed) -> None:

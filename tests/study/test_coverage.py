@@ -12,7 +12,7 @@ from adaptive_eval.core.types import NO_COST
 from adaptive_eval.simulate.worlds import BINARY, COIN_CONCENTRATION, COIN_MEANS, beta_profile, binary, with_mean
 from adaptive_eval.study.pilot import Usage
 from adaptive_eval.study.simulated import Served, simulate
-from adaptive_eval.study.summary import range_of
+from adaptive_eval.study.types import range_of
 from adaptive_eval.study.worlds import Prior, posterior_chances, prior_chances
 from scorio.moments import FloatArray
 

@@ -187,3 +187,16 @@ def test_the_program_itself() -> None:
     assert "objective reached with a chance of" in done.stdout
     assert "simulated runs" in done.stderr and "\x1b" not in done.stderr
     assert np.char.count(done.stdout, "\n") < 40
+
+
+def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known() -> None:
+    path = write_config(Path())
+    known = planned(str(path), "--worlds", "10").stdout
+    assert "times as long as fixed N" in known and "the worst case" in known
+    unknown = planned(str(path), "--worlds", "10", "--set", "sampling={temperature: 0.6}").stdout
+    assert "how long it takes beside fixed N is not known: give a pilot with times" in unknown
+
+
+def test_many_slots_take_longer_than_a_fixed_number() -> None:
+    few, many = (forecast(str(write_config(Path())), "--set", f"concurrency={slots}") for slots in (1, 64))
+    assert few["times_as_long"] < 1.0 < many["times_as_long"]

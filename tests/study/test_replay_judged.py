@@ -7,8 +7,8 @@ from adaptive_eval.core import Bench, Controller, PairVerdict, Plan, Trials, Ver
 from adaptive_eval.core.objectives import Threshold
 from adaptive_eval.show.forecast import study_table
 from adaptive_eval.simulate.worlds import World, binary, coins
+from adaptive_eval.study.drive import drive
 from adaptive_eval.study.judged import is_wrong, judge
-from adaptive_eval.study.replay import drive
 from adaptive_eval.study.tape import Tape
 
 TRUTH = np.array([0.5, 0.3, 0.3 + 1e-15])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.simulate.worlds import Latency, World, binary
+from adaptive_eval.study.drive import drive
 from adaptive_eval.study.judged import open_models, slot_use
-from adaptive_eval.study.replay import drive
 from adaptive_eval.study.tape import Tape
 from adaptive_eval.study.timed import AnswerTimes, Host, Served, Swap, Timeline, drive_in_time, latency_of_mean
 

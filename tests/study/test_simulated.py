@@ -16,7 +16,8 @@ from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.pilot import Usage
 from adaptive_eval.study.simulated import Scene, Served, Variant, confidences, covers_everything, scaled, simulate
 from adaptive_eval.study.simulations import Crew, Job
-from adaptive_eval.study.summary import limits_of, range_of, smallest_delta, smallest_gap
+from adaptive_eval.study.summary import limits_of, smallest_delta, smallest_gap
+from adaptive_eval.study.types import range_of
 
 QUESTIONS = 30
 
@@ -131,8 +132,9 @@ def scene(**changes: object) -> Scene:
 
 def test_processes_change_nothing() -> None:
     jobs = [Job(world, level(0.7, 0.6), Variant(0.95, Budget(trials=cap))) for world in (0, 1) for cap in (400, 600)]
-    with Crew(scene(), 0.0) as alone, Crew(scene(), 1e12) as together:
-        assert list(alone.simulate(jobs)) == list(together.simulate(jobs))
+    with Crew(scene(), 0) as alone, Crew(scene(), 0) as together:
+        together.hire(2)
+        assert alone.simulate(jobs) == together.simulate(jobs)
 
 
 def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left() -> None:

@@ -1,0 +1,46 @@
+"""The fixed design beside the run: the maximum of trials for everyone, and how long servers take for it.
+
+Its trials are all there at once, so that every slot is busy until none is waiting. Up to the last few answers of every
+slot its time is therefore the work over the slots; only those last ones are simulated.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from adaptive_eval.study.simulated import Scene, Simulated
+from adaptive_eval.study.timed import Host, Load
+from scorio.moments import FloatArray
+
+LAST = 8
+"""Answers of each slot that are simulated."""
+
+
+def fixed_seconds(scene: Scene, counts: FloatArray) -> float | None:
+    """How long `counts` (L, K) answers of each model and category take; None where nobody knows, or some are there."""
+    served = scene.served
+    if not served.usage.knows_seconds or served.recorded is not None:
+        return None
+    rng = np.random.default_rng([scene.seed, 2])
+    alone = [_one_model(scene, model, own, rng) for model, own in enumerate(counts)]
+    turned = {model for group in served.in_turn for model in group}
+    queues = [[model] for model in range(len(counts)) if model not in turned] + [list(one) for one in served.in_turn]
+    return max(sum(alone[model] + served.swap_seconds * (len(one) > 1) for model in one) for one in queues)
+
+
+def _one_model(scene: Scene, model: int, counts: FloatArray, rng: np.random.Generator) -> float:
+    """Seconds from its first answer to its last."""
+    usage, slots, trials = scene.served.usage, scene.served.slots[model], float(counts.sum())
+    last = min(LAST * slots, round(trials))
+    spread = usage.log_spread[model]
+    means = usage.seconds[model][rng.choice(len(counts), last, p=counts / trials)]
+    load = Load(model, means * np.exp(spread * rng.standard_normal(last) - spread**2 / 2.0))
+    Host((model,), slots).issue(load, 0.0)
+    return float(counts @ usage.seconds[model]) * (1.0 - last / trials) / slots + load.end
+
+
+def times_as_long(runs: Sequence[Simulated], fixed: float | None) -> float | None:
+    """The median run's time in that of the fixed design; None where it is not known."""
+    if fixed is None or not fixed > 0.0:
+        return None
+    return float(np.median([run.seconds for run in runs])) / fixed

@@ -1,0 +1,149 @@
+"""Whole rounds as counts: the same looks, verdicts and costs as trial by trial on the same outcomes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_eval.core import Bench, Budget, Controller, Cost, Outcome, Pace, Plan, Trials
+from adaptive_eval.core.objectives import Best, Objective, Ranking, Threshold, TopK
+from adaptive_eval.core.types import SetAside
+from adaptive_eval.study.drive import Drawn, drive_rounds
+from adaptive_eval.study.tape import Tape
+from adaptive_eval.study.tape import Trials as Cells
+from scorio.moments import FloatArray
+
+MODELS, QUESTIONS = 4, 7
+WEIGHTS = np.array([0.0, 0.5, 1.0])
+COSTS = [
+    [Cost(30 + model, 0.1, 1.0 / 3.0), Cost(20, 0.07, 0.2), Cost(10 + model, 0.03, 0.1)] for model in range(MODELS)
+]
+OBJECTIVES: list[Objective] = [Ranking(), Best(), TopK(2), Threshold(0.5)]
+
+
+def chances(seed: int) -> FloatArray:
+    return np.asarray(np.random.default_rng(seed).dirichlet(np.full(3, 0.7), (MODELS, QUESTIONS)))
+
+
+def tape(seed: int) -> Tape:
+    return Tape.of_chances(chances(seed), WEIGHTS, np.random.default_rng(seed))
+
+
+def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
+    """Asked and told in chunks, each outcome an object."""
+    controller = Controller(plan)
+    while controller.finished is None:
+        found = [(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(chunk)]
+        controller.tell(Outcome(*one, COSTS[one[0]][one[3]]) for one in found)
+    return controller
+
+
+@given(
+    st.integers(0, 999), st.sampled_from(OBJECTIVES), st.integers(0, 3), st.sampled_from([0.0, 0.4]),
+    st.sampled_from([Budget(), Budget(trials=300), Budget(tokens=6000), Budget(usd=15.0), Budget(gpu_seconds=60.0)]),
+    st.integers(1, 200),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_rounds_as_counts_give_what_trials_give(
+    seed: int, objective: Objective, lookahead: int, growth: float, budget: Budget, chunk: int
+) -> None:
+    bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(60, 0.2, 0.5),) * MODELS)
+    plan = Plan(bench, objective=objective, trials=Trials(3, 20), pace=Pace(growth, lookahead), budget=budget)
+    one, other = drive_rounds(Controller(plan), tape(seed), COSTS), by_trials(plan, tape(seed), chunk)
+    assert one.looks == other.looks and one.finished is other.finished
+    assert np.array_equal(one.arrived, other.arrived) and np.array_equal(one.counts, other.counts)
+    assert one.result() == other.result() and one.in_flight == other.in_flight == 0
+
+
+@given(st.integers(0, 999), st.integers(0, 2))
+@settings(max_examples=20, deadline=None)
+def test_looks_that_are_not_kept_decide_alike(seed: int, lookahead: int) -> None:
+    plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), pace=Pace(0.0, lookahead))
+    kept = drive_rounds(Controller(plan), tape(seed))
+    bare = drive_rounds(Controller(plan, keep_looks=False), tape(seed))
+    assert bare.looks == [] and bare.latest_look() == kept.latest_look() == kept.looks[-1]
+    assert bare.finished is kept.finished and np.array_equal(bare.counts, kept.counts)
+
+
+def decisions(controller: Controller) -> list[object]:
+    """Everything of the looks but the power, which for a comparison that is decided is no more than shown."""
+    return [[look.trials, look.tiers, *(pair[:7] for pair in look.comparisons)] for look in controller.looks]
+
+
+@given(st.integers(0, 999), st.integers(0, 2))
+@settings(max_examples=30, deadline=None)
+def test_a_cap_that_hinders_nothing_changes_nothing(seed: int, lookahead: int) -> None:
+    bench, pace = Bench(MODELS, QUESTIONS, WEIGHTS), Pace(0.0, lookahead)
+    free = drive_rounds(Controller(Plan(bench, trials=Trials(3, 20), pace=pace)), tape(seed))
+    cap = Budget(trials=int(np.ceil(free.unhindered)))
+    capped = drive_rounds(Controller(Plan(bench, trials=Trials(3, 20), pace=pace, budget=cap)), tape(seed))
+    assert decisions(capped) == decisions(free) and capped.finished is free.finished
+    assert free.trials.sum() < free.unhindered
+
+
+def test_a_run_that_its_cap_ended_was_hindered() -> None:
+    plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), budget=Budget(trials=100))
+    assert drive_rounds(Controller(plan), tape(0)).unhindered > 100
+    none = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), budget=Budget(trials=9))
+    assert Controller(none).unhindered == np.inf
+
+
+def test_counts_that_are_not_of_the_round_are_refused() -> None:
+    controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20)))
+    (asked,) = controller.ask_rounds()
+    assert controller.ask_rounds() == [] and controller.in_flight == asked.extra.sum()
+    right = np.zeros((MODELS, QUESTIONS, 3), dtype=np.int64)
+    right[..., 1] = asked.extra
+    short, shape = right.copy(), right[:, :, :2]
+    short[1, 2, 1] -= 1
+    for wrong in (short, shape):
+        with pytest.raises(ValueError, match="must add up to the trials of the oldest round in flight"):
+            controller.tell_round(wrong)
+    negative = right.copy()
+    negative[0, 0] = (-1, 4, 0)
+    with pytest.raises(ValueError, match="must not be negative"):
+        controller.tell_round(negative)
+    controller.tell([Outcome(0, 0, 0, 1)])
+    with pytest.raises(ValueError, match="in counts or trial by trial"):
+        controller.tell_round(right)
+
+
+def test_a_model_that_is_set_aside_has_no_counts_to_tell() -> None:
+    controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20)))
+    (asked,) = controller.ask_rounds()
+    counts = np.zeros((MODELS, QUESTIONS, 3), dtype=np.int64)
+    counts[..., 1] = asked.extra
+    controller.tell([SetAside(2, "gone")])
+    (look,) = controller.tell_round(counts)
+    assert look.trials == (21, 21, 0, 21) and controller.arrived[2].sum() == 0
+
+
+def test_many_values_are_those_of_one_by_one() -> None:
+    first = np.random.default_rng(1).integers(0, 5, (MODELS, QUESTIONS))
+    extra = np.random.default_rng(2).integers(0, 4, (MODELS, QUESTIONS))
+    cells, outcomes = Cells.of_round(first, extra), tape(3)
+    each = list(zip(*(column.tolist() for column in cells), strict=True))
+    assert each == [
+        (model, question, first[model, question] + number)
+        for model in range(MODELS)
+        for question in range(QUESTIONS)
+        for number in range(extra[model, question])
+    ]
+    assert outcomes.categories(cells).tolist() == [tape(3).category(*one) for one in each]
+
+
+@pytest.mark.parametrize("budget", [Budget(trials=250), Budget(tokens=5000), Budget(usd=20.0)])
+def test_what_is_still_to_go_is_no_more_than_the_caps_pay_for(budget: Budget) -> None:
+    bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(40, 0.1, 0.5),) * MODELS)
+    free, capped = (Controller(Plan(bench, trials=Trials(3, 80), budget=one)) for one in (Budget(), budget))
+    found = []
+    for controller in (free, capped):
+        (asked,) = controller.ask_rounds()
+        controller.tell_round(Drawn.of(asked, tape(5), 3).counts, COSTS)
+        found.append(controller.result())
+    unbound, bound = found
+    assert unbound is not None and bound is not None
+    shares = {name: getattr(bound.spent, name) for name in bound.spent._fields} | {"trials": bound.trials}
+    (name,) = (name for name in shares if getattr(budget, name) is not None)
+    paid = bound.trials * getattr(budget, name) / shares[name] - bound.trials
+    assert bound.trials_to_go == pytest.approx(paid) and bound.trials_to_go < unbound.trials_to_go

@@ -1,0 +1,92 @@
+"""When worlds are enough, which runs need no simulation, and how long the fixed design takes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_simulated import QUESTIONS, level, plan, scene, served
+
+from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.core import Budget, Trials
+from adaptive_eval.core.rules import Sequential
+from adaptive_eval.study.fixed import fixed_seconds, times_as_long
+from adaptive_eval.study.pilot import Usage
+from adaptive_eval.study.simulated import Simulated, simulate
+from adaptive_eval.study.simulations import chance_error, figures_settled, simulate_all
+
+
+def ended(trials: float, reached: bool = False) -> Simulated:
+    return Simulated("settled" if reached else "out_of_reach", round(trials), 0.0, 0.0, 0.0, 100.0, 0.0, ())
+
+
+def test_the_interval_settles_when_its_ends_are_known_to_a_tenth_of_the_median() -> None:
+    """The end's error is 1.71 sd / sqrt(n): with sd a third of the median, at about 32 runs."""
+    rng = np.random.default_rng(0)
+    runs = [ended(trials) for trials in rng.normal(9000.0, 3000.0, 60)]
+    assert not figures_settled(runs[:20]) and figures_settled(runs)
+    quantiles = np.quantile(rng.normal(0.0, 1.0, (4000, 50)), 0.1, axis=1)
+    assert quantiles.std() == pytest.approx(1.71 / np.sqrt(50), rel=0.06)
+
+
+def test_an_even_chance_takes_more_worlds_than_a_certain_one() -> None:
+    even = [ended(1000.0, reached=bool(number % 2)) for number in range(60)]
+    never = [ended(1000.0)] * 60
+    assert figures_settled(never[:20]) and not figures_settled(even[:40])
+    assert chance_error(even[:20]) > chance_error(never[:20]) > 0.0
+
+
+def test_worlds_are_added_until_they_are_enough() -> None:
+    """Worlds that are all alike and far apart need no more than the first look of each, and the fewest worlds."""
+    told: list[str] = []
+    worlds = [level(0.95, 0.05)] * 100
+    found = simulate_all(scene(), worlds, Budget(), 12, lambda _, state: told.append(state))
+    assert found.worlds == 20 and found.table_worlds == 10
+    trials = 2 * QUESTIONS * (4 + scene().plan(found.need).pace.lookahead)
+    first = next(number for number, state in enumerate(told) if f"trials {trials} ({trials} .. {trials})" in state)
+    assert "in 10 worlds" in told[first] and first <= 10, "the first figures come at once"
+    assert all(len(found.runs[one]) >= 10 for one in found.table.values())
+
+
+def test_cells_whose_cap_hinders_nothing_are_those_of_a_simulation() -> None:
+    """Every cell as it would be, were each simulated by itself."""
+    one = scene(decisions=Decisions.model_validate({"trials": {"max": 40}}))
+    worlds = [level(0.3 + gap, 0.3) for gap in (0.05, 0.5, 0.4, 0.6, 0.2, 0.5, 0.4, 0.6, 0.5, 0.1) * 3]
+    found = simulate_all(one, worlds, Budget(), 40, lambda *_: None)
+    spared = 0
+    for variant in set(found.table.values()):
+        for number, run in enumerate(found.runs[variant][: found.table_worlds]):
+            alone = simulate(one.plan(variant), worlds[number], one.served, (one.seed, number))
+            assert (run.reason, run.trials, run.comparisons) == (alone.reason, alone.trials, alone.comparisons)
+            spared += variant != found.need and run in found.runs[found.need]
+    assert spared
+
+
+# -- the fixed design -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slots", [1, 7, 64])
+def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
+    """All trials at once and a single look, on the same servers."""
+    spread = Usage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
+    one = scene(served=served(2, slots=slots)._replace(usage=spread))
+    chances = level(0.7, 0.4)
+    whole = plan(trials=Trials(40, 40), rule=Sequential(0.95, 1.0))
+    simulated = np.mean([simulate(whole, chances, one.served, (seed,)).seconds for seed in range(4)])
+    assert fixed_seconds(one, 40 * chances.sum(axis=1)) == pytest.approx(simulated, rel=0.1)
+
+
+def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too() -> None:
+    alone = scene()
+    turned = replace(alone, served=served(2)._replace(in_turn=[[0, 1]], swap_seconds=60.0))
+    counts = 12 * level(0.5, 0.5).sum(axis=1)
+    one = fixed_seconds(alone, counts)
+    assert one == pytest.approx(12 * QUESTIONS * 10.0 / 3) and fixed_seconds(turned, counts) == 2 * one + 2 * 60.0
+
+
+def test_what_nobody_knows_is_not_compared() -> None:
+    nothing = np.full((2, 2), np.nan)
+    unknown = scene(served=served(2)._replace(usage=Usage(nothing, nothing, nothing, np.zeros(2))))
+    assert fixed_seconds(unknown, np.ones((2, 2))) is None
+    begun = scene(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
+    assert fixed_seconds(begun, np.ones((2, 2))) is None
+    assert times_as_long([ended(1.0)], None) is None and times_as_long([ended(1.0)], 50.0) == 2.0
