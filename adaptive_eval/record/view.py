@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.build import question_posteriors
 from adaptive_eval.record.ending import mishap_of
 from adaptive_eval.record.restore import StoredRun, restored_results, stored_run
 from adaptive_eval.record.results import Results, read_results
@@ -76,6 +78,18 @@ class QuestionView:
 
 
 @dataclass(frozen=True, slots=True)
+class PosteriorView:
+    """What is known of a model's score on a question after answers of these categories."""
+
+    counts: tuple[int, ...]
+    """Trials by category."""
+    mean: float
+    lo: float
+    hi: float
+    """A 95% interval."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """The whole run but for its trials."""
 
@@ -95,6 +109,10 @@ class RunView:
     """In the order of the run, which is that of `results.questions` too."""
     trials: tuple[tuple[int, ...], ...]
     """[model][question]: every stored trial with a grade, those of a round in flight too."""
+    posteriors: tuple[PosteriorView, ...]
+    """Every one that occurs, once: what all of these trials say, whether or not a look has judged them."""
+    posterior_of: tuple[tuple[int, ...], ...]
+    """[model][question]: its place in `posteriors`."""
     looks: tuple[LookView, ...]
     z: tuple[tuple[float | None, ...], ...]
     """[i][j]: z of model i against model j after the latest look, positive where i is ahead; both in the order of
@@ -145,8 +163,8 @@ def final_results(reader: RunReader) -> Results | None:
 class Source(Protocol):
     """What a view is made of, besides the results: a `RunReader`, or whoever remembers what one has read."""
 
-    def graded(self) -> Mapping[tuple[str, str], int]:
-        """How many trials of each model and question have a grade."""
+    def graded(self) -> Mapping[tuple[str, str, int], int]:
+        """How many trials of each model, question and category there are."""
         ...
 
     def looks(self) -> Sequence[StoredLook]:
@@ -179,9 +197,11 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
     """The view of a run whose results are known."""
     config, questions, plug_ins = stored
     rubric = open_rubric(config.rubric)
-    graded, events = source.graded(), source.events()
+    events = source.events()
     mishap = mishap_of(events)
     models = tuple(model.name for model in config.models)
+    counts = counted(source.graded(), models, [one.id for one in questions], len(rubric.weights))
+    known, places = posterior_views(counts, rubric.weights)
     return RunView(
         results=results,
         name=config.name,
@@ -191,7 +211,9 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
         categories=rubric.names,
         models=models,
         questions=tuple(QuestionView(one.id, one.prompt, one.answer, one.choices, one.cluster) for one in questions),
-        trials=tuple(tuple(graded.get((model, one.id), 0) for one in questions) for model in models),
+        trials=tuple(map(tuple, counts.sum(axis=-1).tolist())),
+        posteriors=known,
+        posterior_of=places,
         looks=tuple(look_views(source.looks(), source.look_times(), compared=config.objective.kind != "precision")),
         z=z_matrix(results),
         trials_to_go=None if results is None else results.trials_to_go,
@@ -201,6 +223,29 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
         elapsed=source.elapsed,
         error=None if mishap is None else mishap.headline,
     )
+
+
+def counted(
+    graded: Mapping[tuple[str, str, int], int], models: Sequence[str], questions: Sequence[str], categories: int
+) -> NDArray[np.int64]:
+    """Counts (L, M, K) of what is stored; a model, question or category that the run no longer has is left out."""
+    row, column = ({key: at for at, key in enumerate(keys)} for keys in (models, questions))
+    counts = np.zeros((len(models), len(questions), categories), dtype=np.int64)
+    for (model, question, category), trials in graded.items():
+        if model in row and question in column and category < categories:
+            counts[row[model], column[question], category] = trials
+    return counts
+
+
+def posterior_views(
+    counts: NDArray[np.int64], weights: Sequence[float]
+) -> tuple[tuple[PosteriorView, ...], tuple[tuple[int, ...], ...]]:
+    """Every posterior that occurs in counts (L, M, K), once; and for each model and question which of them it is."""
+    models, questions, categories = counts.shape
+    distinct, places = np.unique(counts.reshape(-1, categories), axis=0, return_inverse=True)
+    columns = [column.tolist() for column in (distinct, *question_posteriors(distinct, np.array(weights)))]
+    known = tuple(PosteriorView(tuple(many), *values) for many, *values in zip(*columns, strict=True))
+    return known, tuple(map(tuple, places.reshape(models, questions).tolist()))
 
 
 def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:

@@ -58,8 +58,8 @@ _SPENDING = (
 )
 # both by number: the index by model and question would be read from one end to the other for a few new trials
 _GRADED = (
-    "SELECT models.name, questions.key, graded FROM (SELECT model, question, count(*) AS graded "
-    "FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL GROUP BY model, question) "
+    "SELECT models.name, questions.key, category, graded FROM (SELECT model, question, category, count(*) AS graded "
+    "FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL GROUP BY model, question, category) "
     "JOIN models ON models.id = model JOIN questions ON questions.id = question"
 )
 _ROUND_COUNTS = (
@@ -187,9 +187,9 @@ class RunReader:
         """The last of these looks; None before the first."""
         return next(self._looks("ORDER BY number DESC LIMIT 1"), None)
 
-    def graded(self, after: int = 0) -> dict[tuple[str, str], int]:
-        """How many trials of each model and question have a grade, counted from after the trial with this number."""
-        return {(name, key): count for name, key, count in self._rows(_GRADED, after)}
+    def graded(self, after: int = 0) -> dict[tuple[str, str, int], int]:
+        """How many trials of each model, question and category there are after the trial with this number."""
+        return {(name, key, category): count for name, key, category, count in self._rows(_GRADED, after)}
 
     def round_counts(self) -> Iterator[tuple[str, str, int, int, int]]:
         """How many graded trials of each model and question have each category, by round."""

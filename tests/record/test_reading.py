@@ -47,6 +47,19 @@ def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     assert str(site.folder) not in orjson.dumps(view).decode()  # plain values throughout, and not where they came from
 
 
+def test_what_is_known_of_each_question_is_what_the_run_has_published(site: Site) -> None:
+    site.run(site.write())
+    view = read_run(site.directory())
+    assert view.results is not None
+    ranked = [view.models.index(model.name) for model in view.results.models]
+    for at, question in enumerate(view.results.questions):
+        known = [view.posteriors[view.posterior_of[model][at]] for model in ranked]
+        assert tuple(sum(one.counts) for one in known) == question.trials
+        for name in ("mean", "lo", "hi"):
+            assert [getattr(one, name) for one in known] == pytest.approx(getattr(question, name))
+    assert len(set(view.posteriors)) == len(view.posteriors)
+
+
 def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site) -> None:
     site.run(site.write())
     view = read_run(site.directory())

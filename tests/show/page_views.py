@@ -15,7 +15,7 @@ from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import Subject, build_results, take_snapshot
 from adaptive_eval.record.results import Results
-from adaptive_eval.record.view import EventView, QuestionView, RunView, look_views, z_matrix
+from adaptive_eval.record.view import EventView, QuestionView, RunView, look_views, posterior_views, z_matrix
 from adaptive_eval.record.words import words_of
 from adaptive_eval.simulate.worlds import World, binary, with_mean
 from adaptive_eval.store import ReplicaTraffic, Spending
@@ -94,6 +94,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
     if controller.finished is not None:
         events.append(EventView(spending[-1].at, "finished", {"reason": str(controller.finished)}))
     plain = [plain_look(look, drawn_from.models) for look in controller.looks]
+    posteriors, places = posterior_views(controller.arrived.astype(np.int64), rubric.weights)
     return RunView(
         results=results,
         name=config.name,
@@ -104,6 +105,8 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         models=drawn_from.models,
         questions=tuple(QuestionView(key, f"What is {key}?", "42", (), None) for key in drawn_from.questions),
         trials=tuple(tuple(row) for row in trials.tolist()),
+        posteriors=posteriors,
+        posterior_of=places,
         looks=tuple(
             look_views(
                 plain,

@@ -152,7 +152,7 @@ def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., S
     page = opened(tabs, server)
     page.locator("#stopping .large summary").click()
     page.locator("[data-open='1']").focus()
-    page.evaluate("getSelection().selectAllChildren(document.querySelector('#ranking caption'))")
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#ranking p'))")
     selected, scrolled = page.evaluate("[String(getSelection()), scrollY]")
     assert selected and scrolled > 500
     row = page.locator("#ranking tbody tr").first.element_handle()
@@ -182,8 +182,9 @@ def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> Non
 
 
 def test_pulses_move_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    cell = {"model": 2, "question": 1, "posterior": {"counts": [70, 7], "mean": 0.1, "lo": 0.05, "hi": 0.2}}
     spent = {"trials": 321, "tokens": 65_000, "usd": 0.0, "gpu_seconds": 0.0}
-    pulse = {"trials": 321, "per_second": 12.0, "elapsed": 95.0, "spending": spent, "cells": [[2, 1, 77]]}
+    pulse = {"trials": 321, "per_second": 12.0, "elapsed": 95.0, "spending": spent, "cells": [cell]}
     server = serve(early())
     page = opened(tabs, server)
     server.tell("pulse", {**pulse, "eta_seconds": 75})
@@ -200,6 +201,9 @@ def test_pulses_move_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> No
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowDown"):
         page.keyboard.press(key)
     assert page.inner_text("#trials .readout") == "cy on question q2: 77 trials"
+    page.click("[data-open='1']")
+    row = page.locator("dialog tbody tr", has=page.locator("[data-model='cy']"))
+    assert row.inner_text().split("\t")[1:3] == ["7 of 77 correct", "10.0%"]
 
 
 def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:
@@ -255,24 +259,90 @@ def test_a_run_that_cannot_be_read_says_so(tabs: Tabs, serve: Callable[..., Serv
     tabs.complaints.clear()
 
 
-def test_runs_stand_side_by_side(tabs: Tabs, serve: Callable[..., Server]) -> None:
-    counts = {"resolved": 3, "tied": 1, "open": 0, "out_of_reach": 2, "blocked": 0}
-    dates = {"created": "2026-11-20T11:00:00+00:00", "updated": 1.8e9}
-    known = {"status": "finished", "reason": "out_of_reach", "models": 4, "questions": 30, "trials": 600, "cap": 1200}
-    one = {"name": "first run", **known, **counts, "best": HOSTILE, **dates}
-    new = {**one, "name": "b", "status": "running", "reason": None, "cap": None, "best": None, "resolved": 0}
-    failed = {**new, "name": "c", "status": "stopped", "reason": f"api_key_env {HOSTILE}"}
+COUNTS = {"resolved": 3, "tied": 1, "open": 0, "out_of_reach": 2, "blocked": 0}
+BRIEF: dict[str, Any] = {
+    "name": "first run", "status": "finished", "reason": "out_of_reach", "models": 4, "questions": 30, "trials": 600,
+    "cap": 1200, **COUNTS, "best": HOSTILE, "gate_failed": False, "created": "2026-11-20T11:00:00+00:00",
+    "updated": 1.8e9,
+}  # fmt: skip
+
+
+def listed(tabs: Tabs, serve: Callable[..., Server], *runs: dict[str, Any], width: int = 1280) -> "Page":
+    """The page that compares runs."""
     server = serve(None)
-    server.runs = [one, new, failed]
-    page = tabs.open()
+    server.runs = list(runs)
+    page = tabs.open(width=width)
     page.goto(server.url)
-    page.wait_for_selector("tbody tr >> nth=1")
-    row = page.locator("tbody tr").first
+    page.wait_for_selector(f"tbody tr >> nth={len(runs) - 1}")
+    return page
+
+
+def names(page: "Page") -> list[str]:
+    """The runs from top to bottom."""
+    return page.eval_on_selector_all("tbody th", "all => all.map((one) => one.innerText)")  # type: ignore[no-any-return]
+
+
+def test_runs_stand_side_by_side(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    new = {**BRIEF, "name": "b", "status": "running", "reason": None, "cap": None, "best": None, "resolved": 0}
+    failed = {**new, "name": "c", "status": "stopped", "reason": f"api_key_env {HOSTILE}"}
+    page = listed(tabs, serve, BRIEF, new, failed)
+    row = page.locator("tbody tr", has_text="first run")
     for text in ("first run", "finished", "out of reach", "50%", "3 resolved", "2026-11-20 11:00:00", "<img src=x"):
         assert text in row.inner_text()
     assert "Begun, UTC" in page.inner_text("thead")
-    assert "api_key_env <img src=x" in page.locator("tbody tr").nth(2).inner_text()
+    assert "api_key_env <img src=x" in page.locator("tbody tr", has_text="stopped").inner_text()
     assert row.locator("a").get_attribute("href") == "run/first%20run/"
     assert page.locator("img, main script").count() == 0
-    page.set_viewport_size({"width": 360, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_runs_begin_with_what_is_live_and_new_and_are_sorted_and_filtered(
+    tabs: Tabs, serve: Callable[..., Server]
+) -> None:
+    runs = [
+        {**BRIEF, "name": name, "status": status, "updated": updated, "trials": trials, "best": best}
+        for name, status, updated, trials, best in (
+            ("old", "finished", 1.0e9, 900, "ann"),
+            ("new", "finished", 1.7e9, 100, "bo"),
+            ("live", "running", 1.6e9, 500, "bo"),
+        )
+    ]
+    page = listed(tabs, serve, *runs)
+    assert names(page) == ["live", "new", "old"]
+    page.click("[data-sort=trials]")
+    assert names(page) == ["old", "live", "new"]
+    assert page.locator("th[aria-sort=descending]").inner_text().startswith("Trials")
+    page.locator("[data-sort=trials]").press("Enter")
+    assert names(page) == ["new", "live", "old"]
+    page.locator("[data-sort=trials]").press("Enter")
+    assert names(page) == ["live", "new", "old"] and page.locator("th[aria-sort]").count() == 0
+    page.fill("[data-filter]", " BO")
+    assert names(page) == ["live", "new"] and "2 of 3 runs" in page.inner_text("[role=status]")
+    assert page.evaluate("document.activeElement.hasAttribute('data-filter')")
+
+
+def test_a_gate_that_failed_is_red_and_says_so(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    page = listed(tabs, serve, {**BRIEF, "gate_failed": True}, {**BRIEF, "name": "other"})
+    sign = page.locator(".status.failed")
+    assert sign.count() == 1 and sign.inner_text() == "✗ gate failed"
+    red, green, blue = page.evaluate(
+        "getComputedStyle(document.querySelector('.status.failed')).color.match(/\\d+/g).map(Number)"
+    )[:3]
+    assert red > 2 * max(green, blue)
+    page.fill("[data-filter]", "gate failed")
+    assert names(page) == ["first run"]
+
+
+@pytest.mark.parametrize("width", [320, 390, 640])
+def test_the_runs_fit_a_phone(tabs: Tabs, serve: Callable[..., Server], width: int) -> None:
+    page = listed(
+        tabs,
+        serve,
+        {**BRIEF, "name": "a-run-with-a-rather-long-name-of-sixty-letters-more-or-less"},
+        BRIEF,
+        width=width,
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    box = page.locator("main .scroll")
+    assert box.evaluate("(one) => one.scrollWidth - one.clientWidth") <= 0
+    label = "getComputedStyle(document.querySelector('td[data-label=\"of cap\"]'), '::before').content"
+    assert page.evaluate(label) == '"of cap "', "the title of the column stands beside its value"

@@ -235,6 +235,17 @@ async def test_the_cap_of_a_run_is_its_budget_where_that_is_less(play: Play) -> 
         assert (await client.get("/api/runs")).json()[0]["cap"] == 200
 
 
+@pytest.mark.parametrize(
+    ("baseline", "gate", "failed"), [("ada", True, True), ("ada", False, False), ("cyd", True, False)]
+)
+async def test_the_list_says_where_a_gate_has_failed(play: Play, baseline: str, gate: bool, failed: bool) -> None:
+    run = play(objective={"kind": "baseline", "baseline": baseline, "gate": gate})
+    run.finish()
+    async with site_of(run.directory) as client:
+        (brief,) = (await client.get("/api/runs")).json()
+    assert brief["resolved"] > 0 and brief["gate_failed"] is failed
+
+
 async def test_a_view_is_fetched_once_until_something_changes(play: Play) -> None:
     run = play()
     run.step(100)
@@ -310,6 +321,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "VIEW_SECONDS", 0.0)
 
 
+def posteriors_of(view: dict[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
+    """What a view says of each model and question."""
+    places = enumerate(view["posterior_of"])
+    return {(model, at): view["posteriors"][one] for model, row in places for at, one in enumerate(row)}
+
+
 async def test_a_listener_can_follow_a_run_to_its_end(play: Play, quick: None) -> None:
     run = play()
     run.step(30)
@@ -318,12 +335,13 @@ async def test_a_listener_can_follow_a_run_to_its_end(play: Play, quick: None) -
         async with listening(client) as live:
             assert (await live.next("view"))[0] == "view"
             assert (await live.next("pulse"))[1]["trials"] == 30
-            trials, looks = view["trials"], 0
+            trials, looks, known = view["trials"], 0, posteriors_of(view)
             while run.controller.finished is None:
                 looks += len(run.step(17))
                 _, pulse = await live.next("pulse")
-                for model, question, count in pulse["cells"]:
-                    trials[model][question] = count
+                for cell in pulse["cells"]:
+                    trials[cell["model"]][cell["question"]] = sum(cell["posterior"]["counts"])
+                    known[cell["model"], cell["question"]] = cell["posterior"]
                 assert sum(map(sum, trials)) == pulse["trials"] == pulse["spending"]["trials"] == run.store_trials
                 assert pulse["spending"]["tokens"] == 30 * run.store_trials and pulse["per_second"] > 0.0
             run.publish()
@@ -334,6 +352,7 @@ async def test_a_listener_can_follow_a_run_to_its_end(play: Play, quick: None) -
                 seen.add((await live.next("view", "end"))[0])
         last = (await client.get("/api/run/played/view")).json()
         assert last["trials"] == trials, "the pulses alone have led to what is stored"
+        assert posteriors_of(last) == known
         assert last["results"]["run"]["status"] == "finished" and len(last["looks"]) == len(run.controller.looks)
 
 

@@ -14,6 +14,7 @@ import orjson
 import pytest
 from page_views import simulated, world
 
+from adaptive_eval.record.glossary import GLOSSARY
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.page import documents as bundle
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, report_page, runs_page
@@ -66,7 +67,7 @@ def nasty() -> RunView:
 
 def test_a_report_carries_the_view_as_it_is(view: RunView, nasty: RunView) -> None:
     for one in (view, nasty):
-        data, _ = Elements(report_page(one)).text("script")
+        _, data, _ = Elements(report_page(one)).text("script")
         assert orjson.loads(data) == orjson.loads(orjson.dumps(one))
 
 
@@ -85,10 +86,14 @@ def test_the_policy_of_a_report_allows_its_own_script_and_style_alone(view: RunV
     allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
     assert allowed["default-src"] == "'none'"
     assert set(allowed) == {"default-src", "script-src", "style-src", "img-src", "base-uri", "form-action"}
-    assert allowed["script-src"] == hash_of(page.text("script")[1])
+    assert allowed["script-src"] == hash_of(page.text("script")[2])
     assert allowed["style-src"] == hash_of(page.text("style")[0])
     assert allowed["img-src"] == "data:"
     assert [tag for tag, _ in page.tags].index("style") > 3  # the policy stands before what it allows
+
+
+def glossary() -> object:
+    return orjson.loads(orjson.dumps(dict(GLOSSARY)))
 
 
 def hash_of(text: str) -> str:
@@ -101,7 +106,7 @@ def test_a_report_refers_to_nothing_outside_of_it(view: RunView) -> None:
         for name in ("src", "href", "srcset", "action", "data", "poster", "style"):
             assert (attributes.get(name) or "data:").startswith("data:"), (tag, name)
         assert not [name for name in attributes if name.startswith("on")]
-    style, (_, code) = page.text("style")[0], page.text("script")
+    style, (*_, code) = page.text("style")[0], page.text("script")
     assert not re.search(r"url\(|@import|@font-face", style)
     assert set(re.findall(r"https?://[^\"'\s]*", style + code)) == {"http://www.w3.org/2000/svg"}
 
@@ -122,8 +127,10 @@ def test_the_monitors_pages_take_script_and_style_from_their_server() -> None:
         (runs_page(), ""),
     ):
         page = Elements(document)
-        assert page.text("script") == [] and page.text("style") == []
-        sources = [tag["src"] for tag in page.all("script")] + [tag["href"] for tag in page.all("link")]
+        assert list(map(orjson.loads, page.text("script"))) == [glossary()] and page.text("style") == []
+        sources = [tag["src"] for tag in page.all("script") if tag.get("type") is None] + [
+            tag["href"] for tag in page.all("link")
+        ]
         assert sources == [f"{root}assets/app.js", f"{root}assets/icon.svg", f"{root}assets/style.css"]
     assert set(assets()) == {"app.js", "icon.svg", "style.css"}
     assert "unsafe" not in MONITOR_POLICY and "default-src 'none'" in MONITOR_POLICY

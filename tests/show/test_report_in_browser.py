@@ -114,7 +114,7 @@ def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     page = tabs.report(report_page(view))
     page.click("[data-open='1']")
     assert page.evaluate("document.querySelectorAll('img, iframe, object, embed, main script, main b > b').length") == 0
-    assert page.evaluate("document.scripts.length") == 2
+    assert page.evaluate("document.scripts.length") == 3
     prompt = page.inner_text("dialog .foreign >> nth=0")
     assert "<img src=x onerror=alert(2)>" in prompt and "U+202E" in prompt and "U+0007" in prompt and "U+2028" in prompt
     assert "\u202e" not in page.inner_text("body") and "\u0007" not in page.inner_text("body")

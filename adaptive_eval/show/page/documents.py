@@ -22,13 +22,14 @@ from urllib.parse import quote
 
 import orjson
 
+from adaptive_eval.record.glossary import GLOSSARY
 from adaptive_eval.record.view import RunView
 
 STATIC = files("adaptive_eval.show.page") / "static"
 ENTRY = "main.js"
 
 _IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "\./([\w.]+)";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+))", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
 
 
 @cache
@@ -135,13 +136,19 @@ def _document(title: str, head: str, tail: str, data: Mapping[str, str]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(title)}</title>\n</head>\n<body>\n"
-        f'<noscript><p>{_NO_SCRIPT}</p></noscript>\n<div id="page"></div>\n{tail}</body>\n</html>\n'
+        f'<noscript><p>{_NO_SCRIPT}</p></noscript>\n<div id="page"></div>\n'
+        f'<script id="glossary" type="application/json">{_glossary()}</script>\n{tail}</body>\n</html>\n'
     )
 
 
-def _as_json(view: RunView) -> str:
+@cache
+def _glossary() -> str:
+    return _as_json(dict(GLOSSARY))
+
+
+def _as_json(value: object) -> str:
     """JSON that neither ends a script element nor begins a comment in it."""
-    return orjson.dumps(view).decode().translate(_HARMLESS)
+    return orjson.dumps(value).decode().translate(_HARMLESS)
 
 
 def _hash(text: str) -> str:

@@ -26,7 +26,8 @@ from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
 ANEW = {EventKind.STARTED, EventKind.RESUMED, EventKind.CONFIGURED, EventKind.REGRADED}
 """After these, looks may have been taken anew, and grades may have changed."""
 
-Cell = tuple[str, str]
+Cell = tuple[str, str, int]
+"""A model, a question and a category."""
 
 
 class Ledger:
@@ -73,7 +74,7 @@ class Ledger:
     # -- what views are made of --------------------------------------------------------------------------------------
 
     def graded(self) -> dict[Cell, int]:
-        """How many trials of each model and question have a grade."""
+        """How many trials of each model, question and category there are."""
         return self._graded
 
     def looks(self) -> list[StoredLook]:

@@ -41,6 +41,8 @@ class Brief:
     out_of_reach: int
     blocked: int
     best: str | None
+    gate_failed: bool
+    """A model was found to be worse than the baseline, where that is a gate."""
     created: float
     updated: float
     """Seconds since 1970."""
@@ -108,6 +110,7 @@ def read_brief(path: Path, mark: Mark) -> Brief:
             out_of_reach=verdicts[Verdict.OUT_OF_REACH],
             blocked=verdicts[Verdict.BLOCKED],
             best=None if stored is None else _best(stored),
+            gate_failed=stored is not None and _gate_failed(config, stored),
             created=reader.created,
             updated=mark.written,
         )
@@ -129,6 +132,15 @@ def _cap(config: Mapping[str, Any], cells: int) -> int:
     """The maximum of trials for everyone, or the budget where that is less."""
     fixed, budget = int(cells * config["trials"]["max"]), config["budget"]["trials"]
     return fixed if budget is None else min(fixed, int(budget))
+
+
+def _gate_failed(config: Mapping[str, Any], stored: StoredLook) -> bool:
+    """Whether a call against a model that the baseline is ahead of stands, as for the exit code of the run."""
+    objective, body = config["objective"], cast(Mapping[str, Any], stored.body)
+    return bool(objective.get("gate")) and any(
+        pair["verdict"] == Verdict.RESOLVED and pair["better"] == objective["baseline"] and not pair["reversed"]
+        for pair in body["comparisons"]
+    )
 
 
 def _best(look: StoredLook) -> str | None:

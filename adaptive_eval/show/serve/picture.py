@@ -1,7 +1,7 @@
 """A run as its page sees it: the view as JSON, and messages about what has changed since it was fetched.
 
-A view has the number of trials of each question; messages give new numbers of single cells. They are totals, so one
-that comes twice, or too late, does no harm. A view is made when it is fetched, so that pages nobody looks at cost
+A view has what is known of each question; messages say it anew for the cells that have changed. They give totals, so
+one that comes twice, or too late, does no harm. A view is made when it is fetched, so that pages nobody looks at cost
 nothing. All of it is for one thread at a time.
 
 The answers of one model to one question, a page at a time.
@@ -10,17 +10,18 @@ Plain values as JSON, whatever a model wrote.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.restore import StoredRun
-from adaptive_eval.record.view import QuestionView
+from adaptive_eval.record.view import PosteriorView, QuestionView, posterior_views
 from adaptive_eval.show.serve.feed import Cell, Feed
 from adaptive_eval.show.text import Rates
 from adaptive_eval.store import RunReader, TrialRecord
@@ -48,12 +49,45 @@ MOST_CHARACTERS = 1_000_000
 """Of all texts of a page together; the first answer is there even if longer, each of its two texts cut at this."""
 
 
-def answers(directory: Path, stored: StoredRun, question: int, model: int, after: int) -> dict[str, object]:
-    """The trials beyond `after`, as plain values, and whether there are more."""
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """One answer."""
+
+    trial: int
+    seed: int
+    category: int | None
+    """None: the grader failed."""
+    value: float | None
+    signals: Mapping[str, object]
+    extracted: str | None
+    grader_error: str | None
+    finish_reason: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    latency: float
+    replica: str
+    attempts: int
+    text: str
+    reasoning: str | None
+    completion_bpt: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """A page of answers."""
+
+    question: QuestionView
+    model: str
+    trials: tuple[TrialView, ...]
+    more: bool
+
+
+def answers(directory: Path, stored: StoredRun, question: int, model: int, after: int) -> Answers:
+    """The trials beyond `after`, and whether there are more."""
     config, questions, _ = stored
     name, asked = config.models[model].name, questions[question]
     weights = open_rubric(config.rubric).weights
-    trials: list[dict[str, object]] = []
+    trials: list[TrialView] = []
     characters, more = 0, False
     with closing(RunReader.open(directory)) as reader:
         for record in reader.cell(name, asked.id, after):
@@ -63,29 +97,29 @@ def answers(directory: Path, stored: StoredRun, question: int, model: int, after
                 break
             trials.append(_trial(record, weights))
     shown = QuestionView(asked.id, asked.prompt, asked.answer, asked.choices, asked.cluster)
-    return {"question": shown, "model": name, "trials": trials, "more": more}
+    return Answers(shown, name, tuple(trials), more)
 
 
-def _trial(record: TrialRecord, weights: tuple[float, ...]) -> dict[str, object]:
+def _trial(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
     answer = record.answer
-    return {
-        "trial": record.trial,
-        "seed": answer.seed,
-        "category": record.category,
-        "value": None if record.category is None else weights[record.category],
-        "signals": {**{str(signal): True for signal in sorted(answer.signals)}, **record.signals},
-        "extracted": record.extracted,
-        "grader_error": record.grader_error,
-        "finish_reason": answer.finish_reason,
-        "prompt_tokens": answer.prompt_tokens,
-        "completion_tokens": answer.completion_tokens,
-        "latency": answer.latency,
-        "replica": answer.replica,
-        "attempts": answer.attempts,
-        "text": _cut(answer.text),
-        "reasoning": None if answer.reasoning is None else _cut(answer.reasoning),
-        "completion_bpt": answer.completion_bpt,
-    }
+    return TrialView(
+        trial=record.trial,
+        seed=answer.seed,
+        category=record.category,
+        value=None if record.category is None else weights[record.category],
+        signals={**{str(signal): True for signal in sorted(answer.signals)}, **record.signals},
+        extracted=record.extracted,
+        grader_error=record.grader_error,
+        finish_reason=answer.finish_reason,
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
+        latency=answer.latency,
+        replica=answer.replica,
+        attempts=answer.attempts,
+        text=_cut(answer.text),
+        reasoning=None if answer.reasoning is None else _cut(answer.reasoning),
+        completion_bpt=answer.completion_bpt,
+    )
 
 
 def _cut(text: str) -> str:
@@ -96,6 +130,37 @@ def _cut(text: str) -> str:
 
 VIEW_SECONDS = 3.0
 """Looks are told of no more often: to fetch and draw a view anew takes a browser a tenth of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellNews:
+    """What is known now of a model on a question, both by their number."""
+
+    model: int
+    question: int
+    posterior: PosteriorView
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What the run has used so far."""
+
+    trials: int
+    tokens: int
+    usd: float
+    gpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What has changed since the message before."""
+
+    trials: int
+    per_second: float
+    elapsed: float
+    spending: Used
+    cells: tuple[CellNews, ...]
+    eta_seconds: float | None
 
 
 class Published(NamedTuple):
@@ -162,28 +227,33 @@ class Picture:
     def _etag(self) -> str:
         return f'"{self._begun:x}-{self._feed.edition}-{self._feed.ledger.spent().trials}"'
 
-    def _pulse(self, cells: list[tuple[int, int, int]]) -> bytes:
+    def _pulse(self, cells: Sequence[CellNews]) -> bytes:
         """New numbers of trials, and how fast the run is."""
         feed, spent, elapsed = self._feed, self._feed.ledger.spent(), self._feed.elapsed()
         self._rates.add(elapsed, spent.trials, spent.tokens)
         to_go = None if feed.results is None else feed.results.trials_to_go
         return message(
             "pulse",
-            {
-                "trials": spent.trials,
-                "per_second": self._rates.trials,
-                "elapsed": elapsed,
-                "spending": {name: getattr(spent, name) for name in ("trials", "tokens", "usd", "gpu_seconds")},
-                "cells": cells,
-                "eta_seconds": self._rates.eta(to_go) if feed.running else None,
-            },
+            Pulse(
+                trials=spent.trials,
+                per_second=self._rates.trials,
+                elapsed=elapsed,
+                spending=Used(spent.trials, spent.tokens, spent.usd, spent.gpu_seconds),
+                cells=tuple(cells),
+                eta_seconds=self._rates.eta(to_go) if feed.running else None,
+            ),
         )
 
-    def _changed(self, graded: Mapping[Cell, int]) -> list[tuple[int, int, int]]:
+    def _changed(self, graded: Mapping[Cell, int]) -> list[CellNews]:
+        """The models and questions with a new trial, and what is known of them now."""
         models = {name: at for at, name in enumerate(self._feed.models)}
         questions = {question.id: at for at, question in enumerate(self._feed.stored.questions)}
-        changed = ((cell, count) for cell, count in graded.items() if self._told.get(cell) != count)
-        return [(models[model], questions[question], count) for (model, question), count in changed if model in models]
+        weights = open_rubric(self._feed.stored.config.rubric).weights
+        changed = {cell[:2] for cell, many in graded.items() if self._told.get(cell) != many}
+        cells = sorted((models[model], questions[key], model, key) for model, key in changed if model in models)
+        counts = [[graded.get((*cell[2:], category), 0) for category in range(len(weights))] for cell in cells]
+        known, (places,) = posterior_views(np.array(counts, dtype=np.int64).reshape(1, -1, len(weights)), weights)
+        return [CellNews(cell[0], cell[1], known[place]) for cell, place in zip(cells, places, strict=True)]
 
     def _end(self) -> bytes:
         return message("end", {"status": self._feed.status})

@@ -3,14 +3,23 @@
 import { h, s } from "./dom.js";
 import { verdictWord } from "./facts.js";
 import { plain } from "./text.js";
+/** @import { Child } from "./dom.js" */
 
-/** A linear map from [from, to] to [start, end]. */
+/** @typedef {(value: number) => number} Scale */
+
+/**
+ * A linear map from [from, to] to [start, end].
+ * @param {number} from @param {number} to @param {number} start @param {number} end @returns {Scale}
+ */
 export function linear(from, to, start, end) {
   const slope = to === from ? 0 : (end - start) / (to - from);
   return (value) => start + (value - from) * slope;
 }
 
-/** Round numbers within [from, to], about `wanted` of them; whole ones alone where `whole`. */
+/**
+ * Round numbers within [from, to], about `wanted` of them; whole ones alone where `whole`.
+ * @param {number} from @param {number} to @param {number} wanted @returns {number[]}
+ */
 export function ticks(from, to, wanted, whole = false) {
   if (!(to > from)) return [from];
   const rough = (to - from) / Math.max(1, wanted);
@@ -23,7 +32,11 @@ export function ticks(from, to, wanted, whole = false) {
   return found;
 }
 
-/** A chart: an SVG with a name and a description, in a figure with a caption. */
+/**
+ * A chart: an SVG with a name and a description, in a figure with a caption.
+ * @param {{label: string, caption?: Child, width: number, height: number, className?: string}} given
+ * @param {...Child} content
+ */
 export function figure({ label, caption, width, height, className = "" }, ...content) {
   return h(
     "figure",
@@ -37,7 +50,14 @@ export function figure({ label, caption, width, height, className = "" }, ...con
   );
 }
 
-/** Lines across, with their numbers at the left. */
+/**
+ * Lines across, with their numbers at the left.
+ * @param {number[]} values
+ * @param {Scale} y
+ * @param {number} left
+ * @param {number} right
+ * @param {(value: number) => string} format
+ */
 export function horizontalLines(values, y, left, right, format) {
   return values.map((value) => [
     s("line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) }),
@@ -45,7 +65,15 @@ export function horizontalLines(values, y, left, right, format) {
   ]);
 }
 
-/** Numbers under the chart. */
+/**
+ * Numbers under the chart.
+ * @param {number[]} values
+ * @param {Scale} x
+ * @param {number} bottom
+ * @param {(value: number) => string} format
+ * @param {string} title
+ * @param {number} right
+ */
 export function bottomTicks(values, x, bottom, format, title, right) {
   return [
     values.map((value) =>
@@ -55,15 +83,15 @@ export function bottomTicks(values, x, bottom, format, title, right) {
   ];
 }
 
-const pen = document.createElement("canvas").getContext("2d");
+const pen = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
 
-/** The width of a text in a chart, in pixels. */
+/** The width of a text in a chart, in pixels. @param {string} text */
 function textWidth(text, size = 12, weight = 400) {
   pen.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
   return pen.measureText(text).width;
 }
 
-/** Foreign text cut in the middle until it fits. */
+/** Foreign text cut in the middle until it fits. @param {string} text @param {number} room */
 export function fitted(text, room, size = 12, weight = 400) {
   let longest = 80;
   let shown = plain(text, longest);
@@ -74,19 +102,22 @@ export function fitted(text, room, size = 12, weight = 400) {
   return shown;
 }
 
-/** How much room labels need, at most so much. */
+/** How much room labels need, at most so much. @param {string[]} texts @param {number} most */
 export function roomFor(texts, most, size = 12, weight = 400) {
   return Math.min(most, Math.max(0, ...texts.map((text) => textWidth(plain(text), size, weight))));
 }
 
-/** Labels moved apart where they would cover each other. */
+/** Labels moved apart where they would cover each other. @param {{text: string, y: number}[]} labels */
 export function spread(labels) {
   const order = [...labels].sort((one, other) => one.y - other.y);
   for (let at = 1; at < order.length; at += 1) order[at].y = Math.max(order[at].y, order[at - 1].y + 15);
   return labels;
 }
 
-/** A path through points; a point without a number interrupts it. */
+/**
+ * A path through points; a point without a number interrupts it.
+ * @param {[number, number | null][]} points @param {Scale} x @param {(value: number) => number | null} y
+ */
 export function line(points, x, y) {
   let path = "";
   let drawing = false;
@@ -98,7 +129,14 @@ export function line(points, x, y) {
   return path;
 }
 
-/** The area between two curves over the same places. */
+/**
+ * The area between two curves over the same places.
+ * @template P
+ * @param {P[]} points
+ * @param {(point: P) => number} x
+ * @param {(point: P) => number} yLow
+ * @param {(point: P) => number} yHigh
+ */
 export function band(points, x, yLow, yHigh) {
   if (points.length < 2) return "";
   const there = points.map((point) => `${x(point).toFixed(1)} ${yHigh(point).toFixed(1)}`);
@@ -106,7 +144,10 @@ export function band(points, x, yLow, yHigh) {
   return `M${there.join("L")}L${back.join("L")}Z`;
 }
 
-/** The sign of a verdict: each has its own shape, so that colour is never needed. */
+/**
+ * The sign of a verdict: each has its own shape, so that colour is never needed.
+ * @param {string} verdict @param {number} x @param {number} y
+ */
 export function sign(verdict, x, y, size = 5) {
   const at = { class: `sign v-${verdict}`, "data-verdict": verdict };
   if (verdict === "resolved") return s("circle", { ...at, cx: x, cy: y, r: size });
@@ -127,11 +168,12 @@ export function sign(verdict, x, y, size = 5) {
   });
 }
 
-/** A verdict as sign and word. */
+/** A verdict as sign and word. @param {string} verdict @param {Child} [text] */
 export function badge(verdict, text = verdictWord(verdict)) {
   return h("span", { class: `badge v-${verdict}` }, signIcon(verdict), text);
 }
 
+/** @param {string} verdict */
 export function signIcon(verdict) {
   return s(
     "svg",
@@ -172,21 +214,22 @@ const LINES_DARK = [
 ];
 const night = matchMedia("screen and (prefers-color-scheme: dark)");
 
-/** Calls back when the reader changes between light and dark. */
+/** Calls back when the reader changes between light and dark. @param {() => void} handle */
 export function onNight(handle) {
   night.addEventListener("change", handle);
 }
 
-/** A colour for a share in [0, 1], whose lightness grows or falls evenly. */
+/** A colour for a share in [0, 1], whose lightness grows or falls evenly. @param {number} share */
 export function ramp(share) {
   return mixed(night.matches ? DARK : LIGHT, share);
 }
 
-/** A colour for one of many lines, readable on the page. */
+/** A colour for one of many lines, readable on the page. @param {number} share */
 export function lineColour(share) {
   return mixed(night.matches ? LINES_DARK : LINES_LIGHT, share);
 }
 
+/** @param {number[][]} stops @param {number} share */
 function mixed(stops, share) {
   const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
   const from = Math.min(Math.floor(at), stops.length - 2);

@@ -2,13 +2,35 @@
 
 import { linear } from "./chart.js";
 import { h, on, s, update } from "./dom.js";
-import { interval, score } from "./facts.js";
+import { categoryName, countsText, entry, interval, posteriorOf, score } from "./facts.js";
 import { factList, region, table } from "./parts.js";
-import { count, duration, name, plain, plural, usd, visible } from "./text.js";
+import { term } from "./terms.js";
+import { duration, messageOf, name, plain, plural, visible } from "./text.js";
+/** @import { Child } from "./dom.js" */
+/** @import { Scale } from "./chart.js" */
+/** @import { Facts } from "./facts.js" */
+/** @import { State } from "./parts.js" */
+/** @import { Answers, PosteriorView, RunView, TrialView } from "./sent.js" */
+
+/**
+ * What the dialog shows.
+ * @typedef {object} Seen
+ * @property {number} index
+ * @property {string | null} model
+ * @property {TrialView[]} trials
+ * @property {boolean} more
+ * @property {string | null} problem
+ * @property {boolean} busy
+ * @property {number} ask
+ */
 
 const FOREST = { width: 220, height: 20, pad: 6 };
 
-/** A dialog on questions; `fetchTrials(question, model, after)` is null where no texts are to be had. */
+/**
+ * A dialog on questions; `fetchTrials(question, model, after)` is null where no texts are to be had.
+ * @param {State} state
+ * @param {((question: number, model: number, after: number | null) => Promise<Answers>) | null} fetchTrials
+ */
 export function questionDialog(state, fetchTrials) {
   const body = h("div", { class: "body" });
   const dialog = h(
@@ -18,18 +40,20 @@ export function questionDialog(state, fetchTrials) {
     body,
   );
   document.body.append(dialog);
+  /** @type {Seen} */
   const seen = { index: 0, model: null, trials: [], more: false, problem: null, busy: false, ask: 0 };
 
   const draw = () => update(body, h("div", null, content(state, seen, fetchTrials !== null)));
   const load = async () => {
     if (!fetchTrials || seen.model === null) return;
-    const ask = (seen.ask += 1);
+    seen.ask += 1;
+    const { ask } = seen;
     seen.busy = true;
     draw();
     try {
       const found = await fetchTrials(
         seen.index,
-        state.facts.columnOf.get(seen.model),
+        entry(state.facts.columnOf, seen.model),
         seen.trials.at(-1)?.trial ?? null,
       );
       if (ask !== seen.ask) return;
@@ -37,21 +61,21 @@ export function questionDialog(state, fetchTrials) {
       Object.assign(seen, { more: found.more, problem: null });
     } catch (error) {
       if (ask !== seen.ask) return;
-      seen.problem = `The answers could not be read: ${error.message}`;
+      seen.problem = `The answers could not be read: ${messageOf(error)}`;
     }
     seen.busy = false;
     draw();
   };
-  const choose = (model) => {
+  const choose = (/** @type {string} */ model) => {
     Object.assign(seen, { model, trials: [], more: false, problem: null });
     draw();
     load();
   };
 
-  on(dialog, "click", "[data-model]", (button) => choose(button.getAttribute("data-model")));
+  on(dialog, "click", "[data-model]", (button) => choose(button.dataset.model ?? ""));
   on(dialog, "click", "[data-next]", load);
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  const open = (index, model = null) => {
+  const open = (/** @type {number} */ index, /** @type {string | null} */ model = null) => {
     seen.index = index;
     if (!dialog.open) dialog.showModal();
     choose(model ?? state.facts.names[0]);
@@ -60,10 +84,10 @@ export function questionDialog(state, fetchTrials) {
   return { open, redraw: () => dialog.open && draw() };
 }
 
+/** @param {State} state @param {Seen} seen @param {boolean} answers */
 function content(state, seen, answers) {
   const { view, facts } = state;
   const question = view.questions[seen.index];
-  const row = view.results?.questions[seen.index];
   return [
     h("h2", { id: "question-title" }, "Question ", name(question.id, 80)),
     question.cluster === null ? null : h("p", { class: "note" }, "cluster ", name(question.cluster, 80)),
@@ -76,14 +100,15 @@ function content(state, seen, answers) {
         )
       : null,
     h("p", null, "Answer key: ", h("code", { dir: "auto" }, visible(question.answer))),
-    row ? known(row, facts, seen, answers) : null,
+    known(view, facts, seen, answers),
     answers ? trials(state, seen) : null,
   ];
 }
 
-function known(row, facts, seen, answers) {
+/** @param {RunView} view @param {Facts} facts @param {Seen} seen @param {boolean} answers */
+function known(view, facts, seen, answers) {
   const x = linear(facts.low, facts.high, FOREST.pad, FOREST.width - FOREST.pad);
-  const model = (text) =>
+  const model = (/** @type {string} */ text) =>
     answers
       ? h(
           "button",
@@ -101,27 +126,29 @@ function known(row, facts, seen, answers) {
       shown: answers,
       head: [
         "Model",
-        "Trials",
-        "Mean",
+        "Answers",
+        term("posterior", "Posterior mean"),
         "95% interval",
         `from ${score(facts, facts.low, 0)} to ${score(facts, facts.high, 0)}`,
       ],
       key: (at) => facts.names[at],
-      rows: facts.names.map((text, at) => {
-        const known = row.trials[at] > 0;
+      rows: facts.names.map((text) => {
+        const known = posteriorOf(view, facts, text, seen.index);
+        const asked = known.counts.some(Boolean);
         return [
           model(text),
-          count(row.trials[at]),
-          known ? score(facts, row.mean[at]) : "–",
-          known ? interval(facts, row.lo[at], row.hi[at]) : "–",
-          known ? forest(row, at, x) : "",
+          countsText(view, known.counts),
+          asked ? score(facts, known.mean) : "–",
+          asked ? interval(facts, known.lo, known.hi) : "–",
+          asked ? forest(known, x) : "",
         ];
       }),
     }),
   );
 }
 
-function forest(row, at, x) {
+/** @param {PosteriorView} known @param {Scale} x */
+function forest(known, x) {
   const middle = FOREST.height / 2;
   return s(
     "svg",
@@ -132,11 +159,12 @@ function forest(row, at, x) {
       "aria-hidden": "true",
     },
     s("line", { class: "grid", x1: FOREST.pad, x2: FOREST.width - FOREST.pad, y1: middle, y2: middle }),
-    s("line", { class: "whisker", x1: x(row.lo[at]), x2: x(row.hi[at]), y1: middle, y2: middle }),
-    s("circle", { class: "dot", cx: x(row.mean[at]), cy: middle, r: 3.5 }),
+    s("line", { class: "whisker", x1: x(known.lo), x2: x(known.hi), y1: middle, y2: middle }),
+    s("circle", { class: "dot", cx: x(known.mean), cy: middle, r: 3.5 }),
   );
 }
 
+/** @param {State} state @param {Seen} seen */
 function trials(state, seen) {
   const { view } = state;
   return h(
@@ -157,9 +185,9 @@ function trials(state, seen) {
   );
 }
 
+/** @param {RunView} view @param {TrialView} trial */
 function answer(view, trial) {
-  const grade =
-    trial.category === null ? "not graded" : plain(view.categories[trial.category] ?? `category ${trial.category}`, 40);
+  const grade = trial.category === null ? "not graded" : categoryName(view, trial.category);
   const best = trial.value !== null && trial.value === Math.max(...view.weights);
   const facts = [
     ["extracted", trial.extracted],
@@ -170,8 +198,9 @@ function answer(view, trial) {
     ["server", trial.replica],
     ["attempts", trial.attempts > 1 ? trial.attempts : null],
     ["bits per token", trial.completion_bpt],
-    ["cost", trial.usd ? usd(trial.usd) : null],
-  ].map(([label, value]) => [label, value === null || value === undefined ? null : plain(value, 600)]);
+  ];
+  /** @type {[Child, Child][]} */
+  const rows = facts.map(([label, value]) => [label, value === null || value === undefined ? null : plain(value, 600)]);
   return h(
     "details",
     { class: "answer", "data-key": String(trial.trial) },
@@ -183,7 +212,7 @@ function answer(view, trial) {
       h("span", { class: "extracted" }, plain(trial.extracted ?? "", 40)),
       h("span", { class: "quiet digits" }, `${plural(trial.completion_tokens, "token")}, ${duration(trial.latency)}`),
     ),
-    factList(facts),
+    factList(rows),
     trial.reasoning
       ? h(
           "details",
@@ -200,7 +229,10 @@ function answer(view, trial) {
   );
 }
 
-/** Signals that are set: a plain yes by its name, anything else with its value; several kinds come as one mapping. */
+/**
+ * Signals that are set: a plain yes by its name, anything else with its value; several kinds come as one mapping.
+ * @param {Record<string, unknown>} given
+ */
 function signals(given) {
   if (Array.isArray(given)) return given.join(", ");
   return Object.entries(given ?? {})

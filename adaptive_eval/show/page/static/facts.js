@@ -1,19 +1,47 @@
 // What the sections need to know of a run besides the view itself.
 
 import { count, number, percent, plain } from "./text.js";
+/** @import { PairRow, RunView } from "./sent.js" */
 
+/** @typedef {ReturnType<typeof factsOf>} Facts */
+
+/**
+ * What was to be decided, as far as the page reads it.
+ * @typedef {object} Decisions
+ * @property {{kind: string, k: number, baseline: string, value: number, half_width: number}} [objective]
+ * @property {{confidence?: number, delta?: number | null}} [stopping]
+ * @property {Record<string, number | null>} [budget]
+ */
+
+/**
+ * A comparison at one look; positive z favours the first of its series.
+ * @typedef {object} Point
+ * @property {number} look
+ * @property {number | null} z
+ * @property {number | null} boundary
+ * @property {number | null} information
+ * @property {string} verdict
+ * @property {number} sigma
+ * @property {number | null} tie
+ */
+
+/** @typedef {{key: string, first: string, second: string | null, points: Point[]}} Series */
+
+/** @type {("resolved" | "tied" | "open" | "out_of_reach" | "blocked")[]} */
 export const VERDICTS = ["resolved", "tied", "open", "out_of_reach", "blocked"];
 export const SETTLED = new Set(["resolved", "tied"]);
+/** @type {Record<string, string>} */
 const WORDS = { out_of_reach: "out of reach" };
 
 /** The two-sided normal quantile of a 95% interval. */
 export const WIDTH_95 = 1.959963984540054;
 
+/** @param {string} verdict */
 export function verdictWord(verdict) {
   return WORDS[verdict] ?? verdict;
 }
 
-/** Everything that is derived from a view once. */
+/** Everything that is derived from a view once. @param {RunView} view */
 export function factsOf(view) {
   const results = view.results;
   const rows = results?.models ?? [];
@@ -26,8 +54,9 @@ export function factsOf(view) {
     columnOf: new Map(view.models.map((name, column) => [name, column])),
     low,
     high,
+    weights: view.weights,
     inPercent: low >= 0 && high <= 1,
-    decisions: results?.decisions ?? view.configuration,
+    decisions: /** @type {Decisions} */ (results?.decisions ?? view.configuration),
     series: seriesOf(view),
     clock: clockOf(view),
     verdicts: counted(results?.pairs ?? []),
@@ -35,43 +64,105 @@ export function factsOf(view) {
   };
 }
 
-/** A score with the digits that the display has for it. */
+/** A score with the digits that the display has for it. @param {Facts} facts @param {number | null} value */
 export function score(facts, value, digits = 1) {
   return facts.inPercent ? percent(value, digits) : number(value, digits + 2);
 }
 
-/** A difference of scores: points of a percent scale. */
+/** A difference of scores: points of a percent scale. @param {Facts} facts @param {number | null} value */
 export function difference(facts, value) {
   if (value === null) return number(null);
   const sign = value > 0 ? "+" : "";
   return facts.inPercent ? `${sign}${number(100 * value, 1)} points` : sign + number(value, 3);
 }
 
-/** An interval cut to the scale, where alone scores can be. */
+/**
+ * An interval cut to the scale, where alone scores can be.
+ * @param {Facts} facts @param {number | null} lo @param {number | null} hi
+ */
 export function interval(facts, lo, hi) {
   if (lo === null || hi === null) return number(null);
   return `${score(facts, Math.max(lo, facts.low))} to ${score(facts, Math.min(hi, facts.high))}`;
 }
 
-/** The same for narrow places: 61.9–67.4. */
+/** The same for narrow places: 61.9–67.4. @param {Facts} facts @param {number | null} lo @param {number | null} hi */
 export function narrowInterval(facts, lo, hi) {
   if (lo === null || hi === null) return number(null);
-  const bare = (value) => score(facts, value).replace("%", "");
+  const bare = (/** @type {number} */ value) => score(facts, value).replace("%", "");
   return `${bare(Math.max(lo, facts.low))}–${bare(Math.min(hi, facts.high))}`;
 }
 
-/** What names a comparison, whichever of the two is ahead. */
+/** What names a comparison, whichever of the two is ahead. @param {string} one @param {string | null} other */
 export function pairKey(one, other) {
   return JSON.stringify(other === null ? [one] : [one, other].sort());
 }
 
-/** A comparison in words. */
+/** The results of a run that has taken a look. @param {RunView} view */
+export function resultsOf(view) {
+  if (view.results === null) throw new Error("there are no results before the first look");
+  return view.results;
+}
+
+/**
+ * What a map has under a key that must be there.
+ * @template V @param {Map<string, V>} map @param {string} key
+ */
+export function entry(map, key) {
+  const found = map.get(key);
+  if (found === undefined) throw new Error(`there is no ${plain(key, 60)}`);
+  return found;
+}
+
+/** The last of a list that is not empty. @template V @param {readonly V[]} list @returns {V} */
+export function last(list) {
+  return list[list.length - 1];
+}
+
+/**
+ * What is known of a model, by its name, on a question, by its number.
+ * @param {RunView} view @param {Facts} facts @param {string} model @param {number} question
+ */
+export function posteriorOf(view, facts, model, question) {
+  return view.posteriors[view.posterior_of[entry(facts.columnOf, model)][question]];
+}
+
+/**
+ * Trials by category in words: `4 of 6 correct`, or `1 right, 2 half, 3 wrong`.
+ * @param {RunView} view @param {number[]} counts
+ */
+export function countsText(view, counts) {
+  const total = counts.reduce((sum, one) => sum + one, 0);
+  if (!total) return "no trials";
+  const best = view.weights.indexOf(Math.max(...view.weights));
+  if (counts.length === 2) return `${count(counts[best])} of ${count(total)} ${categoryName(view, best)}`;
+  return counts
+    .map((many, at) => (many ? `${count(many)} ${categoryName(view, at)}` : null))
+    .filter(Boolean)
+    .join(", ");
+}
+
+/** What the rubric calls a category. @param {RunView} view @param {number} category */
+export function categoryName(view, category) {
+  return plain(view.categories[category] ?? `category ${category}`, 40);
+}
+
+/** Trials of a model that no look has judged yet. @param {RunView} view @param {Facts} facts @param {string} model */
+export function notJudged(view, facts, model) {
+  const graded = view.trials[entry(facts.columnOf, model)].reduce((sum, one) => sum + one, 0);
+  const look = view.looks.at(-1);
+  const judged = look
+    ? look.trials[look.models.indexOf(model)]
+    : view.results?.models.find((row) => row.name === model)?.trials;
+  return Math.max(0, graded - (judged ?? 0));
+}
+
+/** A comparison in words. @param {Facts} facts @param {{better: string, worse: string | null}} pair */
 export function pairText(facts, pair, longest = 40) {
   const better = plain(pair.better, longest);
   return pair.worse === null ? `${better} ${againstText(facts)}` : `${better} over ${plain(pair.worse, longest)}`;
 }
 
-/** z beside its boundary; where a call stands though z has come back since, z alone. */
+/** z beside its boundary; where a call stands though z has come back since, z alone. @param {PairRow} pair */
 export function zText(pair) {
   if (pair.z === null || pair.verdict === "blocked") return "";
   if (pair.boundary === null) return `z ${number(pair.z)}`;
@@ -80,34 +171,32 @@ export function zText(pair) {
     : `z ${number(pair.z)} of ${number(pair.boundary)}`;
 }
 
-/** Whether a call was made for `better`: it was not where the two have changed places since. */
+/**
+ * Whether a call was made for `better`: it was not where the two have changed places since.
+ * @param {RunView} view @param {PairRow} pair
+ */
 export function calledForBetter(view, pair) {
-  return !view.results.reversals.some(([better, worse]) => better === pair.better && worse === pair.worse);
+  return !resultsOf(view).reversals.some(([better, worse]) => better === pair.better && worse === pair.worse);
 }
 
-/** What lone models are held against. */
+/** What lone models are held against. @param {Facts} facts */
 export function againstText(facts) {
-  const objective = facts.decisions.objective ?? {};
-  if (objective.kind === "threshold") return `against ${score(facts, objective.value)}`;
-  return objective.kind === "precision" ? `to ± ${score(facts, objective.half_width)}` : "";
+  const { objective } = facts.decisions;
+  if (objective?.kind === "threshold") return `against ${score(facts, objective.value)}`;
+  return objective?.kind === "precision" ? `to ± ${score(facts, objective.half_width)}` : "";
 }
 
-/** The objective asks for narrow intervals, and compares with nothing. */
+/** The objective asks for narrow intervals, and compares with nothing. @param {Facts} facts */
 export function isPrecision(facts) {
   return facts.decisions.objective?.kind === "precision";
 }
 
-/** What the objective decides on: comparisons, or scores by themselves. */
+/** What the objective decides on: comparisons, or scores by themselves. @param {Facts} facts */
 export function unit(facts) {
   return isPrecision(facts) ? "score" : "comparison";
 }
 
-/** A trial count beside what it would be in a fixed design; earlier starts may have had a larger one. */
-export function shareOfFixed(trials, fixed) {
-  if (trials > fixed) return `trials.max now allows ${count(fixed)}`;
-  return `${percent(trials / fixed)} of the ${count(fixed)} of a fixed design`;
-}
-
+/** @param {PairRow[]} pairs */
 function counted(pairs) {
   const counts = Object.fromEntries(VERDICTS.map((verdict) => [verdict, 0]));
   for (const pair of pairs) counts[pair.verdict] += 1;
@@ -117,8 +206,10 @@ function counted(pairs) {
 /**
  * Every comparison that was ever looked at, as a line over the looks: positive z favours `first`, who is ahead now.
  * `tie` is the |z| within which the pair would be called tied: delta / sigma - boundary.
+ * @param {RunView} view @returns {Map<string, Series>}
  */
 function seriesOf(view) {
+  /** @type {Map<string, Series>} */
   const series = new Map();
   const delta = view.configuration.stopping?.delta ?? 0;
   for (const look of view.looks) {
@@ -126,11 +217,11 @@ function seriesOf(view) {
     for (const pair of look.pairs) {
       const key = pairKey(pair.better, pair.worse);
       if (!series.has(key)) series.set(key, { key, first: pair.better, second: pair.worse, points: [] });
-      const line = series.get(key);
+      const line = entry(series, key);
       if (pair.better !== line.first) turn(line);
       const sigma = Math.hypot(
-        look.sigmas[place.get(pair.better)] ?? NaN,
-        pair.worse === null ? 0 : (look.sigmas[place.get(pair.worse)] ?? NaN),
+        look.sigmas[entry(place, pair.better)] ?? NaN,
+        pair.worse === null ? 0 : (look.sigmas[entry(place, pair.worse)] ?? NaN),
       );
       const tie = delta > 0 && pair.boundary !== null && sigma > 0 ? delta / sigma - pair.boundary : null;
       line.points.push({
@@ -147,12 +238,16 @@ function seriesOf(view) {
   return series;
 }
 
+/** @param {Series} line */
 function turn(line) {
-  [line.first, line.second] = [line.second, line.first];
+  if (line.second !== null) [line.first, line.second] = [line.second, line.first];
   for (const point of line.points) if (point.z !== null) point.z = -point.z;
 }
 
-/** Seconds of activity at a moment: the time between a stop and the resume after it does not count. */
+/**
+ * Seconds of activity at a moment: the time between a stop and the resume after it does not count.
+ * @param {RunView} view
+ */
 function clockOf(view) {
   const starts = view.events
     .filter((event) => event.kind === "started" || event.kind === "resumed")
@@ -162,11 +257,15 @@ function clockOf(view) {
   const pauses = starts
     .slice(1)
     .map((at) => ({ at, idle: at - Math.max(origin, ...moments.filter((one) => one < at).slice(-1)) }));
-  const active = (at) => at - origin - pauses.reduce((sum, pause) => sum + (pause.at <= at ? pause.idle : 0), 0);
-  return { active: (at) => Math.max(0, active(at)), resumes: pauses.map((pause) => Math.max(0, active(pause.at))) };
+  const active = (/** @type {number} */ at) =>
+    at - origin - pauses.reduce((sum, pause) => sum + (pause.at <= at ? pause.idle : 0), 0);
+  return {
+    active: (/** @type {number} */ at) => Math.max(0, active(at)),
+    resumes: pauses.map((pause) => Math.max(0, active(pause.at))),
+  };
 }
 
-/** What the maximum of trials for everyone would have cost. */
+/** What the maximum of trials for everyone would have cost. @param {RunView} view */
 function fixedCost(view) {
   const { fixed_trials, fixed_tokens, fixed_usd, fixed_gpu_seconds } = view.results?.cost ?? {};
   return { trials: fixed_trials ?? 0, tokens: fixed_tokens, usd: fixed_usd, gpu_seconds: fixed_gpu_seconds };

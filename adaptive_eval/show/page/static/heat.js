@@ -2,10 +2,33 @@
 
 import { fitted, ramp, roomFor } from "./chart.js";
 import { h, on } from "./dom.js";
+import { entry } from "./facts.js";
 import { stepOf } from "./grid.js";
 import { data } from "./parts.js";
 import { count, plain, plural } from "./text.js";
+/** @import { Facts } from "./facts.js" */
+/** @import { Section, State } from "./parts.js" */
+/** @import { RunView } from "./sent.js" */
 
+/** @typedef {[row: number, column: number]} Place */
+
+/**
+ * How the cells lie, in pixels.
+ * @typedef {object} Plan
+ * @property {number} left
+ * @property {number} bin
+ * @property {number} columns
+ * @property {number} cell
+ * @property {number} row
+ * @property {number} rows
+ * @property {number} most
+ * @property {(column: number) => number} at
+ */
+
+/** @type {WeakMap<State, Plan>} */
+const plans = new WeakMap();
+
+/** @type {Section} */
 export const heat = {
   id: "trials",
   title: "Where the trials went",
@@ -13,8 +36,8 @@ export const heat = {
   render(state) {
     const { view, facts } = state;
     const plan = planOf(state);
+    plans.set(state, plan);
     const total = view.trials.flat().reduce((sum, one) => sum + one, 0);
-    state.plan = plan;
     return [
       h(
         "p",
@@ -43,11 +66,11 @@ export const heat = {
     paint(root, state);
   },
   wire(root, state) {
-    on(root, "pointermove", "canvas", (canvas, event) => choose(root, state, pointed(canvas, event, state.plan)));
+    on(root, "pointermove", "canvas", (canvas, event) => choose(root, state, pointed(canvas, event, planFor(state))));
     on(root, "click", "canvas", (canvas, event) =>
-      open(state, choose(root, state, pointed(canvas, event, state.plan))),
+      open(state, choose(root, state, pointed(canvas, event, planFor(state)))),
     );
-    on(root, "keydown", "canvas", (canvas, event) => {
+    on(root, "keydown", "canvas", (_, event) => {
       const step = stepOf(event);
       if (step) {
         event.preventDefault();
@@ -61,11 +84,20 @@ export const heat = {
   },
 };
 
+/** @param {State} state @param {Place | null} cell */
 function open(state, cell) {
-  if (cell) state.openQuestion(cell[1] * state.plan.bin, state.facts.names[cell[0]]);
+  if (cell) state.openQuestion(cell[1] * planFor(state).bin, state.facts.names[cell[0]]);
 }
 
-/** How the cells lie: several questions share a column where there are more of them than room. */
+/** How the cells lie that were drawn last. @param {State} state */
+function planFor(state) {
+  return plans.get(state) ?? planOf(state);
+}
+
+/**
+ * How the cells lie: several questions share a column where there are more of them than room.
+ * @param {State} state @returns {Plan}
+ */
 function planOf({ view, facts, width }) {
   const left = Math.ceil(roomFor(facts.names, width < 560 ? 84 : 210)) + 10;
   const across = Math.max(1, view.questions.length);
@@ -80,15 +112,18 @@ function planOf({ view, facts, width }) {
   return { left, bin, columns, cell, row, rows, most, at: (column) => Math.round(left + column * cell) };
 }
 
+/** @param {RunView} view @param {Facts} facts @param {Plan} plan @param {number} row @param {number} column */
 function valueAt(view, facts, plan, row, column) {
-  const trials = view.trials[facts.columnOf.get(facts.names[row])];
+  const trials = view.trials[entry(facts.columnOf, facts.names[row])];
   const part = trials.slice(column * plan.bin, (column + 1) * plan.bin);
   return part.reduce((sum, one) => sum + one, 0) / part.length;
 }
 
+/** @param {HTMLElement} root @param {State} state */
 function paint(root, state) {
-  const canvas = root.querySelector("canvas");
-  const { view, facts, plan } = state;
+  const canvas = /** @type {HTMLCanvasElement} */ (root.querySelector("canvas"));
+  const { view, facts } = state;
+  const plan = planFor(state);
   const dense = window.devicePixelRatio || 1;
   const [width, height] = [plan.at(plan.columns), plan.rows * plan.row];
   if (canvas.width !== Math.round(width * dense) || canvas.height !== Math.round(height * dense)) {
@@ -97,7 +132,7 @@ function paint(root, state) {
     canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
   }
-  const context = canvas.getContext("2d");
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.setTransform(dense, 0, 0, dense, 0, 0);
   context.clearRect(0, 0, width, height);
   const style = getComputedStyle(canvas);
@@ -117,14 +152,18 @@ function paint(root, state) {
   outline(context, style, state);
 }
 
-function outline(context, style, { ui, plan }) {
+/** @param {CanvasRenderingContext2D} context @param {CSSStyleDeclaration} style @param {State} state */
+function outline(context, style, state) {
+  const { ui } = state;
   if (!ui.heat) return;
+  const plan = planFor(state);
   const [row, column] = ui.heat;
   context.strokeStyle = style.color;
   context.lineWidth = 2;
   context.strokeRect(plan.at(column), row * plan.row, Math.max(plan.cell - 1, 2), plan.row - 1);
 }
 
+/** @param {HTMLElement} canvas @param {MouseEvent} event @param {Plan} plan @returns {Place} */
 function pointed(canvas, event, plan) {
   const box = canvas.getBoundingClientRect();
   return [
@@ -133,21 +172,24 @@ function pointed(canvas, event, plan) {
   ];
 }
 
+/** @param {HTMLElement} root @param {State} state @param {Place} place @returns {Place | null} */
 function choose(root, state, [row, column]) {
-  const { view, facts, ui, plan } = state;
+  const { view, facts, ui } = state;
+  const plan = planFor(state);
   if (column < 0 || column >= plan.columns || row < 0 || row >= plan.rows) return null;
   if (ui.heat?.[0] !== row || ui.heat?.[1] !== column) {
     ui.heat = [row, column];
     const first = view.questions[column * plan.bin].id;
     const where =
       plan.bin > 1 ? `questions ${plain(first, 40)} and ${plan.bin - 1} after it` : `question ${plain(first, 60)}`;
-    root.querySelector(".readout").textContent =
+    /** @type {HTMLElement} */ (root.querySelector(".readout")).textContent =
       `${plain(facts.names[row], 60)} on ${where}: ${count(valueAt(view, facts, plan, row, column))} trials`;
     paint(root, state);
   }
   return ui.heat;
 }
 
+/** @param {Plan} plan */
 function scale(plan) {
   const steps = 24;
   return h(
@@ -163,9 +205,10 @@ function scale(plan) {
   );
 }
 
+/** @param {RunView} view @param {Facts} facts */
 function countsBehind(view, facts) {
   const rows = facts.names.map((name) => {
-    const trials = view.trials[facts.columnOf.get(name)];
+    const trials = view.trials[entry(facts.columnOf, name)];
     const sum = trials.reduce((total, one) => total + one, 0);
     return [
       plain(name, 60),

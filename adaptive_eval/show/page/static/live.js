@@ -1,9 +1,22 @@
 // Following a run: the server says when there is something new, and the view is fetched again.
 
+import { Unreachable, pulseOf, readView } from "./sent.js";
+/** @import { Pulse, RunView } from "./sent.js" */
+
+/**
+ * @typedef {object} Told
+ * @property {(view: RunView) => void} onView
+ * @property {(pulse: Pulse) => void} onPulse
+ * @property {(found: "live" | "waiting" | "ended") => void} onState
+ */
+
 const LEAST_PAUSE = 1000;
 const REOPEN_PAUSE = 3000;
 
-/** Follows the run behind `api`; tells `onView(view)`, `onPulse(pulse)` and `onState("live" | "waiting" | "ended")`. */
+/**
+ * Follows the run behind `api`; tells `onView(view)`, `onPulse(pulse)` and `onState("live" | "waiting" | "ended")`.
+ * @param {string} api @param {Told} given
+ */
 export async function follow(api, { onView, onPulse, onState }) {
   const fetching = fetcher(api, onView);
   await fetching.now();
@@ -11,6 +24,7 @@ export async function follow(api, { onView, onPulse, onState }) {
   document.addEventListener("visibilitychange", () => !document.hidden && fetching.catchUp());
 }
 
+/** @param {string} address @param {{onPulse: Told["onPulse"], onState: Told["onState"], onNews: () => void}} told */
 function listen(address, told) {
   const { onPulse, onState, onNews } = told;
   const stream = new EventSource(address);
@@ -28,7 +42,7 @@ function listen(address, told) {
   });
   stream.addEventListener("pulse", (event) => {
     ended = false;
-    onPulse(JSON.parse(event.data));
+    onPulse(pulseOf(event));
   });
   stream.addEventListener("end", () => {
     ended = true;
@@ -37,11 +51,14 @@ function listen(address, told) {
   });
 }
 
-/** Fetches at most once a second, one at a time, and not while nobody looks. */
+/**
+ * Fetches at most once a second, one at a time, and not while nobody looks.
+ * @param {string} api @param {Told["onView"]} onView
+ */
 function fetcher(api, onView) {
   let [due, running, last] = [false, false, 0];
   const now = async () => {
-    const view = await json(`${api}view`).finally(() => (last = performance.now()));
+    const view = await readView(api).finally(() => (last = performance.now()));
     onView(view);
   };
   const soon = async () => {
@@ -59,22 +76,4 @@ function fetcher(api, onView) {
     running = false;
   };
   return { now, soon, catchUp: () => due && soon() };
-}
-
-/** The server did not answer, or not with what was asked for. */
-class Unreachable extends Error {}
-
-/** The JSON behind an address; an error that says what the server said. */
-export async function json(address) {
-  const response = await fetch(address, { cache: "no-cache" }).catch((error) => {
-    throw new Unreachable(error.message);
-  });
-  if (!response.ok) throw new Unreachable(`the server answered ${response.status}`);
-  return response.json();
-}
-
-/** How answers are read: a page of trials of a question by a model, after the trial of that number. */
-export function trialsBehind(api) {
-  return (question, model, after) =>
-    json(`${api}question/${question}?model=${model}${after === null ? "" : `&after=${after}`}`);
 }

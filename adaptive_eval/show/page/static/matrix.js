@@ -2,11 +2,19 @@
 
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { difference, pairKey, score, verdictWord } from "./facts.js";
+import { difference, entry, pairKey, resultsOf, score, verdictWord } from "./facts.js";
 import { moveInGrid } from "./grid.js";
 import { nothing, factList } from "./parts.js";
+import { term } from "./terms.js";
 import { chance, name, number, percent, plain } from "./text.js";
+/** @import { Child } from "./dom.js" */
+/** @import { Facts } from "./facts.js" */
+/** @import { PairRow, RunView } from "./sent.js" */
+/** @import { Section } from "./parts.js" */
 
+/** @typedef {Map<string, PairRow>} Pairs */
+
+/** @type {Section} */
 export const matrix = {
   id: "matrix",
   title: "Pair matrix",
@@ -14,21 +22,19 @@ export const matrix = {
   render({ view, facts, ui }) {
     if (!view.z.length) return nothing("There is nothing to compare before the first look.");
     if (view.z.length < 2) return nothing("One model alone has nobody to be compared with.");
+    const results = resultsOf(view);
     const level = 1 - (facts.decisions.stopping?.confidence ?? 0.95);
     const pairs = new Map(
-      view.results.pairs.filter((pair) => pair.worse !== null).map((pair) => [pairKey(pair.better, pair.worse), pair]),
+      results.pairs.filter((pair) => pair.worse !== null).map((pair) => [pairKey(pair.better, pair.worse), pair]),
     );
+    /** @type {[string, string]} */
     const chosen =
       ui.cell && facts.rankOf.has(ui.cell[0]) && facts.rankOf.has(ui.cell[1])
         ? ui.cell
         : [facts.names[0], facts.names[1]];
     return [
-      h(
-        "p",
-        null,
-        "z of the row against the column, positive where the row is ahead. A filled cell stands among all pairs: ",
-        `its Holm-adjusted p is below ${number(level, 2)}. The frame marks what the objective compares.`,
-      ),
+      h("p", null, term("z"), " of the row against the column, positive where the row is ahead."),
+      key(level),
       h(
         "div",
         { class: "beside" },
@@ -67,16 +73,45 @@ export const matrix = {
     ];
   },
   wire(root, state) {
-    const choose = (found) => {
-      state.ui.cell = [found.getAttribute("data-row"), found.getAttribute("data-column")];
+    const choose = (/** @type {HTMLElement} */ { dataset: { row = "", column = "" } }) => {
+      state.ui.cell = [row, column];
       state.refresh("matrix");
     };
     on(root, "click", "[data-column]", choose);
     on(root, "focusin", "[data-column]", choose);
-    on(root, "keydown", "[data-column]", (found, event) => moveInGrid(found, event));
+    on(root, "keydown", "[data-column]", moveInGrid);
   },
 };
 
+/** What fills and frames say. @param {number} level */
+function key(level) {
+  const swatch = (/** @type {string} */ className) =>
+    h("span", { class: `swatch ${className}`, "aria-hidden": "true" });
+  return h(
+    "ul",
+    { class: "key" },
+    h(
+      "li",
+      null,
+      swatch("ahead"),
+      swatch("behind"),
+      "stands among all pairs: ",
+      term("adjusted_p", "adjusted p"),
+      ` below ${number(level, 2)}`,
+    ),
+    h("li", null, swatch("ahead alone"), swatch("behind alone"), "called by the run, by itself alone"),
+    h("li", null, swatch("compared"), "compared by the objective"),
+  );
+}
+
+/**
+ * @param {RunView} view
+ * @param {Pairs} pairs
+ * @param {number} level
+ * @param {[string, string]} chosen
+ * @param {[string, string]} models
+ * @param {[number, number]} place
+ */
 function cell(view, pairs, level, chosen, [model, other], [row, column]) {
   if (row === column) return h("td", { class: "self", "aria-label": "itself" });
   const z = view.z[row][column];
@@ -84,15 +119,21 @@ function cell(view, pairs, level, chosen, [model, other], [row, column]) {
   const stands = Math.min(p ?? 1, pOf(view, column, row) ?? 1) < level;
   const compared = pairs.get(pairKey(model, other));
   const picked = chosen[0] === model && chosen[1] === other;
+  const called = compared?.verdict === "resolved";
   const said = [`z ${number(z, 1)}`, stands && "stands among all pairs", compared && verdictWord(compared.verdict)];
   const label = `${plain(model)} against ${plain(other)}: ${said.filter(Boolean).join(", ")}`;
   return h(
     "td",
     {
       class:
-        [stands ? (z > 0 ? "ahead" : "behind") : "", compared ? "compared" : "", picked ? "picked" : ""]
-          .join(" ")
-          .trim() || null,
+        [
+          (stands || called) && ((z ?? 0) > 0 ? "ahead" : "behind"),
+          called && !stands && "alone",
+          compared && "compared",
+          picked && "picked",
+        ]
+          .filter(Boolean)
+          .join(" ") || null,
       tabindex: picked ? 0 : -1,
       "aria-selected": String(picked),
       "aria-label": label,
@@ -103,25 +144,29 @@ function cell(view, pairs, level, chosen, [model, other], [row, column]) {
   );
 }
 
-/** Far from 0 nobody needs decimals. */
+/** Far from 0 nobody needs decimals. @param {number | null} z */
 function short(z) {
-  return number(z, Math.abs(z) < 9.95 ? 1 : 0);
+  return number(z, Math.abs(z ?? 0) < 9.95 ? 1 : 0);
 }
 
+/** @param {RunView} view @param {number} row @param {number} column */
 function pOf(view, row, column) {
-  return view.results.adjusted_p[row]?.[column] ?? null;
+  return resultsOf(view).adjusted_p[row]?.[column] ?? null;
 }
 
+/** @param {RunView} view @param {Facts} facts @param {Pairs} pairs @param {[string, string]} models */
 function detail(view, facts, pairs, [model, other]) {
-  const [row, column] = [facts.rankOf.get(model), facts.rankOf.get(other)];
-  const [one, two] = [view.results.models[row], view.results.models[column]];
+  const [row, column] = [entry(facts.rankOf, model), entry(facts.rankOf, other)];
+  const { models } = resultsOf(view);
+  const [one, two] = [models[row], models[column]];
   const compared = pairs.get(pairKey(model, other));
   const gap = one.score === null || two.score === null ? null : one.score - two.score;
+  /** @type {[Child, Child][]} */
   const rows = [
     ["Difference", difference(facts, gap)],
-    ["z", number(view.z[row][column])],
-    ["Adjusted p that the row is not better", chance(pOf(view, row, column))],
-    ["Adjusted p that the column is not better", chance(pOf(view, column, row))],
+    [term("z"), number(view.z[row][column])],
+    [[term("adjusted_p"), " that the row is not better"], chance(pOf(view, row, column))],
+    [[term("adjusted_p"), " that the column is not better"], chance(pOf(view, column, row))],
     ...(compared ? comparedRows(facts, compared) : []),
   ];
   return [
@@ -138,14 +183,15 @@ function detail(view, facts, pairs, [model, other]) {
   ];
 }
 
+/** @param {Facts} facts @param {PairRow} pair @returns {[Child, Child][]} */
 function comparedRows(facts, pair) {
   return [
-    ["Boundary", number(pair.boundary)],
-    ["ρ = Φ(z)", chance(pair.rho)],
-    ["Information", percent(pair.information)],
-    ["Chance to be settled", percent(pair.power)],
-    ["Trials a question it takes", pair.trials_needed === null ? "–" : String(Math.ceil(pair.trials_needed))],
+    [term("boundary"), number(pair.boundary)],
+    [term("rho", "ρ = Φ(z)"), chance(pair.rho)],
+    [term("information"), percent(pair.information)],
+    [term("power"), percent(pair.power)],
+    [term("trials_needed"), pair.trials_needed === null ? "–" : String(Math.ceil(pair.trials_needed))],
     ["z on questions like these", number(pair.sampled_z)],
-    ["Certifiable δ", pair.certifiable_delta === null ? "–" : score(facts, pair.certifiable_delta)],
+    [term("certifiable_delta"), pair.certifiable_delta === null ? "–" : score(facts, pair.certifiable_delta)],
   ];
 }

@@ -2,9 +2,15 @@
 
 import { badge } from "./chart.js";
 import { h } from "./dom.js";
-import { VERDICTS, calledForBetter, score, shareOfFixed, unit, verdictWord } from "./facts.js";
+import { VERDICTS, calledForBetter, resultsOf, score, unit, verdictWord } from "./facts.js";
+import { term } from "./terms.js";
 import { count, duration, listed, moment, name, percent, plain, plural, usd } from "./text.js";
+/** @import { Child } from "./dom.js" */
+/** @import { Facts } from "./facts.js" */
+/** @import { Section, State } from "./parts.js" */
+/** @import { PairRow, RunView, Used } from "./sent.js" */
 
+/** @type {Record<string, string>} */
 const REASONS = {
   settled: "everything is decided",
   out_of_reach: "what is not settled could hardly be decided with the trials that are left",
@@ -13,6 +19,7 @@ const REASONS = {
   wall_time: "the cap on wall time was reached",
 };
 
+/** @type {Section} */
 export const overview = {
   id: "overview",
   title: "Overview",
@@ -30,13 +37,14 @@ export const overview = {
   },
 };
 
-/** The run's state in one word, with what is known of why. */
+/** The run's state in one word, with what is known of why. @param {RunView} view @param {boolean} live */
 export function statusOf(view, live) {
   if (view.results) return view.results.run.status;
   if (view.error !== null && !live) return "stopped";
   return live ? "running" : "not judged yet";
 }
 
+/** @param {State} state */
 function headline({ view, facts, live }) {
   if (!view.results) {
     const trials = view.trials.flat().reduce((sum, one) => sum + one, 0);
@@ -48,21 +56,21 @@ function headline({ view, facts, live }) {
   const { run } = view.results;
   const why =
     run.status === "finished"
-      ? `Finished: ${REASONS[run.reason] ?? run.reason}.`
+      ? `Finished: ${REASONS[run.reason ?? ""] ?? run.reason}.`
       : run.status === "stopped"
         ? (mishap(view) ?? "Stopped; the same command resumes the run.")
         : "Running.";
   return [found(view, facts), " ", h("span", { class: "quiet" }, why)];
 }
 
-/** The error that ended the run, where one did. */
+/** The error that ended the run, where one did. @param {RunView} view */
 function mishap(view) {
   return view.error === null ? null : `Stopped by an error: ${plain(view.error, 1000)}`;
 }
 
-/** The finding in one sentence. */
+/** The finding in one sentence. @param {RunView} view @param {Facts} facts @returns {Child} */
 function found(view, facts) {
-  const { models, pairs } = view.results;
+  const { models, pairs } = resultsOf(view);
   const scored = models.filter((row) => row.score !== null);
   if (!scored.length) return "No model has a score yet.";
   const kind = facts.decisions.objective?.kind;
@@ -75,7 +83,7 @@ function found(view, facts) {
   if (kind === "top_k")
     return [
       "First come ",
-      joined(scored.slice(0, facts.decisions.objective.k).map((row) => h("b", null, name(row.name, 40)))),
+      joined(scored.slice(0, facts.decisions.objective?.k).map((row) => h("b", null, name(row.name, 40)))),
       ".",
     ];
   if (scored.length === 1) return [h("b", null, name(scored[0].name)), " is the only model."];
@@ -85,24 +93,27 @@ function found(view, facts) {
   return first.length === 1 ? [lead, " is first."] : [lead, " share the first tier."];
 }
 
+/** @param {Child[]} nodes @returns {Child[]} */
 function joined(nodes) {
   return nodes.flatMap((node, at) => (at === 0 ? [node] : [at === nodes.length - 1 ? " and " : ", ", node]));
 }
 
+/** @param {RunView} view @param {Facts} facts */
 function aboveValue(view, facts) {
-  const { pairs } = view.results;
+  const { pairs } = resultsOf(view);
   const called = pairs.filter((pair) => pair.verdict === "resolved");
-  const above = called.filter((pair) => pair.z > 0 === calledForBetter(view, pair)).length;
-  const value = score(facts, facts.decisions.objective.value);
+  const above = called.filter((pair) => (pair.z ?? 0) > 0 === calledForBetter(view, pair)).length;
+  const value = score(facts, facts.decisions.objective?.value ?? null);
   const open = pairs.length - called.length;
   return `${plural(above, "model")} above ${value}, ${called.length - above} below it, ${open} not told apart from it.`;
 }
 
+/** @param {RunView} view @param {Facts} facts */
 function againstBaseline(view, facts) {
-  const { pairs } = view.results;
-  const { baseline } = facts.decisions.objective;
+  const { pairs } = resultsOf(view);
+  const baseline = facts.decisions.objective?.baseline ?? "";
   const called = pairs.filter((pair) => pair.verdict === "resolved");
-  const winner = (pair) => (calledForBetter(view, pair) ? pair.better : pair.worse);
+  const winner = (/** @type {PairRow} */ pair) => (calledForBetter(view, pair) ? pair.better : pair.worse);
   const better = called.filter((pair) => winner(pair) !== baseline).length;
   const others = [
     [called.length - better, "worse"],
@@ -117,8 +128,9 @@ function againstBaseline(view, facts) {
   ];
 }
 
+/** @param {State} state */
 function verdictBar({ view, facts }) {
-  const total = view.results.pairs.length;
+  const total = resultsOf(view).pairs.length;
   if (!total) return null;
   const shown = VERDICTS.filter((verdict) => facts.verdicts[verdict]);
   const text = listed(shown.map((verdict) => `${facts.verdicts[verdict]} ${verdictWord(verdict)}`));
@@ -133,12 +145,15 @@ function verdictBar({ view, facts }) {
     h(
       "ul",
       { class: "legend" },
-      shown.map((verdict) => h("li", null, badge(verdict, `${facts.verdicts[verdict]} ${verdictWord(verdict)}`))),
+      shown.map((verdict) =>
+        h("li", null, badge(verdict, [`${facts.verdicts[verdict]} `, term(verdict, verdictWord(verdict))])),
+      ),
     ),
     h("span", { class: "quiet" }, `of ${plural(total, unit(facts))}`),
   );
 }
 
+/** @param {State} state */
 function tiles({ view, facts, pulse, live }) {
   const cost = {
     ...(view.results?.cost ?? view.spending.at(-1) ?? { trials: 0, tokens: 0, usd: 0, gpu_seconds: 0 }),
@@ -147,20 +162,25 @@ function tiles({ view, facts, pulse, live }) {
   const fixed = facts.fixed;
   const elapsed = pulse?.elapsed ?? view.elapsed;
   const eta = pulse?.eta_seconds;
-  const about = (value, format) => (value ? `≈ ${format(value)} in a fixed design` : null);
+  const about = (/** @type {number | null | undefined} */ value, /** @type {(value: number) => string} */ format) =>
+    value ? [`≈ ${format(value)} in a `, term("fixed_design", "fixed design")] : null;
   return h(
     "dl",
     { class: "tiles" },
     tile(
       "Trials",
       count(cost.trials),
-      view.results ? shareOfFixed(cost.trials, fixed.trials) : null,
+      view.results ? shareNote(cost.trials, fixed.trials) : null,
       view.results ? cost.trials / fixed.trials : null,
     ),
     cost.tokens ? tile("Tokens", count(cost.tokens), about(fixed.tokens, count)) : null,
     cost.usd ? tile("Cost", usd(cost.usd), about(fixed.usd, usd)) : null,
     cost.gpu_seconds ? tile("GPU time", duration(cost.gpu_seconds), about(fixed.gpu_seconds, duration)) : null,
-    tile("Active", duration(elapsed), view.results ? `${plural(view.looks.length, "look")} taken` : null),
+    tile(
+      "Active",
+      duration(elapsed),
+      view.results ? [term("look", plural(view.looks.length, "look")), " taken"] : null,
+    ),
     live && pulse ? tile("Pace", `${count(pulse.per_second)}/s`, "trials in the last seconds") : null,
     live && view.results?.run.status === "running"
       ? tile(
@@ -172,6 +192,16 @@ function tiles({ view, facts, pulse, live }) {
   );
 }
 
+/**
+ * A trial count beside what it would be in a fixed design; earlier starts may have had a larger one.
+ * @param {number} trials @param {number} fixed @returns {Child}
+ */
+function shareNote(trials, fixed) {
+  if (trials > fixed) return `trials.max now allows ${count(fixed)}`;
+  return [`${percent(trials / fixed)} of the ${count(fixed)} of a `, term("fixed_design", "fixed design")];
+}
+
+/** @param {string} label @param {Child} value @param {Child} note @param {number | null} [share] */
 function tile(label, value, note, share = null) {
   return h(
     "div",
@@ -187,6 +217,7 @@ function tile(label, value, note, share = null) {
   );
 }
 
+/** @param {number} share */
 function meter(share) {
   return h(
     "span",
@@ -195,6 +226,9 @@ function meter(share) {
   );
 }
 
+/** @typedef {Used & {elapsed: number}} Spent */
+
+/** @type {[string, string, (used: Spent) => number, (value: number) => string][]} */
 const CAPS = [
   ["trials", "trials", (used) => used.trials, count],
   ["tokens", "tokens", (used) => used.tokens, count],
@@ -203,7 +237,10 @@ const CAPS = [
   ["wall_time", "wall time", (used) => used.elapsed, duration],
 ];
 
-/** The caps of the run with what was used of each: [key, label, used, cap, format]. */
+/**
+ * The caps of the run with what was used of each: [key, label, used, cap, format].
+ * @param {State} state @returns {[string, string, number, number, (value: number) => string][]}
+ */
 export function caps({ view, facts, pulse }) {
   const used = {
     trials: 0,
@@ -215,15 +252,13 @@ export function caps({ view, facts, pulse }) {
     elapsed: pulse?.elapsed ?? view.elapsed,
   };
   const budget = facts.decisions.budget ?? {};
-  return CAPS.filter(([key]) => typeof budget[key] === "number").map(([key, label, of, format]) => [
-    key,
-    label,
-    of(used),
-    budget[key],
-    format,
-  ]);
+  return CAPS.flatMap(([key, label, of, format]) => {
+    const cap = budget[key];
+    return typeof cap === "number" ? [[key, label, of(used), cap, format]] : [];
+  });
 }
 
+/** @param {State} state */
 function budget(state) {
   const rows = caps(state);
   if (!rows.length) return null;
@@ -258,6 +293,7 @@ function budget(state) {
   );
 }
 
+/** @param {RunView} view */
 function promise(view) {
   const { words } = view;
   const rows = [
@@ -275,6 +311,7 @@ function promise(view) {
   );
 }
 
+/** @param {RunView} view */
 function warnings(view) {
   const all = view.results?.warnings ?? [];
   if (!all.length) return null;
@@ -298,7 +335,7 @@ function warnings(view) {
   );
 }
 
-/** The line under the run's name. */
+/** The line under the run's name. @param {RunView} view */
 export function subtitle(view) {
   const run = view.results?.run;
   return [

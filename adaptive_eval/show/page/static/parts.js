@@ -1,13 +1,69 @@
 // Pieces of which several sections are made.
 
 import { h } from "./dom.js";
+/** @import { Child } from "./dom.js" */
+/** @import { Facts } from "./facts.js" */
+/** @import { Pulse, RunView } from "./sent.js" */
 
-/** Instead of a section that has nothing to show yet. */
+/** @typedef {{by: string, down: boolean}} Sort */
+
+/**
+ * What the reader has chosen.
+ * @typedef {object} Ui
+ * @property {string} [filter]
+ * @property {Sort | null} [sort]
+ * @property {number} [questions]
+ * @property {string} [pair]
+ * @property {boolean} [allPairs]
+ * @property {[string, string]} [cell]
+ * @property {[number, number]} [heat]
+ */
+
+/**
+ * What a page shows, and how its parts reach each other.
+ * @typedef {object} State
+ * @property {RunView} view
+ * @property {Facts} facts
+ * @property {Ui} ui
+ * @property {Pulse | null} pulse
+ * @property {boolean} live
+ * @property {boolean} waiting
+ * @property {boolean} printing
+ * @property {number} width
+ * @property {(id: string) => void} refresh
+ * @property {(question: number, model?: string) => void} openQuestion
+ */
+
+/**
+ * One section of the page: `render` gives its content, `painted` and `wire` get the element that holds it.
+ * @typedef {object} Section
+ * @property {string} id
+ * @property {string} title
+ * @property {string} short
+ * @property {(state: State) => Child[]} render
+ * @property {(root: HTMLElement, state: State) => void} [painted]
+ * @property {(root: HTMLElement, state: State) => void} [wire]
+ */
+
+/**
+ * @typedef {object} Table
+ * @property {string} caption
+ * @property {boolean} [shown]
+ * @property {Child[]} head
+ * @property {Child[][]} rows
+ * @property {number} [texts]
+ * @property {((row: number) => string) | null} [key]
+ */
+
+/** Instead of a section that has nothing to show yet. @param {string} text */
 export function nothing(text) {
   return [h("p", { class: "quiet" }, text)];
 }
 
-/** A part of the page that scrolls by itself, and that the keyboard reaches. */
+/**
+ * A part of the page that scrolls by itself, and that the keyboard reaches.
+ * @param {string} label @param {string} className @param {...Child} content
+ */
 export function region(label, className, ...content) {
   return h("div", { class: `scroll ${className}`.trim(), tabindex: 0, role: "region", "aria-label": label }, content);
 }
@@ -15,13 +71,14 @@ export function region(label, className, ...content) {
 /**
  * A table whose rows begin with a heading; the first `texts` columns are texts, the others numbers. A cell may be
  * nodes; `key` names a row, so that it stays itself when rows move.
+ * @param {Table} given
  */
 export function table({ caption, shown = false, head, rows, texts = 1, key = null }) {
-  const side = (at) => (at < texts ? null : "digits");
+  const side = (/** @type {number} */ at) => (at < texts ? null : "digits");
   return h(
     "table",
     null,
-    h("caption", { class: shown ? null : "unseen" }, caption),
+    h("caption", { class: shown ? null : "unseen" }, h("span", { class: "says" }, caption)),
     h(
       "thead",
       null,
@@ -45,7 +102,10 @@ export function table({ caption, shown = false, head, rows, texts = 1, key = nul
   );
 }
 
-/** The numbers behind a chart, to be unfolded. */
+/**
+ * The numbers behind a chart, to be unfolded.
+ * @param {string} title @param {Omit<Table, "caption" | "shown">} content @param {string | null} [key]
+ */
 export function data(title, content, key = null) {
   return h(
     "details",
@@ -55,7 +115,7 @@ export function data(title, content, key = null) {
   );
 }
 
-/** Labels and values side by side; a value that is missing is left out. */
+/** Labels and values side by side; a value that is missing is left out. @param {[Child, Child][]} rows */
 export function factList(rows) {
   const there = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return h(

@@ -2,10 +2,23 @@
 
 import { fitted, linear } from "./chart.js";
 import { h, on, s } from "./dom.js";
-import { interval, score } from "./facts.js";
-import { nothing } from "./parts.js";
+import { countsText, interval, notJudged, posteriorOf, score } from "./facts.js";
+import { term } from "./terms.js";
 import { count, name, plain, plural } from "./text.js";
 import { hideTip, showTip } from "./tip.js";
+/** @import { Facts } from "./facts.js" */
+/** @import { Section, Sort, State } from "./parts.js" */
+/** @import { PosteriorView, QuestionView, RunView } from "./sent.js" */
+
+/**
+ * @typedef {object} Row
+ * @property {PosteriorView[]} known
+ * @property {number[]} trials
+ * @property {number} index
+ * @property {QuestionView} question
+ * @property {number} mean
+ * @property {number} spread
+ */
 
 const PAGE = 200;
 const HEIGHT = 24;
@@ -13,25 +26,32 @@ const PAD = 5;
 const SIDE = 250;
 const HEAD = 130;
 
+/** @type {Record<string, (row: Row) => number>} */
+const VALUES = { order: (row) => row.index, mean: (row) => row.mean, spread: (row) => row.spread };
+
+/** @type {Section} */
 export const posteriors = {
   id: "questions",
   title: "Questions",
   short: "Questions",
   render(state) {
     const { view, facts, ui } = state;
-    if (!view.results) return nothing("There are no posteriors before the first look.");
-    const rows = sorted(matching(rowsOf(view), ui.filter ?? ""), ui.sort, facts);
+    const rows = sorted(matching(rowsOf(view, facts), ui.filter ?? ""), ui.sort, facts);
     const shown = rows.slice(0, ui.questions ?? PAGE);
     const lane = laneWidth(state);
     const lanes = facts.names.length;
+    const unjudged = new Set(view.looks.length || view.results ? [] : facts.names.keys());
     return [
       h(
         "p",
         null,
-        "The posterior of each model's score on each question: the bar is the 95% interval, the tick the mean, ",
+        "The ",
+        term("posterior", "posterior"),
+        " of each model's score on each question: the bar is the 95% interval, the tick the mean, ",
         `on a lane from ${score(facts, facts.low, 0)} to ${score(facts, facts.high, 0)}. `,
         "A question opens with everything about it.",
       ),
+      fresh(view, facts),
       h(
         "p",
         { class: "controls" },
@@ -89,7 +109,7 @@ export const posteriors = {
           h(
             "tbody",
             null,
-            shown.map((row) => questionRow(row, facts, lane, lanes)),
+            shown.map((row) => questionRow(row, facts, unjudged, lane, lanes)),
           ),
         ),
       ),
@@ -103,14 +123,14 @@ export const posteriors = {
     ];
   },
   wire(root, state) {
-    on(root, "input", "[data-filter]", (input) => {
+    on(root, "input", "[data-filter]", (/** @type {HTMLInputElement} */ input) => {
       state.ui.filter = input.value;
       state.refresh("questions");
     });
     on(root, "click", "[data-sort]", (button) => {
-      const by = button.getAttribute("data-sort");
-      const again = state.ui.sort?.by === by;
-      state.ui.sort = by === "order" && again ? null : { by, down: again ? !state.ui.sort.down : by !== "order" };
+      const { sort: by = "" } = button.dataset;
+      const before = state.ui.sort?.by === by ? state.ui.sort : null;
+      state.ui.sort = by === "order" && before ? null : { by, down: before ? !before.down : by !== "order" };
       state.refresh("questions");
     });
     on(root, "click", "[data-more]", () => {
@@ -126,20 +146,48 @@ export const posteriors = {
   },
 };
 
-function rowsOf(view) {
-  return view.results.questions.map((row, index) => {
-    const known = row.mean.filter((_, model) => row.trials[model] > 0);
-    const means = known.length ? known : row.mean;
+/** What no look has used yet, though it is shown here already. @param {RunView} view @param {Facts} facts */
+function fresh(view, facts) {
+  const waiting = facts.names
+    .map((model) => ({ model, many: notJudged(view, facts, model) }))
+    .filter(({ many }) => many > 0);
+  const total = waiting.reduce((sum, { many }) => sum + many, 0);
+  if (!total) return null;
+  const shown = waiting.slice(0, 6).map(({ model, many }) => `${plain(model, 40)} ${count(many)}`);
+  const more = waiting.length > shown.length ? ` and ${waiting.length - shown.length} more` : "";
+  return h(
+    "p",
+    { class: "fresh" },
+    `All ${plural(
+      view.trials.flat().reduce((sum, one) => sum + one, 0),
+      "trial",
+    )} that are graded count here; ${count(total)} of them are `,
+    term("not_judged", "not judged yet"),
+    view.looks.length || view.results
+      ? ` (${shown.join(", ")}${more}).`
+      : ", because no look has been taken: the bars are hollow until then.",
+  );
+}
+
+/** @param {RunView} view @param {Facts} facts @returns {Row[]} */
+function rowsOf(view, facts) {
+  return view.questions.map((question, index) => {
+    const known = facts.names.map((model) => posteriorOf(view, facts, model, index));
+    const trials = known.map((one) => one.counts.reduce((sum, many) => sum + many, 0));
+    const asked = known.filter((_, model) => trials[model] > 0);
+    const means = (asked.length ? asked : known).map((one) => one.mean);
     return {
-      row,
+      known,
+      trials,
       index,
-      question: view.questions[index],
+      question,
       mean: means.reduce((sum, one) => sum + one, 0) / means.length,
       spread: Math.max(...means) - Math.min(...means),
     };
   });
 }
 
+/** @param {Row[]} rows @param {string} filter */
 function matching(rows, filter) {
   const wanted = filter.trim().toLowerCase();
   if (!wanted) return rows;
@@ -148,19 +196,20 @@ function matching(rows, filter) {
   );
 }
 
+/** @param {Row[]} rows @param {Sort | null | undefined} sort @param {Facts} facts */
 function sorted(rows, sort, facts) {
   if (!sort) return rows;
-  const model = facts.rankOf.get(sort.by.slice("model:".length));
-  const value =
-    { order: (one) => one.index, mean: (one) => one.mean, spread: (one) => one.spread }[sort.by] ??
-    ((one) => one.row.mean[model] ?? 0);
+  const model = facts.rankOf.get(sort.by.slice("model:".length)) ?? -1;
+  const value = VALUES[sort.by] ?? ((/** @type {Row} */ one) => one.known[model]?.mean ?? 0);
   return [...rows].sort((one, other) => (sort.down ? -1 : 1) * (value(one) - value(other)) || one.index - other.index);
 }
 
+/** @param {State} state */
 function laneWidth({ width, facts, printing }) {
   return Math.floor(Math.min(150, Math.max(printing ? 30 : 44, (width - SIDE) / Math.max(1, facts.names.length))));
 }
 
+/** @param {string} by @param {string} title @param {Sort | null | undefined} sort @param {string | null} [className] */
 function header(by, title, sort, className = null) {
   return h(
     "th",
@@ -169,6 +218,7 @@ function header(by, title, sort, className = null) {
   );
 }
 
+/** @param {string} model @param {number} lane @param {Sort | null | undefined} sort */
 function modelHeader(model, lane, sort) {
   const by = `model:${model}`;
   return h(
@@ -189,37 +239,44 @@ function modelHeader(model, lane, sort) {
   );
 }
 
+/** @param {string} by @param {Sort | null | undefined} sort */
 function sortOf(by, sort) {
   return sort?.by === by ? (sort.down ? "descending" : "ascending") : null;
 }
 
+/** @param {string} by @param {Sort | null | undefined} sort */
 function arrow(by, sort) {
   return h("span", { class: "arrow", "aria-hidden": "true" }, sort?.by === by ? (sort.down ? " ↓" : " ↑") : "");
 }
 
-function questionRow({ row, index, mean, spread }, facts, lane, lanes) {
+/** @param {Row} row @param {Facts} facts @param {Set<number>} unjudged @param {number} lane @param {number} lanes */
+function questionRow(row, facts, unjudged, lane, lanes) {
+  const { id } = row.question;
   return h(
     "tr",
-    { "data-key": row.id },
+    { "data-key": id },
     h(
       "th",
       { scope: "row" },
       h(
         "button",
-        { type: "button", class: "link", "data-open": index, "data-tip": row.id.length > 16 ? plain(row.id) : null },
-        name(row.id, 17),
+        { type: "button", class: "link", "data-open": row.index, "data-tip": id.length > 16 ? plain(id) : null },
+        name(id, 17),
       ),
     ),
-    h("td", { class: "digits" }, score(facts, mean, 0)),
-    h("td", { class: "digits" }, score(facts, spread, 0)),
-    h("td", { colspan: lanes, class: "lanes", "data-index": index }, drawn(row, facts, lane, lanes)),
+    h("td", { class: "digits" }, score(facts, row.mean, 0)),
+    h("td", { class: "digits" }, score(facts, row.spread, 0)),
+    h("td", { colspan: lanes, class: "lanes", "data-index": row.index }, drawn(row, facts, unjudged, lane, lanes)),
   );
 }
 
-/** All lanes of a question as three paths, which is what keeps thousands of intervals quick. */
-function drawn(row, facts, lane, lanes) {
+/**
+ * All lanes of a question as three paths, which is what keeps thousands of intervals quick.
+ * @param {Row} row @param {Facts} facts @param {Set<number>} unjudged @param {number} lane @param {number} lanes
+ */
+function drawn(row, facts, unjudged, lane, lanes) {
   const middle = HEIGHT / 2;
-  let [tracks, intervals, means, blanks] = ["", "", "", ""];
+  let [tracks, intervals, hollow, means, blanks] = ["", "", "", "", ""];
   for (let model = 0; model < lanes; model += 1) {
     const x = linear(facts.low, facts.high, model * lane + PAD, (model + 1) * lane - PAD);
     if (row.trials[model] === 0) {
@@ -227,8 +284,10 @@ function drawn(row, facts, lane, lanes) {
       continue;
     }
     tracks += `M${x(facts.low).toFixed(1)} ${middle}H${x(facts.high).toFixed(1)}`;
-    intervals += `M${x(row.lo[model]).toFixed(1)} ${middle}H${x(row.hi[model]).toFixed(1)}`;
-    means += `M${x(row.mean[model]).toFixed(1)} ${middle - 7}v14`;
+    const { mean, lo, hi } = row.known[model];
+    if (unjudged.has(model)) hollow += `M${x(lo).toFixed(1)} ${middle - 3}H${x(hi).toFixed(1)}v6H${x(lo).toFixed(1)}z`;
+    else intervals += `M${x(lo).toFixed(1)} ${middle}H${x(hi).toFixed(1)}`;
+    means += `M${x(mean).toFixed(1)} ${middle - 7}v14`;
   }
   return s(
     "svg",
@@ -236,28 +295,31 @@ function drawn(row, facts, lane, lanes) {
     s("path", { class: "blank", d: blanks }),
     s("path", { class: "track", d: tracks }),
     s("path", { class: "interval", d: intervals }),
+    s("path", { class: "hollow", d: hollow }),
     s("path", { class: "mean", d: means }),
   );
 }
 
+/** @param {State} state @param {HTMLElement} lanes @param {MouseEvent} event */
 function laneAt(state, lanes, event) {
   const at = Math.floor((event.clientX - lanes.getBoundingClientRect().left) / laneWidth(state));
   return Math.min(Math.max(at, 0), state.facts.names.length - 1);
 }
 
+/** @param {State} state @param {HTMLElement} lanes @param {MouseEvent} event */
 function modelAt(state, lanes, event) {
   return state.facts.names[laneAt(state, lanes, event)];
 }
 
+/** @param {State} state @param {HTMLElement} lanes @param {MouseEvent} event */
 function tipFor(state, lanes, event) {
   const { view, facts } = state;
-  const row = view.results.questions[Number(lanes.getAttribute("data-index"))];
-  const model = laneAt(state, lanes, event);
-  const known = row.trials[model]
-    ? `${score(facts, row.mean[model])}, ${interval(facts, row.lo[model], row.hi[model])}`
-    : "no trials";
+  const index = Number(lanes.getAttribute("data-index"));
+  const model = facts.names[laneAt(state, lanes, event)];
+  const { counts, mean, lo, hi } = posteriorOf(view, facts, model, index);
+  const known = counts.some(Boolean) ? `\nposterior ${score(facts, mean)}, ${interval(facts, lo, hi)}` : "";
   showTip(
-    `${plain(row.id, 60)}\n${plain(facts.names[model], 60)}: ${known}\n${plural(row.trials[model], "trial")}`,
+    `${plain(view.questions[index].id, 60)}\n${plain(model, 60)}: ${countsText(view, counts)}${known}`,
     event.clientX,
     event.clientY,
   );

@@ -2,62 +2,85 @@
 
 import { badge, linear, ticks } from "./chart.js";
 import { h, s } from "./dom.js";
-import { againstText, interval, narrowInterval, pairText, score, verdictWord, zText } from "./facts.js";
+import { againstText, interval, narrowInterval, pairText, resultsOf, score, verdictWord, zText } from "./facts.js";
 import { nothing, region } from "./parts.js";
+import { term } from "./terms.js";
 import { count, name, number, percent, plain, usd } from "./text.js";
+/** @import { Child } from "./dom.js" */
+/** @import { Facts } from "./facts.js" */
+/** @import { ModelRow, PairRow, RunView, TermKey } from "./sent.js" */
+/** @import { Section } from "./parts.js" */
+
+/** @typedef {{number: number | null, rows: ModelRow[]}} Tier */
+/** @typedef {{from: number, to: number, at: (value: number) => string, ticks: number[]}} PlotScale */
+
+/**
+ * @typedef {object} Column
+ * @property {string} title
+ * @property {TermKey} [term]
+ * @property {Child} [small]
+ * @property {boolean} [digits]
+ * @property {(row: ModelRow) => Child} cell
+ */
 
 const PAD = 3;
 
+/** @type {Section} */
 export const ranking = {
   id: "ranking",
   title: "Ranking",
   short: "Ranking",
   render({ view, facts }) {
-    const rows = view.results?.models;
-    if (!rows) return nothing("There is no ranking before the first look.");
+    const { results } = view;
+    if (!results) return nothing("There is no ranking before the first look.");
+    const rows = results.models;
     const x = plotScale(rows, facts);
     const columns = columnsOf(view, facts);
     return [
+      h(
+        "p",
+        { class: "quiet" },
+        "Scores are averages on these questions with 95% intervals. A new ",
+        term("tier", "tier"),
+        " begins where neighbours are resolved.",
+      ),
       region(
         "Ranking table",
         "",
         h(
           "table",
           { class: "ranking" },
-          h(
-            "caption",
-            null,
-            "Scores are averages on these questions with 95% intervals; models of one tier are not told apart.",
-          ),
+          h("caption", { class: "unseen" }, "The models from best to worst"),
           h(
             "thead",
             null,
             h(
               "tr",
               null,
-              h("th", { scope: "col", class: "tier" }, "Tier"),
+              h("th", { scope: "col", class: "tier" }, term("tier")),
               h("th", { scope: "col", class: "model" }, "Model"),
-              h("th", { scope: "col", class: "digits" }, "Score", h("small", null, "avg@N, 95%")),
+              h("th", { scope: "col", class: "digits" }, term("score", "Score"), h("small", null, "avg@N, 95%")),
               h("th", { scope: "col", class: "plot" }, axis(x, facts)),
               columns.map((column) =>
                 h(
                   "th",
-                  { scope: "col", class: column.digits === false ? null : "digits", "data-tip": column.tip },
-                  column.title,
+                  { scope: "col", class: column.digits === false ? null : "digits" },
+                  column.term ? term(column.term, column.title) : column.title,
                   column.small ? h("small", null, column.small) : null,
                 ),
               ),
             ),
           ),
-          tiersOf(rows).map((tier) => tierBody(tier, columns, x, view, facts)),
+          tiersOf(rows).map((tier) => tierBody(tier, columns, x, facts)),
         ),
       ),
-      view.results.reversals.length
+      shrunk(facts),
+      results.reversals.length
         ? h(
             "p",
             { class: "note" },
             "Turned since they were called: ",
-            view.results.reversals.map(([better, worse], at) => [
+            results.reversals.map(([better, worse], at) => [
               at ? ", " : "",
               name(better, 40),
               " is ahead of ",
@@ -70,17 +93,38 @@ export const ranking = {
   },
 };
 
+/** Why two columns say different numbers of the same answers. @param {Facts} facts */
+function shrunk(facts) {
+  const middle = (facts.low + facts.high) / 2;
+  return h(
+    "p",
+    { class: "note" },
+    "The score is ",
+    term("score", "avg@N"),
+    ", the plain average, and it alone decides. ",
+    term("bayes", "Bayes@N"),
+    facts.weights.length === 2
+      ? ` is drawn towards ${score(facts, middle, 0)} by one imagined answer of each category a question, `
+      : " is drawn towards the middle of the scale by one imagined answer of each category a question, ",
+    "so that it lies below a high score and above a low one.",
+  );
+}
+
+/** @param {ModelRow[]} rows @returns {Tier[]} */
 function tiersOf(rows) {
+  /** @type {Tier[]} */
   const tiers = [];
   for (const row of rows) {
     const number = row.score === null ? null : row.tier;
-    if (tiers.at(-1)?.number === number) tiers.at(-1).rows.push(row);
+    const tier = tiers.at(-1);
+    if (tier?.number === number) tier.rows.push(row);
     else tiers.push({ number, rows: [row] });
   }
   return tiers;
 }
 
-function tierBody({ number: tier, rows }, columns, x, view, facts) {
+/** @param {Tier} given @param {Column[]} columns @param {PlotScale} x @param {Facts} facts */
+function tierBody({ number: tier, rows }, columns, x, facts) {
   return h(
     "tbody",
     { "data-key": `tier-${tier}-${rows[0].rank}` },
@@ -104,34 +148,42 @@ function tierBody({ number: tier, rows }, columns, x, view, facts) {
           row.lo === null ? null : below(narrowInterval(facts, row.lo, row.hi)),
         ),
         h("td", { class: "plot" }, forest(row, x, facts)),
-        columns.map((column) => h("td", { class: column.digits === false ? null : "digits" }, column.cell(row, at))),
+        columns.map((column) => h("td", { class: column.digits === false ? null : "digits" }, column.cell(row))),
       ),
     ),
   );
 }
 
+/** @param {RunView} view @param {Facts} facts @returns {Column[]} */
 function columnsOf(view, facts) {
-  const rows = view.results.models;
+  const rows = resultsOf(view).models;
   const against = comparisonsBeside(view, facts);
-  const any = (key) => rows.some((row) => row[key]);
-  return [
-    against && { title: "Verdict", small: against.title, digits: false, cell: (row) => against.cell(row) },
-    { title: "Trials", cell: (row) => count(row.trials) },
+  const any = (/** @type {keyof ModelRow} */ key) => rows.some((row) => row[key]);
+  /** @type {(Column | false | null)[]} */
+  const columns = [
+    against && {
+      title: "Verdict",
+      small: [against.title, ": ", term("z"), " of ", term("boundary", "boundary")],
+      digits: false,
+      cell: (row) => against.cell(row),
+    },
+    { title: "Trials", term: "trials", cell: (row) => count(row.trials) },
     any("prior_depth") && {
       title: "R0",
+      term: "prior_trials",
       small: "a question",
-      tip: "Outcomes of an earlier run that the score is made of too",
       cell: (row) => number(row.prior_depth, 1),
     },
     {
       title: "Bayes@N",
+      term: "bayes",
       small: "μ ± σ",
       cell: (row) => [score(facts, row.bayes), row.bayes !== null && below(`± ${score(facts, row.bayes_sigma)}`)],
     },
     {
       title: "σ here",
-      small: "like these",
-      tip: "Uncertainty of the score on these questions, and where they stand for questions like these",
+      term: "sigma_here",
+      small: term("sigma_like_these", "like these"),
       cell: (row) => [
         score(facts, row.sigma, 2),
         row.sampled_sigma === null ? null : below(score(facts, row.sampled_sigma, 2)),
@@ -140,22 +192,27 @@ function columnsOf(view, facts) {
     any("tokens") && { title: "Tokens", cell: (row) => count(row.tokens) },
     any("usd") && { title: "USD", cell: (row) => usd(row.usd) },
     any("gpu_seconds") && { title: "GPU hours", cell: (row) => number(row.gpu_seconds / 3600) },
-  ].filter(Boolean);
+  ];
+  return columns.filter((column) => column !== null && column !== false);
 }
 
-/** The second line of a cell. */
+/** The second line of a cell. @param {string} text */
 function below(text) {
   return h("small", null, text);
 }
 
-/** The comparison that is shown beside a model: with the next one, the only one it has, or the one least decided. */
+/**
+ * The comparison that is shown beside a model: with the next one, the only one it has, or the one least decided.
+ * @param {RunView} view @param {Facts} facts @returns {{title: string, cell: (row: ModelRow) => Child} | null}
+ */
 function comparisonsBeside(view, facts) {
-  const pairs = view.results.pairs;
+  const { models, pairs } = resultsOf(view);
   if (!pairs.length) return null;
   const kind = facts.decisions.objective?.kind;
-  const of = (row) => pairs.filter((pair) => pair.better === row.name || pair.worse === row.name);
+  const of = (/** @type {ModelRow} */ row) =>
+    pairs.filter((pair) => pair.better === row.name || pair.worse === row.name);
   if (kind === "ranking") {
-    const next = new Map(view.results.models.map((row, at, all) => [row.name, all[at + 1]?.name]));
+    const next = new Map(models.map((row, at, all) => [row.name, all[at + 1]?.name]));
     return {
       title: "against the next",
       cell: (row) =>
@@ -165,16 +222,17 @@ function comparisonsBeside(view, facts) {
         ),
     };
   }
-  const margin = (pair) => (pair.z === null || pair.boundary === null ? -Infinity : Math.abs(pair.z) - pair.boundary);
+  const margin = (/** @type {PairRow} */ pair) =>
+    pair.z === null || pair.boundary === null ? -Infinity : Math.abs(pair.z) - pair.boundary;
   const baseline = facts.decisions.objective?.baseline;
-  const nearest = (row) =>
+  const nearest = (/** @type {ModelRow} */ row) =>
     row.name === baseline ? undefined : of(row).sort((one, other) => margin(one) - margin(other))[0];
-  const title =
-    { baseline: "against the baseline", threshold: againstText(facts), precision: againstText(facts) }[kind] ??
-    "least decided";
+  const lone = kind === "threshold" || kind === "precision";
+  const title = kind === "baseline" ? "against the baseline" : lone ? againstText(facts) : "least decided";
   return { title, cell: (row) => verdictCell(nearest(row), facts) };
 }
 
+/** @param {PairRow | undefined} pair @param {Facts} facts */
 function verdictCell(pair, facts) {
   if (!pair) return "";
   const z = pair.z === null ? null : h("span", { class: "z" }, zText(pair));
@@ -187,7 +245,10 @@ function verdictCell(pair, facts) {
   );
 }
 
-/** Where scores lie in the plot, in percent of its width, so that it takes any width undistorted. */
+/**
+ * Where scores lie in the plot, in percent of its width, so that it takes any width undistorted.
+ * @param {ModelRow[]} rows @param {Facts} facts @returns {PlotScale}
+ */
 function plotScale(rows, facts) {
   const ends = rows.flatMap((row) =>
     row.score === null ? [] : [Math.max(row.lo ?? row.score, facts.low), Math.min(row.hi ?? row.score, facts.high)],
@@ -197,18 +258,21 @@ function plotScale(rows, facts) {
   const room = Math.max(0.04 * (to - from), 0.005 * (facts.high - facts.low));
   [from, to] = [from - room, to + room];
   const place = linear(from, to, PAD, 100 - PAD);
-  return { from, to, at: (value) => `${place(value).toFixed(2)}%`, ticks: ticks(from, to, 5) };
+  return { from, to, at: (/** @type {number} */ value) => `${place(value).toFixed(2)}%`, ticks: ticks(from, to, 5) };
 }
 
+/** @param {PlotScale} x @param {Facts} facts */
 function axis(x, facts) {
-  const label = (value) => (facts.inPercent ? percent(value, 100 * (x.to - x.from) < 4 ? 1 : 0) : String(value));
+  const label = (/** @type {number} */ value) =>
+    facts.inPercent ? percent(value, 100 * (x.to - x.from) < 4 ? 1 : 0) : String(value);
   return s(
     "svg",
-    { height: 18, role: "img", "aria-label": `Scores from ${score(facts, x.from)} to ${score(facts, x.to)}` },
+    { height: 13, role: "img", "aria-label": `Scores from ${score(facts, x.from)} to ${score(facts, x.to)}` },
     x.ticks.map((value) => s("text", { class: "tick", x: x.at(value), y: 13, "text-anchor": "middle" }, label(value))),
   );
 }
 
+/** @param {ModelRow} row @param {PlotScale} x @param {Facts} facts */
 function forest(row, x, facts) {
   const grid = x.ticks.map((value) =>
     s("line", { class: "grid", x1: x.at(value), x2: x.at(value), y1: 0, y2: "100%" }),
@@ -218,7 +282,7 @@ function forest(row, x, facts) {
     row.score === null
       ? null
       : [
-          row.lo === null
+          row.lo === null || row.hi === null
             ? null
             : s("line", {
                 class: "whisker",

@@ -4,7 +4,12 @@ import { h, on } from "./dom.js";
 import { factList, region, table } from "./parts.js";
 import { count, listed, name, plain, visible } from "./text.js";
 import { yaml } from "./yaml.js";
+/** @import { RunView } from "./sent.js" */
+/** @import { Section } from "./parts.js" */
 
+/** @typedef {{settings: Map<string, unknown>, names: string[]}} Group */
+
+/** @type {Section} */
 export const recipe = {
   id: "repeat",
   title: "How to repeat this run",
@@ -41,6 +46,7 @@ export const recipe = {
   },
 };
 
+/** @param {string} text */
 async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -50,12 +56,14 @@ async function copied(text) {
   }
 }
 
+/** @param {unknown} value */
 function shown(value) {
   return value === null || value === undefined
     ? null
     : plain(typeof value === "object" ? JSON.stringify(value) : value, 200);
 }
 
+/** @param {RunView} view */
 function rubric(view) {
   const rows = view.weights.map((weight, at) => [at, name(view.categories[at] ?? "–", 60), weight]);
   return [
@@ -68,7 +76,7 @@ function rubric(view) {
   ];
 }
 
-/** How answers were drawn; models that were asked alike share a row. */
+/** How answers were drawn; models that were asked alike share a row. @param {RunView} view */
 function sampling(view) {
   const groups = new Map();
   // the results say what the requests carry; before there are any, the configuration says what they would
@@ -91,8 +99,9 @@ function sampling(view) {
     : null;
 }
 
+/** @param {Group[]} groups @param {string[]} keys */
 function samplingTable(groups, keys) {
-  const who = (names) =>
+  const who = (/** @type {string[]} */ names) =>
     names.length > 1 && groups.length === 1 ? `all ${names.length} models` : plain(listed(names), 400);
   const rows = groups.map((group) => [
     h("span", { class: "names" }, who(group.names)),
@@ -102,11 +111,12 @@ function samplingTable(groups, keys) {
   return region("Sampling settings", "", table({ caption, head: ["Model", ...keys.map(settingName)], rows }));
 }
 
+/** @param {string} key */
 function settingName(key) {
   return plain(key.replaceAll("_", " "));
 }
 
-/** The servers that the run has started itself. */
+/** The servers that the run has started itself. @param {RunView} view */
 function servers(view) {
   const rows = (view.results?.servers ?? []).map((one) => [
     name(one.model, 60),
@@ -140,18 +150,25 @@ const ORDER = [
   "concurrency",
 ];
 
-/** The configuration in the order in which people write it, without what says nothing. */
+/**
+ * The configuration in the order in which people write it, without what says nothing.
+ * @param {Record<string, any>} configuration
+ */
 function tidy(configuration) {
   const { store, folder, ...said } = configuration;
   const keys = [...ORDER.filter((key) => key in said), ...Object.keys(said).filter((key) => !ORDER.includes(key))];
   const whole = Object.fromEntries(keys.map((key) => [key, bare(said[key])]).filter(([, value]) => present(value)));
-  if (Array.isArray(whole.models)) whole.models = whole.models.map((model) => own(model, whole));
+  if (Array.isArray(whole.models))
+    whole.models = whole.models.map((/** @type {Record<string, any>} */ model) => own(model, whole));
   return whole;
 }
 
-/** A model without the settings that it shares with the run. */
+/**
+ * A model without the settings that it shares with the run.
+ * @param {Record<string, any>} model @param {Record<string, any>} whole
+ */
 function own(model, whole) {
-  const shared = (key) =>
+  const shared = (/** @type {string} */ key) =>
     ["sampling", "prompt", "concurrency"].includes(key) && JSON.stringify(model[key]) === JSON.stringify(whole[key]);
   const first = ["name", "model", "base_url"].filter((key) => key in model);
   const keys = [...first, ...Object.keys(model).filter((key) => !first.includes(key))];
@@ -160,6 +177,7 @@ function own(model, whole) {
   return Object.fromEntries(said.map((key) => [key, model[key]]));
 }
 
+/** @param {any} value @returns {any} */
 function bare(value) {
   if (Array.isArray(value)) return value.map(bare);
   if (value === null || typeof value !== "object") return value;
@@ -170,6 +188,7 @@ function bare(value) {
   );
 }
 
+/** @param {unknown} value */
 function present(value) {
   return !(value === null || value === undefined || (typeof value === "object" && Object.keys(value).length === 0));
 }

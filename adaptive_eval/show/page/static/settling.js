@@ -2,13 +2,19 @@
 
 import { bottomTicks, figure, horizontalLines, line, linear, roomFor, spread, ticks } from "./chart.js";
 import { s } from "./dom.js";
-import { SETTLED, unit } from "./facts.js";
+import { SETTLED, last, unit } from "./facts.js";
 import { data, nothing } from "./parts.js";
+import { term } from "./terms.js";
 import { count, number, percent } from "./text.js";
+/** @import { Section, State } from "./parts.js" */
+/** @import { LookView } from "./sent.js" */
+
+/** @typedef {{look: number, trials: number, tau: number, decided: number}} Point */
 
 const STEPS = [0, 0.25, 0.5, 0.75, 1];
 const DASHES = ["", "7 4"];
 
+/** @type {Section} */
 export const settling = {
   id: "settling",
   title: "How the ranking settled",
@@ -20,34 +26,40 @@ export const settling = {
   },
 };
 
+/** @param {LookView[]} looks @returns {Point[]} */
 function pointsOf(looks) {
-  const last = looks.at(-1)?.order ?? [];
+  const latest = looks.at(-1)?.order ?? [];
   return looks.map((look) => ({
     look: look.look,
     trials: look.trials.reduce((sum, one) => sum + one, 0),
-    tau: agreement(look.order, last),
+    tau: agreement(look.order, latest),
     decided: look.pairs.length ? look.pairs.filter((pair) => SETTLED.has(pair.verdict)).length / look.pairs.length : 1,
   }));
 }
 
-/** Kendall's tau of two orders: the share of pairs in the same order, less the share of the others. */
-function agreement(order, last) {
+/**
+ * Kendall's tau of two orders: the share of pairs in the same order, less the share of the others.
+ * @param {string[]} order @param {string[]} latest
+ */
+function agreement(order, latest) {
   const place = new Map(order.map((name, at) => [name, at]));
-  const places = last.filter((name) => place.has(name)).map((name) => place.get(name));
+  const places = latest.flatMap((name) => place.get(name) ?? []);
   if (places.length < 2) return 1;
   let sum = 0;
-  places.forEach((first, at) => places.slice(at + 1).forEach((second) => (sum += first < second ? 1 : -1)));
+  for (const [at, first] of places.entries()) for (const second of places.slice(at + 1)) sum += first < second ? 1 : -1;
   return sum / ((places.length * (places.length - 1)) / 2);
 }
 
+/** @param {State} state @param {Point[]} points */
 function chart({ width: wide, facts }, points) {
+  const now = last(points);
+  /** @type {{name: string, of: (point: Point) => number}[]} */
   const lines = [
     { name: "agreement", of: (one) => one.tau }, // in the end 1, since it is that with the end
-    { name: `decided ${percent(points.at(-1).decided)}`, of: (one) => one.decided },
+    { name: `decided ${percent(now.decided)}`, of: (one) => one.decided },
   ];
   const width = Math.max(wide, 280);
   const height = 230;
-  const now = points.at(-1);
   const texts = lines.map((one) => one.name);
   const frame = { left: 46, right: 16 + roomFor(texts, width / 2, 12, 600), top: 12, bottom: 40 };
   const lowest = Math.min(0, ...points.map((one) => one.tau));
@@ -59,9 +71,11 @@ function chart({ width: wide, facts }, points) {
   return figure(
     {
       label: `Agreement with the latest order, and the share decided, over ${count(now.trials)} trials: ${texts[1]}`,
-      caption:
-        "Agreement: Kendall’s τ of the order at a look with that at the latest one. " +
+      caption: [
+        term("agreement", "Agreement"),
+        ": Kendall’s τ of the order at a look with that at the latest one. ",
         `Decided: the share of ${unit(facts)}s that were resolved or tied.${when}`,
+      ],
       width,
       height,
       className: "wide shares",
@@ -92,6 +106,7 @@ function chart({ width: wide, facts }, points) {
   );
 }
 
+/** @param {Point[]} points */
 function numbers(points) {
   const step = Math.ceil(points.length / 40);
   const shown = points.filter((_, at) => at % step === 0 || at === points.length - 1);

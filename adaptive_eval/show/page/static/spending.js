@@ -2,11 +2,15 @@
 
 import { bottomTicks, figure, horizontalLines, line, linear, roomFor, spread, ticks } from "./chart.js";
 import { s } from "./dom.js";
+import { last } from "./facts.js";
 import { caps } from "./overview.js";
 import { data, nothing } from "./parts.js";
 import { count, duration, moment, number, percent, usd } from "./text.js";
+/** @import { Spending } from "./sent.js" */
+/** @import { Section, State } from "./parts.js" */
 
 const DASHES = ["", "7 4", "2 4", "10 3 2 3", "4 2", "1 3"];
+/** @type {Record<string, (one: Spending) => number>} */
 const USED = {
   trials: (one) => one.trials,
   tokens: (one) => one.tokens,
@@ -14,6 +18,7 @@ const USED = {
   gpu_hours: (one) => one.gpu_seconds / 3600,
 };
 
+/** @type {Section} */
 export const spending = {
   id: "budget",
   title: "Budget over time",
@@ -25,34 +30,43 @@ export const spending = {
   },
 };
 
-/** Each cap, and the fixed design, as the share that was left over time. */
+/**
+ * Each cap, and the fixed design, as the share that was left over time.
+ * @param {State} state @returns {{label: string, points: [number, number][]}[]}
+ */
 function linesOf(state) {
   const { view, facts } = state;
+  /** @type {[number, number]} */
   const start = [0, 1];
-  const used = (key, cap) => [
+  /** @returns {[number, number][]} */
+  const used = (/** @type {string} */ key, /** @type {number} */ cap) => [
     start,
-    ...view.spending.map((one) => [
-      facts.clock.active(one.at),
-      1 - (key === "wall_time" ? facts.clock.active(one.at) : USED[key](one)) / cap,
-    ]),
+    ...view.spending.map(
+      (one) =>
+        /** @type {[number, number]} */ ([
+          facts.clock.active(one.at),
+          1 - (key === "wall_time" ? facts.clock.active(one.at) : USED[key](one)) / cap,
+        ]),
+    ),
   ];
   const lines = caps(state).map(([key, label, , cap]) => ({ label, points: used(key, cap) }));
   if (facts.fixed.trials) lines.push({ label: "fixed design", points: used("trials", facts.fixed.trials) });
   return lines;
 }
 
+/** @param {State} state */
 function chart(state) {
   const { facts } = state;
   const lines = linesOf(state);
   const width = Math.max(state.width, 280);
   const height = 250;
-  const texts = lines.map((one) => `${one.label} ${percent(Math.max(0, one.points.at(-1)[1]))}`);
+  const texts = lines.map((one) => `${one.label} ${percent(Math.max(0, last(one.points)[1]))}`);
   const frame = { left: 46, right: 16 + roomFor(texts, width / 2, 12, 600), top: 12, bottom: 40 };
   const end = Math.max(1, ...lines.flatMap((one) => one.points.map(([at]) => at)));
   const x = linear(0, end, frame.left, width - frame.right);
   const y = linear(0, 1, height - frame.bottom, frame.top);
-  const labels = spread(lines.map((one, at) => ({ text: texts[at], y: y(Math.max(0, one.points.at(-1)[1])) })));
-  const summary = lines.map((one) => `${one.label}: ${percent(Math.max(0, one.points.at(-1)[1]))} left`).join("; ");
+  const labels = spread(lines.map((one, at) => ({ text: texts[at], y: y(Math.max(0, last(one.points)[1])) })));
+  const summary = lines.map((one) => `${one.label}: ${percent(Math.max(0, last(one.points)[1]))} left`).join("; ");
   const design = facts.fixed.trials ? `, and of the ${count(facts.fixed.trials)} trials of a fixed design` : "";
   const resumed = facts.clock.resumes.length ? " Dotted: the run was resumed." : "";
   return figure(
@@ -85,6 +99,7 @@ function chart(state) {
   );
 }
 
+/** @param {State} state */
 function numbers({ view, facts }) {
   const step = Math.ceil(view.spending.length / 50);
   const shown = view.spending.filter((_, at) => at % step === 0 || at === view.spending.length - 1);

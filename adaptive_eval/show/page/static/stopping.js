@@ -2,35 +2,40 @@
 
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { SETTLED, isPrecision, pairKey, pairText, score, unit } from "./facts.js";
+import { SETTLED, entry, isPrecision, pairKey, pairText, resultsOf, score, unit } from "./facts.js";
 import { nothing, region, table } from "./parts.js";
+import { term } from "./terms.js";
 import { count, number, percent, plural } from "./text.js";
 import { hasGap, large, small, titleOf } from "./walk.js";
+/** @import { Facts, Point } from "./facts.js" */
+/** @import { Section, State } from "./parts.js" */
+/** @import { PairRow, RunView } from "./sent.js" */
 
 const SHOWN = 24;
 
+/** @type {Section} */
 export const stopping = {
   id: "stopping",
   title: "The stopping rule at work",
   short: "Stopping rule",
   render(state) {
     const { view, facts, ui } = state;
-    const keyOf = (pair) => pairKey(pair.better, pair.worse);
+    const keyOf = (/** @type {PairRow} */ pair) => pairKey(pair.better, pair.worse);
     // after a resume with other settings the results may be ahead of the looks, which are taken anew
     const pairs = (view.results?.pairs ?? []).filter((pair) => facts.series.has(keyOf(pair)));
-    if (!pairs.length)
-      return nothing(emptiness(view));
+    if (!pairs.length) return nothing(emptiness(view));
     const keys = pairs.map(keyOf);
-    const chosen = facts.series.has(ui.pair) ? ui.pair : keys[mostTelling(pairs, keys, facts.series)];
+    const chosen =
+      ui.pair !== undefined && facts.series.has(ui.pair) ? ui.pair : keys[mostTelling(pairs, keys, facts.series)];
     const shown = ui.allPairs ? pairs.length : Math.min(SHOWN, pairs.length);
     return [
-      explanation(facts, facts.series.get(chosen).points),
-      large(state, facts.series.get(chosen), pairs[keys.indexOf(chosen)]),
+      explanation(facts, entry(facts.series, chosen).points),
+      large(state, entry(facts.series, chosen), pairs[keys.indexOf(chosen)]),
       picker(state, chosen, keys),
       h(
         "div",
         { class: "panels" },
-        pairs.slice(0, shown).map((pair, at) => small(facts, facts.series.get(keys[at]), pair, keys[at] === chosen)),
+        pairs.slice(0, shown).map((pair, at) => small(facts, entry(facts.series, keys[at]), pair, keys[at] === chosen)),
       ),
       shown < pairs.length
         ? h(
@@ -43,8 +48,8 @@ export const stopping = {
     ];
   },
   wire(root, state) {
-    on(root, "click", "[data-pair]", (button) => choose(state, button.getAttribute("data-pair")));
-    on(root, "change", "[data-pairs]", (select) => choose(state, select.value));
+    on(root, "click", "[data-pair]", (button) => choose(state, button.dataset.pair ?? ""));
+    on(root, "change", "[data-pairs]", (/** @type {HTMLSelectElement} */ select) => choose(state, select.value));
     on(root, "click", "[data-all-pairs]", () => {
       state.ui.allPairs = true;
       state.refresh("stopping");
@@ -52,44 +57,63 @@ export const stopping = {
   },
 };
 
+/** @param {RunView} view */
 function emptiness(view) {
   if (!view.results) return "There is nothing to show before the first look.";
   return view.results.pairs.length ? "The looks are taken anew when the run goes on." : "There is nothing to compare.";
 }
 
+/** @param {State} state @param {string} key */
 function choose(state, key) {
   state.ui.pair = key;
   state.refresh("stopping");
 }
 
-/** The first comparison that is open, else the one that was decided last. */
+/**
+ * The first comparison that is open, else the one that was decided last.
+ * @param {PairRow[]} pairs @param {string[]} keys @param {Facts["series"]} series
+ */
 function mostTelling(pairs, keys, series) {
   const open = pairs.findIndex((pair) => pair.verdict === "open");
   if (open >= 0) return open;
-  const decided = keys.map((key) => series.get(key).points.find((point) => point.verdict !== "open")?.look ?? 0);
+  const decided = keys.map((key) => entry(series, key).points.find((point) => point.verdict !== "open")?.look ?? 0);
   return decided.indexOf(Math.max(...decided));
 }
 
+/** @param {Facts} facts @param {Point[]} points */
 function explanation(facts, points) {
   if (isPrecision(facts))
     return h("p", null, "A score is known once half of its 95% interval is within the width that was asked for.");
   const gap = hasGap(points) ? " A gap: the two were not compared at those looks." : "";
   const tie =
-    facts.decisions.stopping?.delta > 0
-      ? " Within the inner wedge, which opens as the difference becomes known to within delta, the pair is called tied."
-      : "";
+    (facts.decisions.stopping?.delta ?? 0) > 0
+      ? [
+          " Within the inner wedge, which opens as the difference becomes known to within ",
+          term("delta", "delta"),
+          ", the pair is called tied.",
+        ]
+      : null;
   return h(
     "p",
     null,
-    "A comparison is called at the first look at which z lies beyond the boundary, above it or below.",
-    `${tie} Calls and ties stand.${gap}`,
+    "A comparison is called at the first ",
+    term("look", "look"),
+    " at which ",
+    term("z"),
+    " lies beyond the ",
+    term("boundary", "boundary"),
+    ", above it or below.",
+    tie,
+    ` Calls and ties stand.${gap}`,
   );
 }
 
+/** @param {State} state @param {string} chosen @param {string[]} current */
 function picker(state, chosen, current) {
   const { series } = state.facts;
   const others = [...series.keys()].filter((key) => !current.includes(key));
-  const option = (key) => h("option", { value: key, selected: key === chosen }, titleOf(state.facts, series.get(key)));
+  const option = (/** @type {string} */ key) =>
+    h("option", { value: key, selected: key === chosen }, titleOf(state.facts, entry(series, key)));
   return h(
     "label",
     { class: "picker" },
@@ -103,11 +127,12 @@ function picker(state, chosen, current) {
   );
 }
 
-/** What is not decided, and how many trials it would need. */
+/** What is not decided, and how many trials it would need. @param {RunView} view @param {Facts} facts */
 function undecided(view, facts) {
-  const rows = view.results.pairs.filter((pair) => !SETTLED.has(pair.verdict));
+  const { pairs } = resultsOf(view);
+  const rows = pairs.filter((pair) => !SETTLED.has(pair.verdict));
   if (!rows.length)
-    return h("p", { class: "note" }, `Every one of the ${plural(view.results.pairs.length, unit(facts))} is decided.`);
+    return h("p", { class: "note" }, `Every one of the ${plural(pairs.length, unit(facts))} is decided.`);
   const sorted = [...rows].sort((one, other) => (one.trials_needed ?? Infinity) - (other.trials_needed ?? Infinity));
   const title = "Not decided, and what it would take";
   return [
@@ -120,11 +145,11 @@ function undecided(view, facts) {
         head: [
           "Comparison",
           "Verdict",
-          isPrecision(facts) ? "σ" : "z",
-          "Boundary",
-          "Chance to be settled",
-          "Trials a question it would need",
-          "Certifiable δ",
+          isPrecision(facts) ? term("sigma_here", "σ") : term("z"),
+          term("boundary"),
+          term("power"),
+          term("trials_needed"),
+          term("certifiable_delta"),
         ],
         texts: 2,
         key: (at) => pairKey(sorted[at].better, sorted[at].worse),

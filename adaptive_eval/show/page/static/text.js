@@ -1,6 +1,7 @@
 // Numbers and texts as people read them.
 
 import { h } from "./dom.js";
+/** @import { Child } from "./dom.js" */
 
 const DASH = "–";
 const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
@@ -11,7 +12,7 @@ const STEPS = ["", "k", "M", "G", "T"];
 const UNSEEN = "\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb";
 const ODD = new RegExp(`[\\p{Cc}\\p{Cs}\\p{Co}${UNSEEN}\\u{e0000}-\\u{e0fff}]`, "gu");
 
-/** 4321 -> 4,321; 1234567 -> 1.23M. */
+/** 4321 -> 4,321; 1234567 -> 1.23M. @param {number | null | undefined} value */
 export function count(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return DASH;
   if (Math.abs(value) < 100_000) return GROUPED.format(Number(fixed(value, 0)));
@@ -24,31 +25,35 @@ export function count(value) {
 
 const BEYOND = 30;
 
-/** So many decimals. Halves go to the even digit as in Python, so that the page says what the other reports say. */
+/**
+ * So many decimals. Halves go to the even digit as in Python, so that the page says what the other reports say.
+ * @param {number} value @param {number} digits
+ */
 function fixed(value, digits) {
   const exact = value.toFixed(digits + BEYOND);
   const [shown, rest] = [exact.slice(0, -BEYOND).replace(/\.$/, ""), exact.slice(-BEYOND)];
   return /^50*$/.test(rest) && /[02468]$/.test(shown) ? shown : value.toFixed(digits);
 }
 
-/** A number with so many decimals, with a true minus. */
+/** A number with so many decimals, with a true minus. @param {number | null | undefined} value */
 export function number(value, digits = 2) {
   if (value === null || value === undefined) return DASH;
   const text = fixed(value, digits);
   return Number(text) < 0 ? `−${text.slice(1)}` : text.replace("-", "");
 }
 
-/** A share in percent. */
+/** A share in percent. @param {number | null | undefined} value */
 export function percent(value, digits = 0) {
   return value === null || value === undefined ? DASH : `${number(100 * value, digits)}%`;
 }
 
-/** A p-value, or any probability that may be tiny. */
+/** A p-value, or any probability that may be tiny. @param {number | null | undefined} value */
 export function chance(value) {
   if (value === null || value === undefined) return DASH;
   return value < 0.001 ? "< 0.001" : value > 0.999 && value < 1 ? "> 0.999" : value.toFixed(3);
 }
 
+/** @param {number | null | undefined} value */
 export function usd(value) {
   if (value === null || value === undefined) return DASH;
   const most = Math.abs(value) < 0.01 ? 4 : 2;
@@ -56,7 +61,7 @@ export function usd(value) {
   return `$${shown.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: most })}`;
 }
 
-/** 75 -> 1m 15s; 9000 -> 2h 30m. */
+/** 75 -> 1m 15s; 9000 -> 2h 30m. @param {number | null | undefined} seconds */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return DASH;
   if (seconds > 0 && seconds < 10) return `${seconds.toFixed(1)}s`;
@@ -68,23 +73,31 @@ export function duration(seconds) {
   return `${Math.floor(whole / 86400)}d ${Math.floor((whole % 86400) / 3600)}h`;
 }
 
-/** A moment, ISO text or seconds since 1970: the same for every reader. */
+/** A moment, ISO text or seconds since 1970: the same for every reader. @param {string | number} when */
 export function moment(when) {
   const date = typeof when === "number" ? new Date(1000 * when) : new Date(when);
   return Number.isNaN(date.getTime()) ? DASH : `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** One thing or many: plural(2, "look") -> "2 looks". */
+/** One thing or many: plural(2, "look") -> "2 looks". @param {number} value @param {string} one */
 export function plural(value, one, many = `${one}s`) {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
-/** `a, b and c`. */
+/** `a, b and c`. @param {string[]} words */
 export function listed(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
-/** One line of foreign text for labels: odd characters by their code, and cut in the middle where too long. */
+/** What an error says. @param {unknown} error */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/**
+ * One line of foreign text for labels: odd characters by their code, and cut in the middle where too long.
+ * @param {unknown} text
+ */
 export function plain(text, longest = 200) {
   const shown = String(text).replace(ODD, coded);
   if (shown.length <= longest) return shown;
@@ -92,12 +105,18 @@ export function plain(text, longest = 200) {
   return `${shown.slice(0, longest - 1 - tail)}…${shown.slice(shown.length - tail)}`;
 }
 
-/** A foreign name in running text, so that its direction of writing cannot reach beyond it. */
+/**
+ * A foreign name in running text, so that its direction of writing cannot reach beyond it.
+ * @param {unknown} text @param {number=} longest
+ */
 export function name(text, longest) {
   return h("bdi", { class: "name" }, plain(text, longest));
 }
 
-/** Foreign text over several lines as nodes, with every control or invisible character shown by its code. */
+/**
+ * Foreign text over several lines as nodes, with every control or invisible character shown by its code.
+ * @param {unknown} text @returns {Child[]}
+ */
 export function visible(text) {
   const nodes = [];
   let from = 0;
@@ -112,10 +131,12 @@ export function visible(text) {
   return nodes;
 }
 
+/** @param {string} character */
 function coded(character) {
   return character === "\n" || character === "\t" ? " " : `⟨${codeOf(character)}⟩`;
 }
 
+/** @param {string} character */
 function codeOf(character) {
-  return `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+  return `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
 }

@@ -3,21 +3,21 @@
 import { h } from "./dom.js";
 
 const GAP = 14;
-let box = null;
+const box = h("div", { class: "tip", role: "presentation", "aria-hidden": "true" });
 
 /** Shows notes for everything in the document that has `data-tip`. */
 export function openTips() {
-  box = h("div", { class: "tip", role: "presentation", "aria-hidden": "true" });
   document.body.append(box);
   document.addEventListener("pointermove", (event) => {
     const marked = event.target instanceof Element ? event.target.closest("[data-tip]") : null;
-    if (marked) showTip(marked.getAttribute("data-tip"), event.clientX, event.clientY);
+    if (marked) showTip(marked.getAttribute("data-tip") ?? "", event.clientX, event.clientY);
     else if (!(event.target instanceof Element && event.target.closest(".lanes"))) hideTip();
   });
   document.addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
   document.addEventListener("scroll", hideTip, { capture: true, passive: true });
 }
 
+/** @param {string} text @param {number} x @param {number} y */
 export function showTip(text, x, y) {
   // an open dialog covers everything but what lies in it
   const home = document.querySelector("dialog[open]") ?? document.body;

@@ -4,9 +4,13 @@ import { bottomTicks, figure, fitted, line, lineColour, linear, roomFor, ticks }
 import { s } from "./dom.js";
 import { data, nothing } from "./parts.js";
 import { count, plain, plural } from "./text.js";
+/** @import { Scale } from "./chart.js" */
+/** @import { LookView } from "./sent.js" */
+/** @import { Section } from "./parts.js" */
 
 const ROW = 22;
 
+/** @type {Section} */
 export const trajectories = {
   id: "trajectories",
   title: "Rank over looks",
@@ -21,11 +25,11 @@ export const trajectories = {
     const frame = { left: 34, right: label + 16, top: 8, bottom: 40 };
     const height = frame.top + frame.bottom + ROW * names.length;
     const first = looks[0].look;
-    const last = looks.at(-1).look;
+    const { look: last } = looks[looks.length - 1];
     const x = linear(first, Math.max(last, first + 1), frame.left, width - frame.right);
     const y = linear(1, 2, frame.top + ROW / 2, frame.top + 1.5 * ROW);
     const ranks = ranksOf(looks);
-    const colour = (at) => lineColour(names.length < 2 ? 0 : at / (names.length - 1));
+    const colour = (/** @type {number} */ at) => lineColour(names.length < 2 ? 0 : at / (names.length - 1));
     return [
       figure(
         {
@@ -61,14 +65,15 @@ export const trajectories = {
   },
 };
 
+/** @param {LookView[]} looks @returns {Map<string, [number, number][]>} */
 function ranksOf(looks) {
   const ranks = new Map();
   for (const look of looks)
-    look.order.forEach((name, at) => ranks.set(name, [...(ranks.get(name) ?? []), [look.look, at + 1]]));
+    for (const [at, name] of look.order.entries()) ranks.set(name, [...(ranks.get(name) ?? []), [look.look, at + 1]]);
   return ranks;
 }
 
-/** The corners alone: where nothing changes there is nothing to draw. */
+/** The corners alone: where nothing changes there is nothing to draw. @param {[number, number][]} points */
 function stairs(points) {
   return points.filter(
     (point, at) =>
@@ -76,6 +81,11 @@ function stairs(points) {
   );
 }
 
+/**
+ * @param {string} name
+ * @param {[number, number][]} points
+ * @param {{x: Scale, y: Scale, colour: string, rank: number, end: number, room: number}} given
+ */
 function trajectory(name, points, { x, y, colour, rank, end, room }) {
   return s(
     "g",
@@ -91,9 +101,11 @@ function trajectory(name, points, { x, y, colour, rank, end, room }) {
   );
 }
 
+/** @param {LookView[]} looks @param {Map<string, [number, number][]>} ranks @param {string[]} names */
 function ranksBehind(looks, ranks, names) {
   const shown = looks.filter((_, at) => at % Math.ceil(looks.length / 40) === 0 || at === looks.length - 1);
-  const at = (name, look) => ranks.get(name)?.find(([number]) => number === look)?.[1] ?? "–";
+  const at = (/** @type {string} */ name, /** @type {number} */ look) =>
+    ranks.get(name)?.find(([number]) => number === look)?.[1] ?? "–";
   return data("Rank of each model", {
     head: ["Look", "Trials", ...names.map((name) => plain(name, 24))],
     rows: shown.map((look) => [

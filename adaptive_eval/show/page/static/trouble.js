@@ -3,7 +3,11 @@
 import { h } from "./dom.js";
 import { region, table } from "./parts.js";
 import { count, duration, moment, name, number, percent, plain } from "./text.js";
+/** @import { Child } from "./dom.js" */
+/** @import { ModelRow, RunView } from "./sent.js" */
+/** @import { Section } from "./parts.js" */
 
+/** @type {Record<string, string>} */
 const EVENTS = {
   started: "started",
   resumed: "resumed",
@@ -18,6 +22,7 @@ const EVENTS = {
 };
 const SHOWN = 300;
 
+/** @type {Section} */
 export const trouble = {
   id: "traffic",
   title: "Answers, requests, events",
@@ -27,14 +32,17 @@ export const trouble = {
   },
 };
 
+/** @param {RunView} view */
 function answers(view) {
   const rows = view.results?.models ?? [];
   const signals = [...new Set(rows.flatMap((row) => Object.keys(row.signals)))].sort();
-  const columns = [
-    ...signals.map((signal) => [plain(signal.replaceAll("_", " ")), (row) => row.signals[signal] ?? 0]),
+  /** @type {[string, (row: ModelRow) => number][]} */
+  const all = [
+    ...signals.map(counted),
     ["grader failed", (row) => row.ungraded],
     ["repeated word for word", (row) => row.repeats],
-  ].filter(([, of]) => rows.some((row) => of(row)));
+  ];
+  const columns = all.filter(([, of]) => rows.some((row) => of(row)));
   if (!rows.length) return null;
   if (!columns.length)
     return h("p", { class: "note" }, "No answer was truncated, empty, refused, repeated or left ungraded.");
@@ -53,10 +61,17 @@ function answers(view) {
   );
 }
 
+/** The column of a signal. @param {string} signal @returns {[string, (row: ModelRow) => number]} */
+function counted(signal) {
+  return [plain(signal.replaceAll("_", " ")), (row) => row.signals[signal] ?? 0];
+}
+
+/** @param {number} share */
 function smallShare(share) {
   return share < 0.001 ? "< 0.1%" : percent(share, 1);
 }
 
+/** @param {RunView} view */
 function traffic(view) {
   if (!view.traffic.length) return null;
   const first = view.traffic.some((one) => one.ttft !== null);
@@ -88,7 +103,7 @@ function traffic(view) {
   );
 }
 
-/** Places where models were served one after the other. */
+/** Places where models were served one after the other. @param {RunView} view */
 function turns(view) {
   const rows = (view.results?.turns ?? []).map((one) => [
     plain(one.on, 80),
@@ -99,10 +114,12 @@ function turns(view) {
   return rows.length ? grid("Models that took turns", ["On", "Models", "Swaps", "Time for them"], rows) : null;
 }
 
+/** @param {number | null} value */
 function seconds(value) {
   return value === null ? "–" : value < 1 ? `${Math.round(1000 * value)} ms` : duration(value);
 }
 
+/** @param {RunView} view */
 function events(view) {
   const shown = view.events.slice(-SHOWN).reverse();
   if (!shown.length) return null;
@@ -122,15 +139,17 @@ function events(view) {
   ];
 }
 
-/** What an event says, as `key value` pairs; nested values as JSON. */
+/** What an event says, as `key value` pairs; nested values as JSON. @param {Record<string, unknown>} body */
 function details(body) {
-  const text = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
+  const text = (/** @type {unknown} */ value) =>
+    typeof value === "object" && value !== null ? JSON.stringify(value) : String(value);
   return Object.entries(body)
     .filter(([, value]) => value !== null)
     .map(([key, value]) => plain(`${key.replaceAll("_", " ")} ${text(value)}`, 600))
     .join(" · ");
 }
 
+/** @param {string} title @param {string[]} head @param {Child[][]} rows */
 function grid(title, head, rows, texts = 1) {
   return [h("h3", null, title), region(title, "tall", table({ caption: title, head, rows, texts }))];
 }

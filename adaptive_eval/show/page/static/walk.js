@@ -2,22 +2,51 @@
 
 import { badge, band, bottomTicks, figure, fitted, horizontalLines, line, linear, sign, ticks } from "./chart.js";
 import { h, s } from "./dom.js";
-import { SETTLED, WIDTH_95, againstText, isPrecision, pairText, score, verdictWord, zText } from "./facts.js";
+import { SETTLED, WIDTH_95, againstText, isPrecision, last, pairText, score, verdictWord, zText } from "./facts.js";
 import { data } from "./parts.js";
+import { term } from "./terms.js";
 import { chance, number, percent, plain } from "./text.js";
+/** @import { Scale } from "./chart.js" */
+/** @import { Facts, Point, Series } from "./facts.js" */
+/** @import { State } from "./parts.js" */
+/** @import { PairRow, TermKey } from "./sent.js" */
+
+/** @typedef {(point: Point) => number | null} Curve */
+
+/**
+ * @typedef {object} Curves
+ * @property {(point: Point) => number | null} value
+ * @property {(point: Point) => number | null} upper
+ * @property {((point: Point) => number | null) | null} lower
+ * @property {(point: Point) => number | null} tie
+ * @property {(value: number) => string} label
+ * @property {string} title
+ */
+
+/**
+ * Where things lie, in pixels; `y` of what is unknown is null.
+ * @typedef {object} Plane
+ * @property {[number, number]} extent
+ * @property {Scale} x
+ * @property {Scale} level
+ * @property {(value: number | null) => number | null} y
+ */
 
 const FEW = 60;
 const SMALL = { width: 216, height: 104, top: 8, right: 10, bottom: 8, left: 10 };
 
-/** A comparison in words, by who is ahead now. */
+/** A comparison in words, by who is ahead now. @param {Facts} facts @param {Series} one */
 export function titleOf(facts, one, longest = 40) {
   return pairText(facts, { better: one.first, worse: one.second }, longest);
 }
 
-/** The curves of a comparison: of z, or for the objective precision of half the interval's width. */
+/**
+ * The curves of a comparison: of z, or for the objective precision of half the interval's width.
+ * @param {Facts} facts @param {Series} one @returns {Curves}
+ */
 function curvesOf(facts, one) {
   if (isPrecision(facts)) {
-    const goal = facts.decisions.objective.half_width;
+    const goal = facts.decisions.objective?.half_width ?? 0;
     return {
       value: (point) => WIDTH_95 * point.sigma,
       upper: () => goal,
@@ -30,33 +59,44 @@ function curvesOf(facts, one) {
   return {
     value: (point) => point.z,
     upper: (point) => point.boundary,
-    lower: (point) => -point.boundary,
+    lower: (point) => (point.boundary === null ? null : -point.boundary),
     tie: (point) => point.tie,
     label: (value) => number(value, Number.isInteger(value) ? 0 : 1),
     title: `z, positive where ${plain(one.first, 30)} is ahead`,
   };
 }
 
-/** Where looks and values lie; what is beyond the extent lies at its edge. */
+/**
+ * Where looks and values lie; what is beyond the extent lies at its edge.
+ * @param {Point[]} points
+ * @param {[number, number]} extent
+ * @param {[number, number]} across
+ * @param {[number, number]} up
+ * @returns {Plane}
+ */
 function planeOf(points, extent, [left, right], [bottom, top]) {
   const first = points[0].look;
-  const clip = (value) => Math.min(Math.max(value, extent[0]), extent[1]);
-  const y = linear(extent[0], extent[1], bottom, top);
+  const free = linear(extent[0], extent[1], bottom, top);
+  const level = (/** @type {number} */ value) => free(Math.min(Math.max(value, extent[0]), extent[1]));
   return {
     extent,
-    x: linear(first, Math.max(points.at(-1).look, first + 1), left, right),
-    y: (value) => (value === null || !Number.isFinite(value) ? null : y(clip(value))),
+    x: linear(first, Math.max(last(points).look, first + 1), left, right),
+    level,
+    y: (value) => (value === null || !Number.isFinite(value) ? null : level(value)),
   };
 }
 
-/** The comparison as a button among others, on a scale that all share. */
+/**
+ * The comparison as a button among others, on a scale that all share.
+ * @param {Facts} facts @param {Series} one @param {PairRow} pair @param {boolean} chosen
+ */
 export function small(facts, one, pair, chosen) {
   const { width, height, top, right, bottom, left } = SMALL;
   const curves = curvesOf(facts, one);
   const points = one.points;
-  const extent = isPrecision(facts) ? [0, 3 * curves.upper(points[0])] : [-4.6, 4.6];
+  /** @type {[number, number]} */
+  const extent = isPrecision(facts) ? [0, 3 * (curves.upper(points[0]) ?? 0)] : [-4.6, 4.6];
   const plane = planeOf(points, extent, [left, width - right - 6], [height - bottom, top]);
-  const last = points.at(-1);
   return h(
     "button",
     { type: "button", class: "panel", "data-key": one.key, "data-pair": one.key, "aria-pressed": String(chosen) },
@@ -67,56 +107,70 @@ export function small(facts, one, pair, chosen) {
       { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
       backdrop(points, curves, plane),
       walked(points, curves, plane),
-      marked(last, pair.verdict, curves, plane, 5),
+      marked(last(points), pair.verdict, curves, plane, 5),
     ),
     h("span", { class: "below" }, badge(pair.verdict), h("span", { class: "digits" }, zText(pair))),
   );
 }
 
-/** The way of z, with a gap over the looks at which the two were not compared. */
+/**
+ * The way of z, with a gap over the looks at which the two were not compared.
+ * @param {Point[]} points @param {Curves} curves @param {Plane} given
+ */
 function walked(points, curves, { x, y }) {
-  const corners = points.flatMap((point, at) => [
-    ...(gapBefore(points, at) ? [[point.look, null]] : []),
-    [point.look, curves.value(point)],
-  ]);
+  /** @type {[number, number | null][]} */
+  const corners = [];
+  for (const [at, point] of points.entries()) {
+    if (gapBefore(points, at)) corners.push([point.look, null]);
+    corners.push([point.look, curves.value(point)]);
+  }
   return s("path", { class: "curve", d: line(corners, x, y) });
 }
 
-/** The sign of a verdict where z was then. */
+/**
+ * The sign of a verdict where z was then.
+ * @param {Point} point @param {string} verdict @param {Curves} curves @param {Plane} given @param {number} size
+ */
 function marked(point, verdict, curves, { x, y }, size) {
   const at = y(curves.value(point));
   return at === null ? null : sign(verdict, x(point.look), at, size);
 }
 
+/** @param {Point[]} points @param {number} at */
 function gapBefore(points, at) {
   return at > 0 && points[at - 1].look < points[at].look - 1;
 }
 
-/** There are looks at which the two were not compared. */
+/** There are looks at which the two were not compared. @param {Point[]} points */
 export function hasGap(points) {
   return points.some((_, at) => gapBefore(points, at));
 }
 
+/** @param {Point[]} points @param {number} at */
 function alone(points, at) {
   return (at === 0 || gapBefore(points, at)) && (at === points.length - 1 || gapBefore(points, at + 1));
 }
 
-/** The regions in which a comparison is called, and the boundary itself. */
-function backdrop(points, curves, { x, y, extent }) {
+/**
+ * The regions in which a comparison is called, and the boundary itself.
+ * @param {Point[]} points @param {Curves} curves @param {Plane} given
+ */
+function backdrop(points, curves, { x, y, level, extent }) {
   const bounded = points.filter((point) => curves.upper(point) !== null);
   const tied = bounded.filter((point) => (curves.tie(point) ?? 0) > 0);
-  const look = (point) => x(point.look);
+  const look = (/** @type {Point} */ point) => x(point.look);
+  /** @param {string} name @param {Point[]} members @param {Curve} low @param {Curve} high */
   const area = (name, members, low, high) =>
     s("path", {
       class: name,
       d: band(
         members,
         look,
-        (point) => y(low(point)),
-        (point) => y(high(point)),
+        (point) => level(low(point) ?? 0),
+        (point) => level(high(point) ?? 0),
       ),
     });
-  const edge = (value) =>
+  const edge = (/** @type {Curve} */ value) =>
     s("path", {
       class: "boundary",
       d: line(
@@ -130,14 +184,14 @@ function backdrop(points, curves, { x, y, extent }) {
   return [
     area("called", bounded, curves.upper, top),
     area("called", bounded, bottom, curves.lower),
-    area("wedge", tied, (point) => -curves.tie(point), curves.tie),
-    s("line", { class: "zero", x1: x(points[0].look), x2: x(points.at(-1).look), y1: y(0), y2: y(0) }),
+    area("wedge", tied, (point) => -(curves.tie(point) ?? 0), curves.tie),
+    s("line", { class: "zero", x1: x(points[0].look), x2: x(last(points).look), y1: level(0), y2: level(0) }),
     edge(curves.upper),
     edge(curves.lower),
   ];
 }
 
-/** The comparison over the whole width. */
+/** The comparison over the whole width. @param {State} state @param {Series} one @param {PairRow | undefined} pair */
 export function large(state, one, pair) {
   const { facts } = state;
   const width = Math.max(state.width, 280);
@@ -149,47 +203,51 @@ export function large(state, one, pair) {
   const extent = extentOf(points, curves);
   const plane = planeOf(points, extent, [start, end], [ground, frame.top]);
   const title = titleOf(facts, one);
+  const summary = summaryOf(facts, one, pair);
   const chart = figure(
     {
-      label: `${title}: ${summaryOf(facts, one, pair)}`,
-      caption: summaryOf(facts, one, pair),
+      label: `${title}: ${summary.map(({ text }) => text).join("; ")}`,
+      caption: summary.map(({ key, text }, at) => [at ? "; " : "", key ? term(key, text) : text]),
       width,
       height,
       className: "wide",
     },
     backdrop(points, curves, plane),
-    horizontalLines(ticks(extent[0], extent[1], 6), plane.y, start, end, curves.label),
-    bottomTicks(ticks(points[0].look, points.at(-1).look, width / 90, true), plane.x, ground, String, "look", end),
+    horizontalLines(ticks(extent[0], extent[1], 6), plane.level, start, end, curves.label),
+    bottomTicks(ticks(points[0].look, last(points).look, width / 90, true), plane.x, ground, String, "look", end),
     regionLabels(facts, one, curves, plane, width / 3),
     walked(points, curves, plane),
-    points.filter((point, at) => points.length <= FEW || alone(points, at)).map((point) => dot(point, curves, plane)),
+    points.filter((_, at) => points.length <= FEW || alone(points, at)).map((point) => dot(point, curves, plane)),
     marks(points).map((point) => marked(point, point.verdict, curves, plane, 6.5)),
   );
   return h(
     "div",
     { class: "large" },
-    h("h3", null, title, " ", badge(points.at(-1).verdict)),
+    h("h3", null, title, " ", badge(last(points).verdict)),
     h("p", { class: "axis" }, curves.title),
     chart,
     dataTable(facts, one, curves),
   );
 }
 
+/** @param {Point} point @param {Curves} curves @param {Plane} given */
 function dot(point, curves, { x, y }) {
   const at = y(curves.value(point));
   return at === null ? null : s("circle", { class: "point", cx: x(point.look), cy: at, r: 2.2 });
 }
 
+/** @param {Point[]} points @param {Curves} curves @returns {[number, number]} */
 function extentOf(points, curves) {
   const values = points
     .flatMap((point) => [curves.value(point), curves.upper(point), curves.lower ? curves.lower(point) : 0])
-    .filter((value) => value !== null && Number.isFinite(value));
+    .filter((value) => value !== null)
+    .filter(Number.isFinite);
   const [from, to] = [Math.min(...values, 0), Math.max(...values, 0)];
   const room = 0.08 * (to - from || 1);
   return [curves.lower ? from - room : 0, to + room];
 }
 
-/** Looks at which the verdict became another one. */
+/** Looks at which the verdict became another one. @param {Point[]} points @returns {Point[]} */
 function marks(points) {
   return points.filter(
     (point, at) =>
@@ -197,50 +255,84 @@ function marks(points) {
   );
 }
 
-/** What it means to lie in each region, written where the curve does not end. */
-function regionLabels(facts, one, curves, { x, y, extent }, room) {
+/**
+ * What it means to lie in each region, written where the curve does not end.
+ * @param {Facts} facts @param {Series} one @param {Curves} curves @param {Plane} given @param {number} room
+ */
+function regionLabels(facts, one, curves, { x, y, level, extent }, room) {
   if (!curves.lower) return null;
   const bounded = one.points.filter((point) => point.boundary !== null);
-  const right = x(one.points.at(-1).look) - 6;
-  const label = (at, text, className = "region") =>
+  const right = x(last(one.points).look) - 6;
+  const label = (/** @type {number} */ at, /** @type {string} */ text, className = "region") =>
     s("text", { class: className, x: right, y: at, "text-anchor": "end" }, text);
-  if (!bounded.length) return label(y(0) - 8, "too early for a call");
-  const last = bounded.at(-1);
-  const end = y(one.points.at(-1).z) ?? 0;
-  const free = (...places) => places.sort((first, second) => Math.abs(second - end) - Math.abs(first - end))[0];
-  const wedge = Math.max(0, curves.tie(last) ?? 0);
+  if (!bounded.length) return label(level(0) - 8, "too early for a call");
+  const latest = last(bounded);
+  const boundary = latest.boundary ?? 0;
+  const end = y(last(one.points).z) ?? 0;
+  const free = (/** @type {number[]} */ ...places) =>
+    places.sort((first, second) => Math.abs(second - end) - Math.abs(first - end))[0];
+  const wedge = Math.max(0, curves.tie(latest) ?? 0);
   const value = againstText(facts).replace("against ", "");
-  const better = (name) => `${fitted(name, room)} is better`;
+  const better = (/** @type {string | null} */ name) => `${fitted(name ?? "", room)} is better`;
   return [
-    label(free(y(extent[1]) + 16, y(last.boundary) - 8), one.second === null ? `above ${value}` : better(one.first)),
-    label(free(y(extent[0]) - 8, y(-last.boundary) + 17), one.second === null ? `below ${value}` : better(one.second)),
-    y(-wedge) - y(wedge) > 30 ? label(free(y(wedge) + 15, y(-wedge) - 7), "tied", "region tie") : null,
+    label(free(level(extent[1]) + 16, level(boundary) - 8), one.second === null ? `above ${value}` : better(one.first)),
+    label(
+      free(level(extent[0]) - 8, level(-boundary) + 17),
+      one.second === null ? `below ${value}` : better(one.second),
+    ),
+    level(-wedge) - level(wedge) > 30 ? label(free(level(wedge) + 15, level(-wedge) - 7), "tied", "region tie") : null,
   ];
 }
 
+/**
+ * Where a comparison stands, as parts of a sentence; `key` is the word of the glossary that explains one.
+ * @param {Facts} facts
+ * @param {Series} one
+ * @param {PairRow | undefined} pair
+ * @returns {{key?: TermKey, text: string}[]}
+ */
 function summaryOf(facts, one, pair) {
-  const last = one.points.at(-1);
-  const called = one.points.find((point) => point.verdict === last.verdict && SETTLED.has(point.verdict));
-  const parts = [`${verdictWord(last.verdict)}${called ? ` at look ${called.look}` : ""}`];
+  const now = last(one.points);
+  /** @type {{key?: TermKey, text: string}[]} */
+  const parts = [{ key: /** @type {TermKey} */ (now.verdict), text: calledText(facts, one) }];
   if (isPrecision(facts))
     parts.push(
-      `half of the interval is ${score(facts, WIDTH_95 * last.sigma, 2)}`,
-      `asked for ${score(facts, facts.decisions.objective.half_width, 2)}`,
+      { text: `half of the interval is ${score(facts, WIDTH_95 * now.sigma, 2)}` },
+      { text: `asked for ${score(facts, facts.decisions.objective?.half_width ?? null, 2)}` },
     );
-  else
-    parts.push(
-      `z ${number(last.z)}${last.boundary === null ? ", too early for a call" : ` against ${number(last.boundary)}`}`,
-    );
-  if (last.information !== null)
-    parts.push(`${percent(Math.min(1, last.information))} of the information at the horizon`);
-  if (pair?.rho !== null && pair?.rho !== undefined) parts.push(`ρ ${chance(pair.rho)}`);
-  if (pair?.power !== null && pair?.power !== undefined && !SETTLED.has(last.verdict))
-    parts.push(`chance to be settled ${percent(pair.power)}`);
-  return parts.join("; ");
+  else parts.push({ key: "z", text: `z ${number(now.z)} ${againstBoundary(now)} now` });
+  if (now.information !== null)
+    parts.push({
+      key: "information",
+      text: `${percent(Math.min(1, now.information))} of the information at the horizon`,
+    });
+  if (pair?.rho !== null && pair?.rho !== undefined) parts.push({ key: "rho", text: `ρ ${chance(pair.rho)}` });
+  if (pair?.power !== null && pair?.power !== undefined && !SETTLED.has(now.verdict))
+    parts.push({ key: "power", text: `chance to be settled ${percent(pair.power)}` });
+  return parts;
 }
 
+/**
+ * The verdict, with the look at which it was called and what was known then.
+ * @param {Facts} facts @param {Series} one
+ */
+function calledText(facts, one) {
+  const now = last(one.points);
+  const called = one.points.find((point) => point.verdict === now.verdict && SETTLED.has(point.verdict));
+  const word = verdictWord(now.verdict);
+  if (!called) return word;
+  const then = isPrecision(facts) || called === now ? "" : `, at z ${number(called.z)} ${againstBoundary(called)}`;
+  return `${word} at look ${called.look}${then}`;
+}
+
+/** @param {{boundary: number | null}} given */
+function againstBoundary({ boundary }) {
+  return boundary === null ? "(too early for a call)" : `against ${number(boundary)}`;
+}
+
+/** @param {Facts} facts @param {Series} one @param {Curves} curves */
 function dataTable(facts, one, curves) {
-  const shown = isPrecision(facts) ? (value) => score(facts, value, 2) : (value) => number(value);
+  const shown = (/** @type {number | null} */ value) => (isPrecision(facts) ? score(facts, value, 2) : number(value));
   const head = [
     "Look",
     isPrecision(facts) ? "Half width" : "z",

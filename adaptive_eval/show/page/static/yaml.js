@@ -7,7 +7,10 @@ const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
 const CONTROL = /[\u0000-\u0009\u000b-\u001f\ud800-\udfff]/;
 const VARIABLE = /\$\{[A-Za-z_]\w*(?::-[^}]*)?\}/g;
 
-/** The text of a value; texts that YAML could read otherwise are quoted as in JSON, which is YAML too. */
+/**
+ * The text of a value; texts that YAML could read otherwise are quoted as in JSON, which is YAML too.
+ * @param {any} value @returns {string}
+ */
 export function yaml(value, indent = "") {
   if (Array.isArray(value)) return value.map((one) => `${indent}- ${item(one, indent)}`).join("");
   return Object.entries(value)
@@ -15,6 +18,7 @@ export function yaml(value, indent = "") {
     .join("");
 }
 
+/** @param {any} value @param {string} indent */
 function after(value, indent) {
   if (filled(value)) return flat(value) ? ` [${value.map(scalar).join(", ")}]\n` : `\n${yaml(value, `${indent}  `)}`;
   if (typeof value === "string" && value.includes("\n") && blockable(value))
@@ -25,23 +29,27 @@ function after(value, indent) {
   return ` ${scalar(value)}\n`;
 }
 
+/** @param {any} value @param {string} indent */
 function item(value, indent) {
   return filled(value) ? yaml(value, `${indent}  `).trimStart() : `${scalar(value)}\n`;
 }
 
+/** @param {unknown} value */
 function filled(value) {
   return value !== null && typeof value === "object" && Object.keys(value).length > 0;
 }
 
+/** @param {unknown} value */
 function flat(value) {
   return Array.isArray(value) && value.every((one) => one === null || typeof one !== "object");
 }
 
-/** Whether a text comes back from a block as it was. */
+/** Whether a text comes back from a block as it was. @param {string} text */
 function blockable(text) {
   return !(/^[ \n]|\n$/.test(text) || CONTROL.test(text) || text.search(UNPRINTABLE) >= 0);
 }
 
+/** @param {unknown} value */
 function scalar(value) {
   if (typeof value !== "string") return JSON.stringify(value);
   if (SIMPLE.test(value) && !WORDS.test(value) && !value.endsWith(" ")) return value;
@@ -51,7 +59,7 @@ function scalar(value) {
   );
 }
 
-/** What looks like a variable was written with two dollars. */
+/** What looks like a variable was written with two dollars. @param {string} text */
 function literal(text) {
   return text.replace(VARIABLE, "$$$&");
 }

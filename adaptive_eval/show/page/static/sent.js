@@ -1,0 +1,398 @@
+// What the server sends, or a report carries: its types, field by field, and how it is read. Numbers that do not exist
+// are null. A test compares every field with what is sent.
+
+/**
+ * @typedef {object} RunView
+ * @property {Results | null} results
+ * @property {string} name
+ * @property {Words} words
+ * @property {Record<string, any>} configuration
+ * @property {number[]} weights
+ * @property {string[]} categories
+ * @property {string[]} models
+ * @property {QuestionView[]} questions
+ * @property {number[][]} trials
+ * @property {PosteriorView[]} posteriors
+ * @property {number[][]} posterior_of
+ * @property {LookView[]} looks
+ * @property {((number | null)[])[]} z
+ * @property {number | null} trials_to_go
+ * @property {Spending[]} spending
+ * @property {ReplicaTraffic[]} traffic
+ * @property {EventView[]} events
+ * @property {number} elapsed
+ * @property {string | null} error
+ */
+
+/**
+ * @typedef {object} Results
+ * @property {string} format
+ * @property {RunInfo} run
+ * @property {Record<string, any>} decisions
+ * @property {number[]} weights
+ * @property {ModelRow[]} models
+ * @property {PairRow[]} pairs
+ * @property {([string, string | null])[]} reversals
+ * @property {((number | null)[])[]} adjusted_p
+ * @property {LookRow[]} looks
+ * @property {QuestionRow[]} questions
+ * @property {Caution[]} warnings
+ * @property {Cost} cost
+ * @property {number} trials_to_go
+ * @property {ServerRow[]} servers
+ * @property {TurnsRow[]} turns
+ */
+
+/**
+ * @typedef {object} RunInfo
+ * @property {string} name
+ * @property {string} version
+ * @property {string} created
+ * @property {string} updated
+ * @property {number} active_seconds
+ * @property {string} status
+ * @property {string | null} reason
+ */
+
+/**
+ * @typedef {object} ModelRow
+ * @property {string} name
+ * @property {number} rank
+ * @property {number} tier
+ * @property {number | null} score
+ * @property {number | null} sigma
+ * @property {number | null} lo
+ * @property {number | null} hi
+ * @property {number | null} bayes
+ * @property {number | null} bayes_sigma
+ * @property {number | null} sampled_sigma
+ * @property {number} trials
+ * @property {string | null} set_aside
+ * @property {number} stored_trials
+ * @property {number} ungraded
+ * @property {number} repeats
+ * @property {Record<string, number>} signals
+ * @property {number} tokens
+ * @property {number} usd
+ * @property {number} gpu_seconds
+ * @property {Record<string, any>} sampling
+ * @property {number} prior_depth
+ * @property {number | null} lowest
+ * @property {number | null} highest
+ */
+
+/**
+ * @typedef {object} PairRow
+ * @property {string} better
+ * @property {string | null} worse
+ * @property {string} verdict
+ * @property {number | null} difference
+ * @property {number | null} sigma
+ * @property {number | null} z
+ * @property {number | null} rho
+ * @property {number | null} boundary
+ * @property {number | null} information
+ * @property {number | null} power
+ * @property {number | null} trials_needed
+ * @property {number | null} sampled_z
+ * @property {number | null} certifiable_delta
+ */
+
+/**
+ * @typedef {object} LookRow
+ * @property {number} look
+ * @property {number} trials
+ * @property {number} resolved
+ * @property {number} tied
+ * @property {number} open
+ * @property {number} out_of_reach
+ * @property {number} blocked
+ */
+
+/**
+ * @typedef {object} QuestionRow
+ * @property {string} id
+ * @property {number[]} trials
+ * @property {number[]} mean
+ * @property {number[]} lo
+ * @property {number[]} hi
+ */
+
+/**
+ * @typedef {object} Caution
+ * @property {string} kind
+ * @property {string | null} model
+ * @property {string} text
+ */
+
+/**
+ * @typedef {object} Cost
+ * @property {number} trials
+ * @property {number} fixed_trials
+ * @property {number} tokens
+ * @property {number} usd
+ * @property {number} gpu_seconds
+ * @property {number | null} fixed_tokens
+ * @property {number | null} fixed_usd
+ * @property {number | null} fixed_gpu_seconds
+ */
+
+/**
+ * @typedef {object} ServerRow
+ * @property {string} model
+ * @property {string[]} command
+ * @property {string | null} version
+ * @property {number} starts
+ */
+
+/**
+ * @typedef {object} TurnsRow
+ * @property {string} on
+ * @property {number} models
+ * @property {number} swaps
+ * @property {number} seconds
+ */
+
+/**
+ * @typedef {object} Words
+ * @property {string} objective
+ * @property {string} rule
+ * @property {string} promise
+ * @property {string} allocation
+ * @property {string} prior
+ * @property {string} seeds
+ */
+
+/**
+ * @typedef {object} QuestionView
+ * @property {string} id
+ * @property {string} prompt
+ * @property {string} answer
+ * @property {string[]} choices
+ * @property {string | null} cluster
+ */
+
+/**
+ * @typedef {object} PosteriorView
+ * @property {number[]} counts
+ * @property {number} mean
+ * @property {number} lo
+ * @property {number} hi
+ */
+
+/**
+ * @typedef {object} LookView
+ * @property {number} look
+ * @property {number} at
+ * @property {string[]} models
+ * @property {string[]} order
+ * @property {number[]} trials
+ * @property {number[]} tiers
+ * @property {(number | null)[]} scores
+ * @property {(number | null)[]} sigmas
+ * @property {PairView[]} pairs
+ */
+
+/**
+ * @typedef {object} PairView
+ * @property {string} better
+ * @property {string | null} worse
+ * @property {string} verdict
+ * @property {number | null} z
+ * @property {number | null} boundary
+ * @property {number | null} information
+ */
+
+/**
+ * @typedef {object} Spending
+ * @property {number} at
+ * @property {number} trials
+ * @property {number} tokens
+ * @property {number} usd
+ * @property {number} gpu_seconds
+ */
+
+/**
+ * @typedef {object} ReplicaTraffic
+ * @property {string} model
+ * @property {string} replica
+ * @property {number} trials
+ * @property {number} retries
+ * @property {number} prompt_tokens
+ * @property {number} completion_tokens
+ * @property {number} latency
+ * @property {number | null} ttft
+ */
+
+/**
+ * @typedef {object} EventView
+ * @property {number} at
+ * @property {string} kind
+ * @property {Record<string, any>} body
+ */
+
+/**
+ * @typedef {object} Pulse
+ * @property {number} trials
+ * @property {number} per_second
+ * @property {number} elapsed
+ * @property {Used} spending
+ * @property {CellNews[]} cells
+ * @property {number | null} eta_seconds
+ */
+
+/**
+ * @typedef {object} Used
+ * @property {number} trials
+ * @property {number} tokens
+ * @property {number} usd
+ * @property {number} gpu_seconds
+ */
+
+/**
+ * @typedef {object} CellNews
+ * @property {number} model
+ * @property {number} question
+ * @property {PosteriorView} posterior
+ */
+
+/**
+ * @typedef {object} Brief
+ * @property {string} name
+ * @property {string} status
+ * @property {string | null} reason
+ * @property {number} models
+ * @property {number} questions
+ * @property {number} trials
+ * @property {number | null} cap
+ * @property {number} resolved
+ * @property {number} tied
+ * @property {number} open
+ * @property {number} out_of_reach
+ * @property {number} blocked
+ * @property {string | null} best
+ * @property {boolean} gate_failed
+ * @property {number} created
+ * @property {number} updated
+ */
+
+/**
+ * @typedef {object} Answers
+ * @property {QuestionView} question
+ * @property {string} model
+ * @property {TrialView[]} trials
+ * @property {boolean} more
+ */
+
+/**
+ * @typedef {object} TrialView
+ * @property {number} trial
+ * @property {number} seed
+ * @property {number | null} category
+ * @property {number | null} value
+ * @property {Record<string, any>} signals
+ * @property {string | null} extracted
+ * @property {string | null} grader_error
+ * @property {string | null} finish_reason
+ * @property {number} prompt_tokens
+ * @property {number} completion_tokens
+ * @property {number} latency
+ * @property {string} replica
+ * @property {number} attempts
+ * @property {string} text
+ * @property {string | null} reasoning
+ * @property {number | null} completion_bpt
+ */
+
+/**
+ * @typedef {object} Term
+ * @property {string} name
+ * @property {string} text
+ */
+
+/**
+ * What every word means, by its key.
+ * @typedef {object} Glossary
+ * @property {Term} tier
+ * @property {Term} score
+ * @property {Term} bayes
+ * @property {Term} sigma_here
+ * @property {Term} sigma_like_these
+ * @property {Term} trials
+ * @property {Term} prior_trials
+ * @property {Term} z
+ * @property {Term} boundary
+ * @property {Term} rho
+ * @property {Term} resolved
+ * @property {Term} tied
+ * @property {Term} open
+ * @property {Term} out_of_reach
+ * @property {Term} blocked
+ * @property {Term} delta
+ * @property {Term} certifiable_delta
+ * @property {Term} information
+ * @property {Term} power
+ * @property {Term} trials_needed
+ * @property {Term} adjusted_p
+ * @property {Term} look
+ * @property {Term} not_judged
+ * @property {Term} posterior
+ * @property {Term} fixed_design
+ * @property {Term} agreement
+ * @property {Term} set_aside
+ * @property {Term} gate
+ */
+
+/** @typedef {keyof Glossary} TermKey */
+
+/** The run that a report carries. @returns {RunView | null} */
+export function embeddedView() {
+  return embedded("view");
+}
+
+/** What every word means, which each document carries. @returns {Glossary} */
+export function embeddedGlossary() {
+  return embedded("glossary");
+}
+
+/** @param {string} id */
+function embedded(id) {
+  const found = document.getElementById(id);
+  return found && JSON.parse(found.textContent);
+}
+
+/** The view of the run behind `api`. @param {string} api @returns {Promise<RunView>} */
+export function readView(api) {
+  return json(`${api}view`);
+}
+
+/** The runs of the folder whose pages begin at `root`. @param {string} root @returns {Promise<Brief[]>} */
+export function readRuns(root) {
+  return json(`${root}api/runs`);
+}
+
+/**
+ * A page of trials of a question by a model, both by number, after the trial of that number.
+ * @param {string} api @param {number} question @param {number} model @param {number | null} after
+ * @returns {Promise<Answers>}
+ */
+export function readAnswers(api, question, model, after) {
+  return json(`${api}question/${question}?model=${model}${after === null ? "" : `&after=${after}`}`);
+}
+
+/** A message about what has changed. @param {MessageEvent<string>} event @returns {Pulse} */
+export function pulseOf(event) {
+  return JSON.parse(event.data);
+}
+
+/** The server did not answer, or not with what was asked for. */
+export class Unreachable extends Error {}
+
+/** The JSON behind an address; an error that says what the server said. @param {string} address */
+async function json(address) {
+  const response = await fetch(address, { cache: "no-cache" }).catch((error) => {
+    throw new Unreachable(error.message);
+  });
+  if (!response.ok) throw new Unreachable(`the server answered ${response.status}`);
+  return response.json();
+}

@@ -1,0 +1,210 @@
+"""Words that explain themselves, by pointer, keyboard and touch; and a page that fits a phone."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import pytest
+from browsing import Tabs
+from page_views import simulated, world
+
+from adaptive_eval.record.glossary import GLOSSARY
+from adaptive_eval.record.view import RunView
+from adaptive_eval.show.page.documents import report_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+MODELS = ("qwen3-235b-thinking", "deepseek-r1", "gpt-oss-120b", "phi-4-reasoning", "olmo-2-32b")
+TERM = "#ranking [data-term=bayes] >> nth=0"
+
+
+def early() -> RunView:
+    """A run with something of every verdict's surroundings on its page."""
+    return simulated(world(MODELS, 8), looks=6, stopping={"delta": "2%"})
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return report_page(early())
+
+
+def bubble(page: "Page") -> str | None:
+    """What is explained now."""
+    found = page.locator(".bubble")
+    return found.inner_text() if found.is_visible() else None
+
+
+def test_every_word_that_a_module_explains_is_in_the_glossary() -> None:
+    modules = [one for one in (files("adaptive_eval.show.page") / "static").iterdir() if one.name.endswith(".js")]
+    text = "\n".join(one.read_text("utf-8") for one in modules)
+    asked = set(re.findall(r'\bterm\("(\w+)"', text)) | set(re.findall(r'\b(?:key|term): "(\w+)"', text))
+    verdicts = {"resolved", "tied", "open", "out_of_reach", "blocked"}
+    assert len(asked) > 15 and asked | verdicts <= set(GLOSSARY)
+    assert set(GLOSSARY) - asked - verdicts <= {"set_aside"}, "a word that no part of the page explains"
+
+
+@pytest.mark.browser
+def test_the_pointer_explains_a_word_and_can_reach_the_explanation(tabs: Tabs, html: str) -> None:
+    page = tabs.report(html)
+    assert bubble(page) is None
+    page.hover(TERM)
+    assert GLOSSARY["bayes"].text in (bubble(page) or "")
+    page.hover(".bubble")
+    page.wait_for_timeout(300)
+    assert bubble(page) is not None, "who points at the explanation reads it"
+    page.hover("h1")
+    page.wait_for_selector(".bubble", state="hidden")
+
+
+@pytest.mark.browser
+def test_the_keyboard_explains_a_word_and_escape_ends_that(tabs: Tabs, html: str) -> None:
+    page = tabs.report(html)
+    page.locator("#ranking-title").evaluate("(one) => { one.tabIndex = -1; one.focus(); }")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.dataset.term") == "tier"
+    assert GLOSSARY["tier"].text in (bubble(page) or "")
+    described = page.evaluate(
+        "document.getElementById(document.activeElement.getAttribute('aria-describedby')).textContent"
+    )
+    assert described == GLOSSARY["tier"].text
+    page.keyboard.press("Escape")
+    assert bubble(page) is None and page.evaluate("document.activeElement.dataset.term") == "tier"
+    page.keyboard.press("Enter")
+    assert bubble(page) is not None
+    page.keyboard.press("Enter")
+    assert bubble(page) is None
+
+
+@pytest.mark.browser
+def test_escape_ends_the_explanation_before_the_dialog(tabs: Tabs, html: str) -> None:
+    page = tabs.report(html)
+    page.click("[data-open='0']")
+    page.click("dialog [data-term=posterior]")
+    assert GLOSSARY["posterior"].text in (bubble(page) or "")
+    page.keyboard.press("Escape")
+    assert bubble(page) is None and page.locator("dialog[open]").count() == 1
+    page.keyboard.press("Escape")
+    assert page.locator("dialog[open]").count() == 0
+
+
+@pytest.fixture
+def touched(tabs: Tabs, html: str) -> Iterator["Page"]:
+    """The page on a phone."""
+    path = tabs.folder / "phone.html"
+    path.write_text(html, encoding="utf-8")
+    context = tabs.browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.on("pageerror", lambda error: tabs.complaints.append(f"error: {error}"))
+    page.goto(path.as_uri())
+    page.wait_for_selector("#repeat .yaml", state="attached")
+    yield page
+    context.close()
+
+
+@pytest.mark.browser
+def test_a_touch_explains_a_word_until_the_next_one(touched: "Page") -> None:
+    tier = touched.locator("#ranking th [data-term=tier]")
+    tier.tap()
+    assert GLOSSARY["tier"].text in (bubble(touched) or "")
+    box = touched.locator(".bubble").bounding_box()
+    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
+    touched.locator("#ranking th [data-term=score]").tap()
+    assert GLOSSARY["score"].text in (bubble(touched) or "")
+    touched.locator("#ranking th [data-term=score]").tap()
+    assert bubble(touched) is None
+    tier.tap()
+    touched.locator("#ranking h2").tap()
+    assert bubble(touched) is None
+
+
+CLIPPED = """() =>
+  ["p", "h2", "h3", "dd", "caption", "figcaption", "li", "a"]
+  .flatMap((name) => [...document.querySelectorAll(`main ${name}, nav ${name}`)])
+  .filter((one) => one.getClientRects().length && !one.closest(".unseen, caption.unseen"))
+  .filter((one) => {
+    const { left, right } = one.getBoundingClientRect();
+    const scroller = one.closest(".scroll, nav ul");
+    return (left < -0.5 && !(scroller?.scrollLeft > 0)) || (right > innerWidth + 0.5 && !scroller);
+  })
+  .map((one) => one.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [320, 390, 430])
+@pytest.mark.parametrize("looks", [0, 6])
+def test_nothing_leaves_a_phone_without_a_hint(tabs: Tabs, width: int, looks: int) -> None:
+    page = tabs.report(report_page(simulated(world(MODELS, 8), looks=looks)), width=width)
+    page.wait_for_function("document.querySelector('nav a[aria-current]')?.hash === '#overview'")
+    assert page.evaluate("document.querySelector('nav ul').scrollLeft") == 0, "the first tab is whole"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CLIPPED) == []
+    page.locator("#words").scroll_into_view_if_needed()
+    hidden = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth + 2)"
+    wide = page.evaluate(
+        f"{hidden}.map((one) => [one.ariaLabel, one.dataset.more, getComputedStyle(one).maskImage !== 'none'])"
+    )
+    assert wide and [one for one in wide if one[1:] != ["right", True]] == []
+    page.locator("#repeat").scroll_into_view_if_needed()
+    first = page.evaluate_handle(f"{hidden}[0]").as_element()
+    assert first is not None
+    first.evaluate("(one) => { one.scrollLeft = 1e6; }")
+    page.wait_for_function("(one) => one.dataset.more === 'left'", arg=first)
+
+
+@pytest.mark.browser
+def test_titles_of_columns_share_a_line(tabs: Tabs, html: str) -> None:
+    page = tabs.report(html)
+    tops = page.evaluate(
+        """() => [...document.querySelectorAll("#ranking thead th")].map((one) => {
+          const range = document.createRange();
+          range.selectNodeContents(document.createTreeWalker(one, NodeFilter.SHOW_TEXT).nextNode());
+          return Math.round(range.getBoundingClientRect().bottom);
+        })"""
+    )
+    assert max(tops) - min(tops) <= 1
+
+
+@pytest.mark.browser
+def test_a_called_pair_is_filled_whether_or_not_it_stands_among_all(tabs: Tabs) -> None:
+    run = early()
+    assert run.results is not None
+    rows = run.results.pairs
+    pairs = (replace(rows[0], verdict="resolved"), *(replace(one, verdict="open") for one in rows[1:]))
+    ones = tuple(tuple(1.0 for _ in MODELS) for _ in MODELS)
+    page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs, adjusted_p=ones))))
+    filled = "#matrix td.ahead, #matrix td.behind"
+    assert page.locator(filled).count() == 2
+    cell = page.locator(f'#matrix td[data-row="{rows[0].better}"][data-column="{rows[0].worse}"]')
+    assert cell.get_attribute("class") is not None and "alone" in (cell.get_attribute("class") or "")
+    assert cell.evaluate("(one) => getComputedStyle(one).backgroundImage").startswith("repeating-linear-gradient")
+
+
+@pytest.mark.browser
+def test_what_is_known_of_questions_is_shown_before_the_first_look(tabs: Tabs) -> None:
+    run = simulated(world(MODELS, 8), looks=0)
+    page = tabs.report(report_page(run))
+    told = page.inner_text("#questions")
+    assert "40 of them are not judged yet, because no look has been taken" in told
+    assert page.locator("#questions tbody tr").count() == 8
+    assert page.evaluate("document.querySelectorAll('.hollow:not([d=\"\"])').length") > 0
+    assert page.evaluate("document.querySelectorAll('.interval:not([d=\"\"])').length") == 0
+    page.click("[data-open='0']")
+    counts = run.posteriors[run.posterior_of[0][0]].counts
+    assert f"{counts[1]} of {sum(counts)} correct" in page.inner_text("dialog")
+
+
+@pytest.mark.browser
+def test_counts_stand_beside_what_they_say(tabs: Tabs) -> None:
+    run = early()
+    page = tabs.report(report_page(run))
+    page.locator(".lanes").first.hover(position={"x": 20, "y": 10})
+    first = run.results.models[0].name if run.results else ""
+    known = run.posteriors[run.posterior_of[run.models.index(first)][0]]
+    said = page.inner_text(".tip")
+    assert (
+        f"{first}: {known.counts[1]} of {sum(known.counts)} correct" in said and f"posterior {known.mean:.1%}" in said
+    )
+    assert "Bayes@N is drawn towards 50%" in page.inner_text("#ranking")
