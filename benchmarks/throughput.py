@@ -30,8 +30,8 @@ WORKER = Path(__file__).with_name("throughput_worker.py")
 COMMAND = Path(sys.executable).with_name("adaptive-eval")
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
-CLIENTS = ("slots", "aiohttp", "httpx over slots", "openai SDK", "endpoint", "endpoint, client: openai", "httpx")
-SLOW = {"openai SDK": 8, "endpoint, client: openai": 8, "httpx": 40}
+CLIENTS = ("slots", "aiohttp", "httpx2 over slots", "openai SDK", "endpoint", "endpoint, client: openai", "httpx2")
+SLOW = {"openai SDK": 8, "endpoint, client: openai": 8, "httpx2": 40}
 """These get so many times fewer requests."""
 QUESTIONS, MODELS = 30, 2
 PEERS = ("inspect_ai==0.3.285", "lm_eval[api]==0.4.13", "openai==3.51.0")
@@ -108,7 +108,7 @@ def compare_clients(quick: bool) -> tuple[list[Check], str]:
         for client in CLIENTS:
             row: list[object] = [client]
             for level in levels:
-                if level > levels[0] and (client == "httpx" or (quick and client in SLOW)):
+                if level > levels[0] and (client == "httpx2" or (quick and client in SLOW)):
                     row.append("not tried")
                     continue
                 count = max(requests // SLOW.get(client, 1), level)

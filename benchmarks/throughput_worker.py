@@ -101,13 +101,13 @@ async def aiohttp_client(url: str, stack: AsyncExitStack) -> Ask:
 
 
 async def httpx_client(url: str, stack: AsyncExitStack, slots: bool = False) -> Ask:
-    import httpx
+    import httpx2
     import orjson
 
     from adaptive_eval.endpoints.transport import SlotTransport
 
-    options = {"transport": SlotTransport()} if slots else {"limits": httpx.Limits(max_connections=None)}
-    client = await stack.enter_async_context(httpx.AsyncClient(timeout=None, trust_env=False, **options))
+    options = {"transport": SlotTransport()} if slots else {"limits": httpx2.Limits(max_connections=None)}
+    client = await stack.enter_async_context(httpx2.AsyncClient(timeout=None, trust_env=False, **options))
 
     async def ask(seed: int) -> object:
         response = await client.post(url + "/chat/completions", content=orjson.dumps(body(seed)))
@@ -121,13 +121,13 @@ async def httpx_over_slots(url: str, stack: AsyncExitStack) -> Ask:
 
 
 async def slots(url: str, stack: AsyncExitStack) -> Ask:
-    import httpx
+    import httpx2
     import orjson
 
-    from adaptive_eval.endpoints.transport import SlotTransport, origin_of
+    from adaptive_eval.endpoints.transport import SlotTransport
 
     transport = await stack.enter_async_context(SlotTransport())
-    target = httpx.URL(url + "/chat/completions")
+    target = httpx2.URL(url + "/chat/completions")
     head = b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Length: " % (target.raw_path, target.netloc)
 
     async def ask(seed: int) -> object:
@@ -176,8 +176,8 @@ async def simulated(url: str, stack: AsyncExitStack) -> Ask:
 CLIENTS = {
     "slots": slots,
     "aiohttp": aiohttp_client,
-    "httpx over slots": httpx_over_slots,
-    "httpx": httpx_client,
+    "httpx2 over slots": httpx_over_slots,
+    "httpx2": httpx_client,
     "openai SDK": openai_client,
     "endpoint": endpoint,
     "endpoint, client: openai": endpoint_with_openai,

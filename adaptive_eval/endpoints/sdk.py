@@ -1,25 +1,35 @@
-"""The openai SDK as the client, for providers that need its authentication, proxies or headers.
+"""The openai SDK as the client, for what only the SDK does.
 
-It costs about twenty times the CPU of the default client per request (`benchmarks/throughput.md`). It only carries the
-bytes: bodies, retries, time limits and the meaning of what comes back are the same as with the default.
+It costs several times the CPU of the default client per request (`benchmarks/throughput.md`). It only carries the
+bytes, over the same connections: bodies, retries, time limits and the meaning of what comes back are the same.
 """
 
 import asyncio
 from collections.abc import Mapping
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 from pydantic import SecretStr
 
-from adaptive_eval.endpoints.client import PROBE_SECONDS, QUIET_SECONDS, Reply, payload_of, request_headers, secrets_of
-from adaptive_eval.endpoints.failures import Failure, Kind, clean
+from adaptive_eval.endpoints.client import (
+    BESIDE_BYTES,
+    PROBE_SECONDS,
+    QUIET_SECONDS,
+    Reply,
+    failures,
+    read,
+    reply_of,
+    request_headers,
+    secrets_of,
+    time_outs,
+)
+from adaptive_eval.endpoints.failures import Failure
+from adaptive_eval.endpoints.http1 import MAX_BODY
+from adaptive_eval.endpoints.reach import Reach
 from adaptive_eval.endpoints.parsing import StreamReader
-from adaptive_eval.endpoints.transport import CONNECT_SECONDS
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
-
-_http: Any = import_module(openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
-"""httpx or httpx2, whichever this version of the SDK stands on."""
 
 NO_KEY = "EMPTY"
 """The SDK insists on a key; servers without one ignore it."""
@@ -28,28 +38,28 @@ NO_KEY = "EMPTY"
 class SdkCaller:
     """One SDK client per replica; it never retries by itself."""
 
-    def __init__(self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None) -> None:
+    def __init__(
+        self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
+    ) -> None:
         headers = request_headers(config, sampling)
         self.secrets = secrets_of(headers, key)
         self._chat = config.api == "chat"
-        self._stream = config.stream
         self._limit = sampling.timeout
         self._clock = asyncio.get_running_loop().time
-        # without a stream the first byte comes with the last, so the limit on reading is the limit on the answer
-        read = QUIET_SECONDS if config.stream else sampling.timeout
-        timeout = openai.Timeout(None, connect=CONNECT_SECONDS, read=read)
-        self._clients = {
-            base_url: openai.AsyncOpenAI(
-                api_key=key.get_secret_value() if key is not None else NO_KEY,
-                base_url=base_url,
-                default_headers=headers,
-                max_retries=0,
-                timeout=timeout,
-                # the SDK's own client takes the key to wherever a server redirects it
-                http_client=openai.DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False),
+        known = key.get_secret_value() if key is not None and config.auth is None else NO_KEY
+        reach = Reach(config, folder)
+        # of the SDK's own headers httpx2 adds this one, for packings that it may not have
+        plain = {"Accept-Encoding": "identity"}
+        self._http = reach.client(plain, MAX_BODY)
+        self._beside_http = reach.client(plain, BESIDE_BYTES)
+
+        def client(base_url: str, http: httpx2.AsyncClient) -> openai.AsyncOpenAI:
+            return openai.AsyncOpenAI(
+                api_key=known, base_url=base_url, default_headers=headers, max_retries=0, http_client=http
             )
-            for base_url in config.replicas
-        }
+
+        self._clients = {base_url: client(base_url, self._http) for base_url in config.replicas}
+        self._beside = {base_url: client(base_url, self._beside_http) for base_url in config.replicas}
 
     async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
         """Send one request through the SDK."""
@@ -59,46 +69,14 @@ class SdkCaller:
         arguments: dict[str, Any] = {name: body[name] for name in named if name in body}
         # what the SDK does not know (top_k, min_p, ...) it only sends in extra_body
         arguments["extra_body"] = {name: value for name, value in body.items() if name not in named}
-        begun = self._clock()
-        try:
-            if body.get("stream"):
-                return await self._streamed(resource, arguments, begun)
-            response = await resource.with_raw_response.create(**arguments)
-            return self._reply(response.status_code, response.headers, response.content, begun)
-        except openai.APIStatusError as error:
-            return self._reply(error.response.status_code, error.response.headers, error.response.content, begun)
-        except openai.APIConnectionError as error:
-            raise self._failure(error.__cause__ or error) from None
-
-    async def _streamed(self, resource: Any, arguments: dict[str, Any], begun: float) -> Reply:
-        reader = StreamReader(self._chat, self._clock)
-        try:
-            async with (
-                asyncio.timeout(self._limit),
-                resource.with_streaming_response.create(**arguments) as response,
-            ):
-                async for data in response.iter_bytes():
-                    reader.feed(data)
-        except TimeoutError:
-            raise Failure(Kind.TIMED_OUT, f"no answer within {self._limit:g} s") from None
-        except _http.HTTPError as error:
-            raise self._failure(error) from None
-        if (other := reader.instead()) is not None:
-            return self._reply(200, response.headers, other, begun)
-        ttft = None if reader.first_token_at is None else reader.first_token_at - begun
-        return Reply(200, response.headers, b"", reader.payload(), self._clock() - begun, ttft)
+        reader = StreamReader(self._chat, self._clock) if body.get("stream") else None
+        silence = QUIET_SECONDS if reader is not None else None
+        return await self._read(resource.with_streaming_response.create, arguments, self._limit, silence, reader)
 
     async def models(self, base_url: str) -> Reply:
         """The SDK's list of models."""
-        begun = self._clock()
-        models: Any = self._clients[base_url].models.with_raw_response
-        try:
-            response = await models.list(timeout=PROBE_SECONDS)
-            return self._reply(response.status_code, response.headers, response.content, begun)
-        except openai.APIStatusError as error:
-            return self._reply(error.response.status_code, error.response.headers, error.response.content, begun)
-        except openai.APIConnectionError as error:
-            raise self._failure(error.__cause__ or error) from None
+        resource: Any = self._beside[base_url].models
+        return await self._read(resource.with_streaming_response.list, {}, PROBE_SECONDS)
 
     async def probe(self, base_url: str) -> str | None:
         """Any answer with a status below 500 is a sign of life."""
@@ -113,20 +91,30 @@ class SdkCaller:
         return 404, b""
 
     async def close(self) -> None:
-        """Close every client."""
-        for client in self._clients.values():
-            await client.close()
+        """Close every connection."""
+        await self._http.aclose()
+        await self._beside_http.aclose()
 
-    def _reply(self, status: int, headers: Mapping[str, str], body: bytes, begun: float) -> Reply:
-        status, payload = payload_of(status, body, self.secrets)
-        return Reply(status, headers, body, payload, self._clock() - begun, None)
-
-    def _failure(self, error: BaseException) -> Failure:
-        kind = Kind.RESET
-        if isinstance(error, (_http.ConnectError, _http.ConnectTimeout)):
-            kind = Kind.UNREACHABLE
-        elif isinstance(error, _http.ReadTimeout):
-            kind = Kind.STALLED if self._stream else Kind.TIMED_OUT
-        elif isinstance(error, _http.DecodingError):
-            kind = Kind.BAD_RESPONSE
-        return Failure(kind, clean(f"{type(error).__name__}: {error}", self.secrets))
+    async def _read(
+        self,
+        call: Any,
+        arguments: Mapping[str, Any],
+        limit: float,
+        silence: float | None = None,
+        reader: StreamReader | None = None,
+    ) -> Reply:
+        """Make one call of the SDK, and read what comes back as the default client does."""
+        begun = self._clock()
+        with failures(self.secrets, limit):
+            try:
+                async with asyncio.timeout(limit):
+                    async with call(**arguments, timeout=httpx2.Timeout(**time_outs(limit, silence))) as opened:
+                        response = opened.http_response
+                        await read(response, reader)
+            except openai.APIStatusError as error:
+                response = error.response
+            except openai.APIConnectionError as error:
+                if isinstance(error.__cause__, httpx2.HTTPError):
+                    raise error.__cause__ from None
+                raise
+        return reply_of(response, reader, begun, self._clock(), self.secrets)

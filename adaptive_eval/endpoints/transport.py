@@ -1,30 +1,31 @@
 """A transport that stays fast with thousands of requests in flight: one connection is one slot.
 
-httpx's own pool walks over every connection when a request starts and when it ends, so its cost per request grows
+httpx2's own pool walks over every connection when a request starts and when it ends, so its cost per request grows
 with the requests in flight. Here a request takes an idle connection off a stack, or opens one; how many may be open
 is decided by who asks (`replicas`), so there is no queue in which a time limit could run: it starts when the bytes
 are handed to the socket.
 
-`SlotTransport` is an httpx transport, and requests for health and models go through `httpx.AsyncClient`. Answers are
-asked for with `exchange`, one step below, since httpx's own values and client cost several times as much. CPU of one
+`SlotTransport` is an httpx2 transport, and requests for health and models go through `httpx2.AsyncClient`. Answers are
+asked for with `exchange`, one step below, since httpx2's own values and client cost several times as much. CPU of one
 core per request of 0.6 kB and answer of 0.9 kB (`benchmarks/throughput.md` has the peers and whole runs, too):
 
     64 / 1,024 in flight        ms of CPU
     exchange                    0.04 / 0.05
     aiohttp                     0.09 / 0.18
-    httpx.AsyncClient on top    0.19 / 0.21
-    httpx with its own pool     7.7  / not to be waited for
+    httpx2.AsyncClient on top    0.19 / 0.21
+    httpx2 with its own pool     7.7  / not to be waited for
 """
 
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import cast
 
-import httpx
+import httpx2
 
-from adaptive_eval.endpoints.http1 import MAX_BODY, Header, ResponseParser
+from adaptive_eval.endpoints.http1 import MAX_BODY, ResponseParser, too_long
 
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 60
@@ -32,54 +33,81 @@ STALE_SECONDS = 0.5
 """An idle connection that breaks so soon after a request was sent had been closed before the server saw it."""
 
 Origin = tuple[str, str, int]
-Sink = Callable[[bytes], object]
-
-
-class Exchange(NamedTuple):
-    """One response."""
-
-    status: int
-    headers: list[Header]
-    body: bytes
-    """Empty where a sink took it."""
-    sent_at: float
-    latency: float
 
 
 class Connection(asyncio.Protocol):
     """One connection that carries one request at a time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_body: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._max_body = max_body
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.WriteTransport | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._sink: Sink | None = None
         self._heard_at = 0.0
-        self._limit: float | None = None
-        self._quiet: float | None = None
-        self.parser = ResponseParser(self._body, max_body)
-        self.chunks: list[bytes] = []
+        self._sent_at = 0.0
+        self._silence: float | None = None
+        self._parser: ResponseParser | None = None
+        self._chunks: list[bytes] = []
         self.used = False
         """Whether it has carried a request before the present one."""
-        self.sent_at = 0.0
         self.open = False
 
     # -- what the transport asks for -----------------------------------------------------------------------------
 
-    async def exchange(self, payload: bytes, limit: float | None, quiet: float | None, sink: Sink | None) -> float:
-        """Send a request and wait for the whole response in `parser` and `chunks`; gives the seconds it took."""
+    async def ask(self, payload: bytes, max_body: int, silence: float | None) -> ResponseParser:
+        """Send a request and wait for the head of the response; `silence` is the seconds without a byte that end it."""
         assert self._transport is not None
-        self.parser = ResponseParser(self._body, self._max_body)
-        self.chunks = []
-        self._sink = sink
-        self._quiet = quiet
-        waiter = self._waiter = self._loop.create_future()
+        self._chunks = []
+        parser = self._parser = ResponseParser(self._chunks.append, max_body)
         self._transport.write(payload)
-        self.sent_at = self._heard_at = self._loop.time()
-        self._limit = limit
-        self._arm()
+        self._sent_at = self._heard_at = self._loop.time()
+        self._silence = silence
+        if silence is not None:
+            self._timer = self._loop.call_at(self._heard_at + silence, self._expire)
+        while not parser.begun:
+            await self._more()
+        return parser
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """What has come since, until the response is complete."""
+        assert self._parser is not None
+        while True:
+            if self._chunks:
+                yield self.taken()
+            elif self._parser.complete:
+                return
+            else:
+                await self._more()
+
+    def taken(self) -> bytes:
+        """What of the body has come and was not taken yet."""
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        return data
+
+    @property
+    def stale(self) -> bool:
+        """Whether the server closed it while idle, just as the request was on its way."""
+        heard = self._parser is None or self._parser.status
+        return self.used and not heard and self._loop.time() < self._sent_at + STALE_SECONDS
+
+    @property
+    def reusable(self) -> bool:
+        return self.open and self._parser is not None and self._parser.complete and self._parser.reusable
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.open = False
+        self._be_still()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _more(self) -> None:
+        """Wait for the next bytes, or for the end."""
+        if self._error is not None:
+            raise self._error
+        waiter = self._waiter = self._loop.create_future()
         try:
             await waiter
         except BaseException:
@@ -87,141 +115,149 @@ class Connection(asyncio.Protocol):
             raise
         finally:
             self._waiter = None
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-        return self._loop.time() - self.sent_at
 
-    @property
-    def stale(self) -> bool:
-        """Whether the server closed it while idle, just as the request was on its way."""
-        return self.used and self.parser.status == 0 and self._loop.time() < self.sent_at + STALE_SECONDS
-
-    @property
-    def reusable(self) -> bool:
-        return self.open and self.parser.reusable
-
-    def abort(self) -> None:
-        """Close at once."""
-        self.open = False
-        if self._transport is not None:
-            self._transport.abort()
-
-    # -- time limits ---------------------------------------------------------------------------------------------
-
-    def _arm(self) -> None:
-        """Wake at the time limit, or when the stream has been quiet for too long, whichever is first."""
-        limits = [] if self._limit is None else [self.sent_at + self._limit]
-        if self._quiet is not None:
-            limits.append(self._heard_at + self._quiet)
-        if limits:
-            self._timer = self._loop.call_at(min(limits), self._expire)
+    def _wake(self, error: Exception | None = None) -> None:
+        self._error = error
+        if self._waiter is None or self._waiter.done():
+            return
+        if error is None:
+            self._waiter.set_result(None)
+        else:
+            self._waiter.set_exception(error)
 
     def _expire(self) -> None:
-        now = self._loop.time()
-        if self._limit is not None and now >= self.sent_at + self._limit:
-            self._fail(httpx.ReadTimeout(f"no answer within {self._limit:g} s of sending the request"))
-        elif self._quiet is not None and now >= self._heard_at + self._quiet:
-            self._fail(Stalled(f"the stream stopped: no byte for {self._quiet:g} s"))
+        """Nothing may have come for as long as is allowed."""
+        assert self._silence is not None
+        due = self._heard_at + self._silence
+        if self._loop.time() < due:
+            self._timer = self._loop.call_at(due, self._expire)
         else:
-            self._arm()
+            self._wake(httpx2.ReadTimeout(f"the stream stopped: no byte for {self._silence:g} s"))
+
+    def _be_still(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     # -- what the event loop calls -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # the transports of uvloop descend from no class of asyncio
+        self._transport = cast(asyncio.WriteTransport, transport)
         _keep_alive(transport.get_extra_info("socket"))
         self.open = True
 
     def data_received(self, data: bytes) -> None:
-        waiter = self._waiter
-        if waiter is None:
+        parser = self._parser
+        if parser is None or parser.complete:
             # nobody asked: a server that speaks out of turn, such as a 408 before it closes an idle connection
             self.abort()
             return
-        if self._quiet is not None:
+        if self._silence is not None:
             self._heard_at = self._loop.time()
         try:
-            complete = self.parser.feed(data)
-        except Exception as error:
-            # the parser's own errors, and those of the sink; the waiting request gets them
-            self._fail(error)
+            complete = parser.feed(data)
+        except httpx2.RemoteProtocolError as error:
+            self._wake(error)
             return
-        if complete and not waiter.done():
-            waiter.set_result(None)
+        if complete:
+            self._be_still()
+        if parser.begun:
+            self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
-        waiter = self._waiter
-        if waiter is None or waiter.done():
+        self._be_still()
+        if self._parser is None or self._parser.complete:
             return
-        if exc is None and self.parser.feed_eof():
-            waiter.set_result(None)
+        if exc is None and self._parser.feed_eof():
+            self._wake()
         else:
-            waiter.set_exception(httpx.ReadError(f"the server closed the connection before it answered ({exc})"))
-
-    def _body(self, data: bytes) -> None:
-        if self._sink is not None and self.parser.status == 200:
-            self._sink(data)
-        else:
-            self.chunks.append(data)
-
-    def _fail(self, error: BaseException) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(error)
+            self._wake(httpx2.ReadError(f"the server closed the connection before it answered ({exc})"))
 
 
-class Stalled(httpx.ReadError):
-    """A stream that stopped."""
+class _Incoming(httpx2.AsyncByteStream):
+    """A body that is still on its way; its connection is free once it is read to the end."""
+
+    def __init__(self, connection: Connection, release: Callable[[], None]) -> None:
+        self._connection = connection
+        self._release = release
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._connection.body()
+
+    async def aclose(self) -> None:
+        self._release()
 
 
-class SlotTransport(httpx.AsyncBaseTransport):
-    """Connections by origin: a stack of idle ones, and as many busy ones as there are requests in flight."""
+class _Unpacked(httpx2.AsyncByteStream):
+    """The body of a response as it was before it was packed, read no further than `most` bytes of it."""
 
-    def __init__(self, max_body: int = MAX_BODY) -> None:
+    def __init__(self, response: httpx2.Response, most: int, release: Callable[[], None]) -> None:
+        self._response = response
+        self._most = most
+        self._release = release
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        # httpx2 unpacks in pieces of a MiB, however small the packed ones are
+        async with aclosing(self._response.aiter_bytes()) as parts:
+            async for part in parts:
+                size += len(part)
+                if size > self._most:
+                    raise too_long()
+                yield part
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+        self._release()
+
+
+def unpacked(response: httpx2.Response, most: int, release: Callable[[], None] = lambda: None) -> httpx2.Response:
+    """The same response with a plain body of so many bytes at most; `release` is called when it is closed."""
+    headers = [pair for pair in response.headers.raw if pair[0].lower() not in (b"content-encoding", b"content-length")]
+    return httpx2.Response(
+        response.status_code, headers=headers, stream=_Unpacked(response, most, release), extensions=response.extensions
+    )
+
+
+class SlotTransport(httpx2.AsyncBaseTransport):
+    """Connections by origin: a stack of idle ones, and as many busy ones as there are requests in flight.
+
+    Of the time-outs of a request, `connect` and `read` hold, the latter for the silence between two bytes.
+    """
+
+    def __init__(self, tls: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context, max_body: int = MAX_BODY) -> None:
+        self._tls = tls  # asked for at the first https URL, since reading a trust store takes its time
         self._max_body = max_body
         self._idle: dict[Origin, list[Connection]] = {}
-        self._ssl: ssl.SSLContext | None = None
 
-    async def exchange(
-        self,
-        origin: Origin,
-        payload: bytes,
-        limit: float | None = None,
-        quiet: float | None = None,
-        sink: Sink | None = None,
-    ) -> Exchange:
-        """Send a request and read the whole response.
-
-        `limit` is the seconds from sending to the last byte, `quiet` the seconds without a byte after which a stream
-        counts as stopped; `sink` takes the bytes of a 200 body as they come.
-        """
-        while True:
-            connection = self._take(origin) or await self._connect(origin)
-            try:
-                latency = await connection.exchange(payload, limit, quiet, sink)
-                break
-            except httpx.ReadError:
-                if not connection.stale:
-                    raise
-        if connection.reusable:
-            connection.used = True
-            self._idle[origin].append(connection)
-        else:
-            connection.abort()
-        parser = connection.parser
-        body = b"".join(connection.chunks)
-        return Exchange(parser.status, parser.headers, body, connection.sent_at, latency)
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The interface of httpx; its read time-out becomes the limit on the whole answer."""
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request; the response holds its whole body where it came with the head, as most answers do."""
         lines = [b"%b: %b" % pair for pair in request.headers.raw]
         head = [b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path), *lines, b"", b""]
-        limit = request.extensions.get("timeout", {}).get("read")
         payload = b"\r\n".join(head) + await request.aread()
-        done = await self.exchange(origin_of(request.url), payload, limit)
-        return httpx.Response(done.status, headers=done.headers, content=done.body)
+        timeout = request.extensions.get("timeout", {})
+        origin = origin_of(request.url)
+        while True:
+            connection = self._take(origin) or await self._connect(origin, timeout.get("connect"))
+            try:
+                parser = await connection.ask(payload, self._max_body, timeout.get("read"))
+                break
+            except httpx2.ReadError:
+                if not connection.stale:
+                    raise
+
+        if not parser.complete:
+            stream: httpx2.AsyncByteStream = _Incoming(connection, lambda: self._release(origin, connection))
+        else:
+            body = connection.taken()
+            self._release(origin, connection)
+            if not parser.packed:
+                return httpx2.Response(parser.status, headers=parser.headers, content=body)
+            stream = httpx2.ByteStream(body)
+        response = httpx2.Response(parser.status, headers=parser.headers, stream=stream)
+        return unpacked(response, self._max_body) if parser.packed else response
 
     async def aclose(self) -> None:
         """Close every idle connection; a busy one ends with its request."""
@@ -238,23 +274,25 @@ class SlotTransport(httpx.AsyncBaseTransport):
                 return connection
         return None
 
-    async def _connect(self, origin: Origin) -> Connection:
+    def _release(self, origin: Origin, connection: Connection) -> None:
+        if connection.reusable:
+            connection.used = True
+            self._idle[origin].append(connection)
+        else:
+            connection.abort()
+
+    async def _connect(self, origin: Origin, seconds: float | None) -> Connection:
         scheme, host, port = origin
-        if scheme == "https" and self._ssl is None:
-            self._ssl = httpx.create_ssl_context()
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(seconds):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(loop, self._max_body),
-                    host,
-                    port,
-                    ssl=self._ssl if scheme == "https" else None,
+                    lambda: Connection(loop), host, port, ssl=self._tls() if scheme == "https" else None
                 )
         except TimeoutError as error:
-            raise httpx.ConnectTimeout(f"no connection to {host}:{port} within {CONNECT_SECONDS:g} s") from error
+            raise httpx2.ConnectTimeout(f"no connection to {host}:{port} within {seconds:g} s") from error
         except (OSError, UnicodeError) as error:
-            raise httpx.ConnectError(f"no connection to {host}:{port}: {error}") from error
+            raise httpx2.ConnectError(f"no connection to {host}:{port}: {error}") from error
         return connection
 
 
@@ -267,6 +305,6 @@ def _keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEEP_ALIVE_SECONDS)
 
 
-def origin_of(url: httpx.URL) -> Origin:
+def origin_of(url: httpx2.URL) -> Origin:
     """Where the connections of a URL go."""
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)

@@ -8,11 +8,13 @@ number of its replicas.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
+from adaptive_eval.imports import SPECIFICATION
 from adaptive_eval.sections import Section
 from adaptive_eval.seeds import SEED_SPAN
 
@@ -125,7 +127,7 @@ class EndpointConfig(_Section):
     api_key_env: str = DEFAULT_KEY
     """The environment variable that holds the key."""
     client: Literal["http", "openai"] = "http"
-    """`openai` speaks through the SDK: about twenty times the CPU, for its authentication and for proxies."""
+    """`openai` speaks through the SDK, for what only the SDK does: several times the CPU."""
     api: Literal["chat", "completions"] = "chat"
     """`completions` sends the prompt as one text, without a chat template."""
     stream: bool = False
@@ -136,6 +138,10 @@ class EndpointConfig(_Section):
     """Headers of every request; a value may be a credential, which is stored nowhere."""
     finish_reasons: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Further finish reasons with which this server ends a finished answer; `none`: it gives no reason."""
+    auth: str | None = Field(None, pattern=SPECIFICATION)
+    """An `httpx2.Auth` of yours that signs each request, as `package.module:attribute`; no key is sent then."""
+    ca_file: Path | None = None
+    """Certificates (PEM) to trust besides the system's; SSL_CERT_FILE is honoured, too."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

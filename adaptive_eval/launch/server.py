@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import orjson
 
 from adaptive_eval.endpoints.types import Endpoint
@@ -38,7 +38,7 @@ async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", s
     try:
         async with asyncio.timeout(seconds), _client(root) as client:
             while not ended.done():
-                with suppress(httpx.HTTPError):
+                with suppress(httpx2.HTTPError):
                     # whatever else it answers is not read: it might have no end
                     async with client.stream("GET", path) as answer:
                         status = answer.status_code
@@ -60,14 +60,14 @@ async def version_of(root: str) -> str | None:
     with suppress(TimeoutError):  # a path that is unknown to a server may give anything, even a stream without end
         async with asyncio.timeout(VERSION_SECONDS), _client(root) as client:
             for path, key in ABOUT:
-                with suppress(httpx.HTTPError, ValueError):
+                with suppress(httpx2.HTTPError, ValueError):
                     told = orjson.loads(await _beginning(client, path))
                     if isinstance(told, dict) and isinstance(told.get(key), str):
                         return str(told[key])[:LONGEST_VERSION]
     return None
 
 
-async def _beginning(client: httpx.AsyncClient, path: str) -> bytes:
+async def _beginning(client: httpx2.AsyncClient, path: str) -> bytes:
     """What the server answers, as much of it as is worth reading."""
     found = b""
     async with client.stream("GET", path) as answer:
@@ -78,9 +78,9 @@ async def _beginning(client: httpx.AsyncClient, path: str) -> bytes:
     return found
 
 
-def _client(root: str) -> httpx.AsyncClient:
+def _client(root: str) -> httpx2.AsyncClient:
     plain = {"Accept-Encoding": "identity"}
-    return httpx.AsyncClient(base_url=root, timeout=PROBE_SECONDS, trust_env=False, headers=plain)
+    return httpx2.AsyncClient(base_url=root, timeout=PROBE_SECONDS, trust_env=False, headers=plain)
 
 
 RESTARTS = 3

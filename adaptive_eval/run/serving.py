@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def open_hosts(config: RunConfig, environment: Mapping[str, str], logs: Path, pl
         if (launch := model.launch) is not None:
             spec = _spec(model, launch, config.folder, environment, next(ports), logs)
             place = number if launch.exclusive is None else launch.exclusive
-            groups.setdefault(place, {})[number] = _server(model, spec, environment)
+            groups.setdefault(place, {})[number] = _server(model, spec, environment, config.folder)
     return [Host(place if isinstance(place, str) else None, servers, places) for place, servers in groups.items()]
 
 
@@ -58,11 +59,12 @@ def _spec(
     )
 
 
-def _server(model: ModelConfig, spec: Spec, keys: Mapping[str, str]) -> Server:
+def _server(model: ModelConfig, spec: Spec, keys: Mapping[str, str], folder: Path) -> Server:
     if (problem := model.missing_key(keys)) is not None:
         raise ConfigError(problem)
     address = model.model_copy(update={"base_url": f"{spec.root}/v1"})
-    return Server(spec, lambda: open_endpoint(address, model.sampling, model.concurrency, keys=keys, ready=True))
+    opener = partial(open_endpoint, address, model.sampling, model.concurrency, keys=keys, ready=True, folder=folder)
+    return Server(spec, opener)
 
 
 def _file_name(name: str) -> str:
@@ -110,7 +112,9 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
             endpoint: Endpoint | None = launched.get(number)
             if endpoint is None:
                 address = _address(model, simulated)
-                endpoint = open_endpoint(address, model.sampling, model.concurrency, keys=keys, loads=loads)
+                endpoint = open_endpoint(
+                    address, model.sampling, model.concurrency, keys=keys, loads=loads, folder=config.folder
+                )
             stack.push_async_callback(endpoint.close)
             endpoints.append(endpoint)
         serving = Serving(endpoints, hosts)

@@ -10,7 +10,7 @@ from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -51,8 +51,8 @@ def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", t
     decisions = json.loads((tmp_path / "run" / "results.json").read_bytes())["decisions"]
     assert decisions["trials"] == {"min": 2, "max": 2, "favour": "balanced"}
     assert (decisions["objective"]["kind"], decisions["stopping"]["confidence"]) == ("ranking", 0.95)
-    assert httpx.get(found[0] + "/models").json()["data"][0]["id"] == "coin-01"
-    assert 'result="server_error"' in httpx.get(found[0].removesuffix("/v1") + "/metrics").text
+    assert httpx2.get(found[0] + "/models").json()["data"][0]["id"] == "coin-01"
+    assert 'result="server_error"' in httpx2.get(found[0].removesuffix("/v1") + "/metrics").text
 
 
 def test_the_version_is_told() -> None:
@@ -105,7 +105,7 @@ def test_a_mistake_in_the_arguments_of_a_command_is_told_with_its_usage() -> Non
     assert re.search(r"Usage: .*validate \[OPTIONS\]", told.stderr) and "--nothing" in told.stderr
 
 
-HEAVY = {"scipy", "openai", "aiohttp", "httpx"}
+HEAVY = {"scipy", "openai", "aiohttp", "httpx2"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The response parser: every framing, cut anywhere, and refusals of what is no HTTP."""
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,7 +92,7 @@ def test_bytes_after_the_response_end_the_connections_use(data: bytes) -> None:
     ],
 )
 def test_what_is_no_response_is_refused(data: bytes) -> None:
-    with pytest.raises(httpx.RemoteProtocolError):
+    with pytest.raises(httpx2.RemoteProtocolError):
         parse(data)
 
 
@@ -100,7 +100,7 @@ def test_what_is_no_response_is_refused(data: bytes) -> None:
     "data", [LENGTH, CHUNKED, TO_THE_END + b"x" * 10], ids=["length", "chunked", "until the connection closes"]
 )
 def test_no_body_may_be_longer_than_the_limit(data: bytes) -> None:
-    with pytest.raises(httpx.RemoteProtocolError, match="longer than anything"):
+    with pytest.raises(httpx2.RemoteProtocolError, match="longer than anything"):
         parse(data, max_body=4)
 
 
@@ -108,6 +108,6 @@ def test_no_body_may_be_longer_than_the_limit(data: bytes) -> None:
 def test_noise_is_refused_or_awaited_but_never_believed(data: bytes) -> None:
     try:
         parser, _ = parse(data)
-    except httpx.RemoteProtocolError:
+    except httpx2.RemoteProtocolError:
         return
     assert not parser.complete or data.startswith(b"HTTP/1.")

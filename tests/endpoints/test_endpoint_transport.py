@@ -7,7 +7,7 @@ import ssl
 import subprocess
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from raw_servers import Exchange as Asked
 from raw_servers import raw_server
@@ -16,7 +16,7 @@ from adaptive_eval.endpoints.transport import SlotTransport, Stalled, origin_of
 
 
 def get(url: str) -> bytes:
-    return f"GET {httpx.URL(url).path} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+    return f"GET {httpx2.URL(url).path} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
 
 
 async def ok(asked: Asked) -> None:
@@ -25,7 +25,7 @@ async def ok(asked: Asked) -> None:
 
 async def test_one_connection_serves_one_request_after_the_other() -> None:
     async with raw_server(ok) as server:
-        transport, origin = SlotTransport(), origin_of(httpx.URL(server.base_url))
+        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
         for _ in range(5):
             done = await transport.exchange(origin, get(server.base_url))
             assert (done.status, done.body) == (200, b"hello")
@@ -39,7 +39,7 @@ async def test_requests_at_once_have_a_connection_each() -> None:
         await asked.reply(200, b"hello")
 
     async with raw_server(slowly) as server:
-        transport, origin = SlotTransport(), origin_of(httpx.URL(server.base_url))
+        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
         for _ in range(2):
             await asyncio.gather(*(transport.exchange(origin, get(server.base_url)) for _ in range(8)))
         assert server.connections == 8
@@ -54,7 +54,7 @@ async def test_an_idle_connection_that_the_server_closed_costs_no_failure() -> N
             await asked.reply(200, b"hello")
 
     async with raw_server(once_per_connection) as server:
-        transport, origin = SlotTransport(), origin_of(httpx.URL(server.base_url))
+        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
         for _ in range(3):
             assert (await transport.exchange(origin, get(server.base_url))).body == b"hello"
         await transport.aclose()
@@ -70,9 +70,9 @@ async def test_a_connection_that_breaks_later_has_lost_an_answer(monkeypatch: py
 
     monkeypatch.setattr("adaptive_eval.endpoints.transport.STALE_SECONDS", 0.05)
     async with raw_server(script) as server:
-        transport, origin = SlotTransport(), origin_of(httpx.URL(server.base_url))
+        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
         await transport.exchange(origin, get(server.base_url))
-        with pytest.raises(httpx.ReadError):
+        with pytest.raises(httpx2.ReadError):
             await transport.exchange(origin, get(server.base_url))
         assert len(server.seen) == 2
 
@@ -82,8 +82,8 @@ async def test_a_reset_of_a_fresh_connection_is_an_error() -> None:
         asked.reset()
 
     async with raw_server(never) as server:
-        with pytest.raises(httpx.ReadError):
-            await SlotTransport().exchange(origin_of(httpx.URL(server.base_url)), get(server.base_url))
+        with pytest.raises(httpx2.ReadError):
+            await SlotTransport().exchange(origin_of(httpx2.URL(server.base_url)), get(server.base_url))
         assert len(server.seen) == 1
 
 
@@ -96,9 +96,9 @@ async def test_an_answer_cut_in_the_middle_is_an_error_even_on_a_used_connection
             asked.close()
 
     async with raw_server(script) as server:
-        transport, origin = SlotTransport(), origin_of(httpx.URL(server.base_url))
+        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
         await transport.exchange(origin, get(server.base_url))
-        with pytest.raises(httpx.ReadError):
+        with pytest.raises(httpx2.ReadError):
             await transport.exchange(origin, get(server.base_url))
         assert len(server.seen) == 2
 
@@ -112,8 +112,8 @@ async def test_the_time_limit_counts_from_sending() -> None:
 
     async with raw_server(drip) as server:
         begun = asyncio.get_running_loop().time()
-        with pytest.raises(httpx.ReadTimeout, match=r"0\.1 s"):
-            await SlotTransport().exchange(origin_of(httpx.URL(server.base_url)), get(server.base_url), 0.1)
+        with pytest.raises(httpx2.ReadTimeout, match=r"0\.1 s"):
+            await SlotTransport().exchange(origin_of(httpx2.URL(server.base_url)), get(server.base_url), 0.1)
         assert 0.1 <= asyncio.get_running_loop().time() - begun < 0.5
 
 
@@ -129,7 +129,7 @@ async def test_a_stream_may_take_long_but_not_fall_silent() -> None:
     async with raw_server(stop_in_the_middle) as server:
         with pytest.raises(Stalled):
             await SlotTransport().exchange(
-                origin_of(httpx.URL(server.base_url)), get(server.base_url), 10.0, 0.1, got.append
+                origin_of(httpx2.URL(server.base_url)), get(server.base_url), 10.0, 0.1, got.append
             )
     assert b"".join(got) == b"x" * 10
 
@@ -140,7 +140,7 @@ async def test_a_sink_gets_a_good_body_and_never_an_error() -> None:
 
     got: list[bytes] = []
     async with raw_server(script) as server:
-        transport, origin = SlotTransport(), origin_of(httpx.URL(server.base_url))
+        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
         first = await transport.exchange(origin, get(server.base_url), 1.0, 1.0, got.append)
         second = await transport.exchange(origin, get(server.base_url), 1.0, 1.0, got.append)
         await transport.aclose()
@@ -154,7 +154,7 @@ async def test_what_breaks_in_a_sink_reaches_its_request() -> None:
     async with raw_server(ok) as server:
         with pytest.raises(ZeroDivisionError):
             await SlotTransport().exchange(
-                origin_of(httpx.URL(server.base_url)), get(server.base_url), 1.0, 1.0, broken
+                origin_of(httpx2.URL(server.base_url)), get(server.base_url), 1.0, 1.0, broken
             )
 
 
@@ -164,7 +164,7 @@ async def test_a_cancelled_request_leaves_no_connection_for_the_next() -> None:
         await asked.reply(200, b"late" if asked.index == 0 else b"hello")
 
     async with raw_server(late) as server:
-        transport, origin = SlotTransport(), origin_of(httpx.URL(server.base_url))
+        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
         task = asyncio.create_task(transport.exchange(origin, get(server.base_url)))
         await asyncio.sleep(0.02)
         task.cancel()
@@ -183,7 +183,7 @@ async def test_a_server_that_speaks_out_of_turn_is_left() -> None:
             await asked.reply(408, b"idle")
 
     async with raw_server(twice) as server:
-        transport, origin = SlotTransport(), origin_of(httpx.URL(server.base_url))
+        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
         await transport.exchange(origin, get(server.base_url))
         await asyncio.sleep(0.05)
         assert (await transport.exchange(origin, get(server.base_url))).body == b"hello"
@@ -192,13 +192,13 @@ async def test_a_server_that_speaks_out_of_turn_is_left() -> None:
 
 
 async def test_no_connection_is_told_apart_from_no_answer(unused_tcp_port: int) -> None:
-    with pytest.raises(httpx.ConnectError, match=f"127.0.0.1:{unused_tcp_port}"):
+    with pytest.raises(httpx2.ConnectError, match=f"127.0.0.1:{unused_tcp_port}"):
         await SlotTransport().exchange(("http", "127.0.0.1", unused_tcp_port), b"")
 
 
 async def test_a_silent_connection_is_kept_alive() -> None:
     async with raw_server(ok) as server:
-        transport, origin = SlotTransport(), origin_of(httpx.URL(server.base_url))
+        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
         await transport.exchange(origin, get(server.base_url))
         (connection,) = transport._idle[origin]
         assert connection._transport is not None
@@ -226,12 +226,12 @@ async def test_https_checks_the_certificate(certificate: Path, monkeypatch: pyte
     context.load_cert_chain(certificate)
     async with raw_server(ok, tls=context) as server:
         url = server.base_url.replace("127.0.0.1", "localhost")
-        with pytest.raises(httpx.ConnectError, match="certificate"):
-            await SlotTransport().exchange(origin_of(httpx.URL(url)), get(url))
+        with pytest.raises(httpx2.ConnectError, match="certificate"):
+            await SlotTransport().exchange(origin_of(httpx2.URL(url)), get(url))
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         transport = SlotTransport()
         for _ in range(2):
-            assert (await transport.exchange(origin_of(httpx.URL(url)), get(url))).body == b"hello"
+            assert (await transport.exchange(origin_of(httpx2.URL(url)), get(url))).body == b"hello"
         assert len(server.seen) == 2
         await transport.aclose()
 
@@ -240,8 +240,8 @@ async def test_it_is_a_transport_of_httpx() -> None:
     async def echo(asked: Asked) -> None:
         await asked.reply(201, asked.raw, "X-Path: " + asked.path)
 
-    async with raw_server(echo) as server, httpx.AsyncClient(transport=SlotTransport(), timeout=1.0) as client:
+    async with raw_server(echo) as server, httpx2.AsyncClient(transport=SlotTransport(), timeout=1.0) as client:
         response = await client.post(server.base_url + "/x?y=1", content=b"hello")
         assert (response.status_code, response.content) == (201, b"hello")
         assert response.headers["x-path"] == "/v1/x?y=1"
-        assert server.seen[0].headers["host"] == httpx.URL(server.base_url).netloc.decode()
+        assert server.seen[0].headers["host"] == httpx2.URL(server.base_url).netloc.decode()

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
+import httpx2
 
 ENGINES = Path(os.environ.get("ADAPTIVE_EVAL_ENGINES", Path.home() / ".cache" / "adaptive-eval-engines"))
 """Where `run` has put the virtual environments."""
@@ -75,8 +75,8 @@ class Server:
         while time.monotonic() < deadline:
             if self.process is None or self.process.poll() is not None:
                 break
-            with suppress(httpx.HTTPError):
-                if httpx.get(f"{self.root}/health", timeout=5.0).status_code == 200:
+            with suppress(httpx2.HTTPError):
+                if httpx2.get(f"{self.root}/health", timeout=5.0).status_code == 200:
                     return
             time.sleep(0.2)
         raise RuntimeError(f"{' '.join(self.command)} is not healthy; its log ends:\n{self.last_lines()}")
@@ -121,7 +121,7 @@ class Server:
     def metrics(self, label: str = "") -> dict[str, float]:
         """The server's own counters, each summed over its labels: all, or those that have this one."""
         found: dict[str, float] = {}
-        for line in httpx.get(f"{self.root}/metrics", timeout=30.0).text.splitlines():
+        for line in httpx2.get(f"{self.root}/metrics", timeout=30.0).text.splitlines():
             if (match := re.fullmatch(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})? (\S+)", line)) and label in (match[2] or ""):
                 found[match[1]] = found.get(match[1], 0.0) + float(match[3])
         return found

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from engine_runs import SAMPLING, Finished, Workplace, require_exact_bits, require_exact_ranking, true_score
 from engine_servers import Server, vllm
@@ -105,5 +105,5 @@ def chat_requests(server: Server) -> float:
 def bare(server: Server, model: str, question: str, seed: int) -> str:
     """The answer to a request that this project had no part in."""
     body = {"model": model, "messages": [{"role": "user", "content": question}], "seed": seed, **SAMPLING}
-    reply = httpx.post(f"{server.base_url}/chat/completions", json=body, timeout=60.0)
+    reply = httpx2.post(f"{server.base_url}/chat/completions", json=body, timeout=60.0)
     return str(reply.json()["choices"][0]["message"]["content"])

@@ -6,7 +6,7 @@ Its usage counts one of n answers, its defaults truncate what is sampled, and it
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from engine_runs import SAMPLING, Finished, Workplace, require_exact_bits, require_exact_ranking, true_score
 from engine_servers import Server, llama
@@ -79,7 +79,7 @@ def test_a_model_that_is_not_served_is_refused(servers: dict[str, Server], workp
     """llama-server answers whatever the request names; the run does not."""
     server = servers[MODELS[0]]
     body = {"model": "another", "messages": [{"role": "user", "content": "1+1="}], **SAMPLING}
-    assert httpx.post(f"{server.base_url}/chat/completions", json=body, timeout=60.0).status_code == 200
+    assert httpx2.post(f"{server.base_url}/chat/completions", json=body, timeout=60.0).status_code == 200
     asked = [{"name": name, "base_url": server.base_url} for name in (MODELS[0], "another")]
     process = workplace.start(workplace.configure("unknown", asked))
     said, _ = process.communicate(timeout=120.0)

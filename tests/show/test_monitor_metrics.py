@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from urllib.request import ProxyHandler, build_opener
 
-import httpx
+import httpx2
 import pytest
 from live_runs import MODELS, Site
 from prometheus_client.parser import text_string_to_metric_families
@@ -121,7 +121,7 @@ async def test_scraping_takes_nothing_from_the_run(port: int, monkeypatch: pytes
     with metrics_at(Address("127.0.0.1", port)) as metrics, socket.create_connection(("127.0.0.1", port)) as silent:
         silent.send(b"GET /metrics")  # and no more: it holds up nobody
         metrics.opened("bench", ("a",), take)
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(trust_env=False) as client:
             for _ in range(30):
                 assert (await client.get(f"http://127.0.0.1:{port}/metrics")).status_code == 200
         metrics.closed()

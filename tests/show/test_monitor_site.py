@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import orjson
 import pytest
 from played import MODELS, Played
@@ -30,12 +30,12 @@ HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
 
 
 @asynccontextmanager
-async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx.AsyncClient]:
+async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a site about this run or folder."""
     site = Site(path, host)
     server = HttpServer(site.answer, HEADERS)
     port = await server.listen("127.0.0.1", 0)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
         try:
             yield client
         finally:
@@ -46,7 +46,7 @@ async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx.As
 class Listener:
     """Reads server-sent events."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx2.Response) -> None:
         self._lines = response.aiter_lines()
 
     async def next(self, *kinds: str) -> tuple[str, Any]:
@@ -62,7 +62,7 @@ class Listener:
 
 
 @asynccontextmanager
-async def listening(client: httpx.AsyncClient, name: str = "played") -> AsyncIterator[Listener]:
+async def listening(client: httpx2.AsyncClient, name: str = "played") -> AsyncIterator[Listener]:
     async with client.stream("GET", f"/api/run/{name}/live") as response:
         assert response.headers["content-type"] == "text/event-stream"
         yield Listener(response)
@@ -154,7 +154,7 @@ async def test_nothing_is_found_but_what_is_known_by_name(play: Play, tmp_path: 
     run = play()
     shutil.copytree(run.directory, tmp_path / "secret")
     async with site_of(run.directory.parent) as client:
-        url = httpx.URL(scheme="http", host="127.0.0.1", port=client.base_url.port, raw_path=path.encode())
+        url = httpx2.URL(scheme="http", host="127.0.0.1", port=client.base_url.port, raw_path=path.encode())
         assert (await client.get(url)).status_code == 404
 
 

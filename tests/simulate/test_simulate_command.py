@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 
-import httpx
+import httpx2
 import pytest
 from typer.testing import CliRunner
 
@@ -21,7 +21,7 @@ def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
             found = re.search(r"http://127\.0\.0\.1:\d+/v1", process.stdout.readline())
             assert found is not None
             body = {"model": "coin-01", "messages": [{"role": "user", "content": "[q1] Which?"}], "n": 2, "seed": 1}
-            response = httpx.post(found.group() + "/chat/completions", json=body)
+            response = httpx2.post(found.group() + "/chat/completions", json=body)
             assert len(response.json()["choices"]) == 1
             process.send_signal(signal.SIGINT)
             said = process.stdout.read()

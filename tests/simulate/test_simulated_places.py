@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -17,8 +17,8 @@ WORLD = World("one", binary(np.full((1, 2), 0.5)), models=("m",), latency=Latenc
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=5.0) as opened:
+async def client() -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(timeout=5.0) as opened:
         yield opened
 
 
@@ -26,11 +26,11 @@ def body(seed: int, **values: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": "[q1] Which?"}], "seed": seed, **values}
 
 
-async def ask(client: httpx.AsyncClient, server: SimulatedServer, seed: int, **values: Any) -> httpx.Response:
+async def ask(client: httpx2.AsyncClient, server: SimulatedServer, seed: int, **values: Any) -> httpx2.Response:
     return await client.post(server.base_url + "/chat/completions", json=body(seed, **values))
 
 
-async def load(client: httpx.AsyncClient, server: SimulatedServer) -> Load | None:
+async def load(client: httpx2.AsyncClient, server: SimulatedServer) -> Load | None:
     return load_in((await client.get(server.base_url.removesuffix("/v1") + "/metrics")).content)
 
 
@@ -74,7 +74,7 @@ async def test_places_can_become_more_or_fewer() -> None:
     assert (places.running, places.waiting) == (1, 1)
 
 
-async def test_the_server_says_what_runs_and_what_waits(client: httpx.AsyncClient) -> None:
+async def test_the_server_says_what_runs_and_what_waits(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=4) as server:
         assert await load(client, server) == Load(0.0, 0.0)
         begun = asyncio.get_running_loop().time()
@@ -91,7 +91,7 @@ async def test_the_server_says_what_runs_and_what_waits(client: httpx.AsyncClien
     assert {reply.status_code for reply in replies} == {200}
 
 
-async def test_answers_are_what_they_would_be_with_places_for_all(client: httpx.AsyncClient) -> None:
+async def test_answers_are_what_they_would_be_with_places_for_all(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=1) as few, SimulatedServer(WORLD) as many:
         waited = await asyncio.gather(*(ask(client, few, seed) for seed in range(3)))
         at_once = await asyncio.gather(*(ask(client, many, seed) for seed in range(3)))
@@ -100,14 +100,14 @@ async def test_answers_are_what_they_would_be_with_places_for_all(client: httpx.
     assert choices[0] == choices[1]
 
 
-async def test_a_client_that_goes_away_frees_its_place(client: httpx.AsyncClient) -> None:
+async def test_a_client_that_goes_away_frees_its_place(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(
         World("slow", WORLD.p, latency=Latency(60.0, 0.0, 1.0), models=("m",)), max_num_seqs=1
     ) as server:
         assert server.places is not None
-        async with httpx.AsyncClient() as other:
+        async with httpx2.AsyncClient() as other:
             for seed in range(2):
-                with pytest.raises(httpx.ReadTimeout):
+                with pytest.raises(httpx2.ReadTimeout):
                     await other.post(server.base_url + "/chat/completions", json=body(seed), timeout=0.1)
         for _ in range(100):
             await asyncio.sleep(0.01)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import orjson
 import pytest
@@ -19,8 +19,8 @@ WORLD = World("two", binary(np.full((2, 4), 0.5)), models=("a", "b"), latency=La
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=5.0) as opened:
+async def client() -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(timeout=5.0) as opened:
         yield opened
 
 
@@ -29,7 +29,7 @@ def chat(seed: int | None = 1, question: str = "q1", **values: Any) -> dict[str,
     return body if seed is None else body | {"seed": seed}
 
 
-async def ask(client: httpx.AsyncClient, server: SimulatedServer, body: dict[str, Any]) -> dict[str, Any]:
+async def ask(client: httpx2.AsyncClient, server: SimulatedServer, body: dict[str, Any]) -> dict[str, Any]:
     path = "/chat/completions" if "messages" in body else "/completions"
     response = await client.post(server.base_url + path, json=body)
     assert response.status_code == 200, response.text
@@ -41,7 +41,7 @@ def text(payload: dict[str, Any], index: int = 0) -> str:
     return choice["message"]["content"] if "message" in choice else choice["text"]
 
 
-async def test_n_answers_are_those_of_consecutive_seeds(client: httpx.AsyncClient) -> None:
+async def test_n_answers_are_those_of_consecutive_seeds(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD) as server:
         together = await ask(client, server, chat(7, n=4))
         singly = [await ask(client, server, chat(seed)) for seed in range(7, 11)]
@@ -50,7 +50,7 @@ async def test_n_answers_are_those_of_consecutive_seeds(client: httpx.AsyncClien
     assert together["usage"]["prompt_tokens"] == singly[0]["usage"]["prompt_tokens"]
 
 
-async def test_both_apis_give_the_same_answer(client: httpx.AsyncClient) -> None:
+async def test_both_apis_give_the_same_answer(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD) as server:
         spoken = await ask(client, server, chat(3))
         written = await ask(client, server, {"model": "a", "prompt": "[q1] Which number?", "seed": 3})
@@ -58,12 +58,12 @@ async def test_both_apis_give_the_same_answer(client: httpx.AsyncClient) -> None
     assert (spoken["object"], written["object"]) == ("chat.completion", "text_completion")
 
 
-async def test_without_a_seed_answers_differ(client: httpx.AsyncClient) -> None:
+async def test_without_a_seed_answers_differ(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD) as server:
         assert len({text(await ask(client, server, chat(None))) for _ in range(5)}) == 5
 
 
-async def test_token_limits_and_stops_cut(client: httpx.AsyncClient) -> None:
+async def test_token_limits_and_stops_cut(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD) as server:
         whole = await ask(client, server, chat(3))
         cut = await ask(client, server, chat(3, max_tokens=5))
@@ -73,7 +73,7 @@ async def test_token_limits_and_stops_cut(client: httpx.AsyncClient) -> None:
     assert text(whole).startswith(text(stopped) + "seed")
 
 
-async def test_logprobs_come_token_by_token_and_by_seed(client: httpx.AsyncClient) -> None:
+async def test_logprobs_come_token_by_token_and_by_seed(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD) as server:
         one = await ask(client, server, chat(3, logprobs=True, top_logprobs=2))
         again = await ask(client, server, chat(3, logprobs=True, top_logprobs=2))
@@ -86,7 +86,7 @@ async def test_logprobs_come_token_by_token_and_by_seed(client: httpx.AsyncClien
     assert plain["choices"][0]["logprobs"] is None
 
 
-async def test_logprobs_of_the_prompt(client: httpx.AsyncClient) -> None:
+async def test_logprobs_of_the_prompt(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD) as server:
         vllm = await ask(client, server, chat(3, prompt_logprobs=0))
         body = {"model": "a", "prompt": "[q1] Which number?", "seed": 3, "echo": True, "logprobs": 1}
@@ -99,7 +99,7 @@ async def test_logprobs_of_the_prompt(client: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("usage", [True, False])
-async def test_a_stream_says_the_same(client: httpx.AsyncClient, usage: bool) -> None:
+async def test_a_stream_says_the_same(client: httpx2.AsyncClient, usage: bool) -> None:
     async with SimulatedServer(WORLD) as server:
         whole = await ask(client, server, chat(3, n=2))
         options = {"stream_options": {"include_usage": True}} if usage else {}
@@ -132,14 +132,14 @@ async def test_a_stream_says_the_same(client: httpx.AsyncClient, usage: bool) ->
         (orjson.dumps({"model": "a", "messages": ["hi"]}), 400, "string"),
     ],
 )
-async def test_bad_requests_are_told_so(client: httpx.AsyncClient, body: bytes, status: int, why: str) -> None:
+async def test_bad_requests_are_told_so(client: httpx2.AsyncClient, body: bytes, status: int, why: str) -> None:
     async with SimulatedServer(WORLD) as server:
         response = await client.post(server.base_url + "/chat/completions", content=body)
     assert response.status_code == status
     assert why in response.json()["error"]["message"]
 
 
-async def test_the_other_paths(client: httpx.AsyncClient) -> None:
+async def test_the_other_paths(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD) as server:
         root = server.base_url.removesuffix("/v1")
         await ask(client, server, chat())
@@ -229,7 +229,7 @@ async def test_it_listens_on_loopback_only() -> None:
 # -- faults ------------------------------------------------------------------------------------------------------
 
 
-async def test_answers_are_the_same_whatever_went_wrong_before(client: httpx.AsyncClient) -> None:
+async def test_answers_are_the_same_whatever_went_wrong_before(client: httpx2.AsyncClient) -> None:
     faults = Faults(server_error=0.3, rate_limited=0.2, retry_after=0.5)
     async with SimulatedServer(WORLD) as calm, SimulatedServer(WORLD, faults=faults) as stormy:
         for seed in range(30):
@@ -243,17 +243,17 @@ async def test_answers_are_the_same_whatever_went_wrong_before(client: httpx.Asy
     assert stormy.counts["rate_limited"] > 0
 
 
-async def test_resets_and_hangs(client: httpx.AsyncClient) -> None:
+async def test_resets_and_hangs(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD, faults=Faults(reset=0.99)) as server:
-        with pytest.raises(httpx.ReadError):
+        with pytest.raises(httpx2.ReadError):
             await ask(client, server, chat())
     async with SimulatedServer(WORLD, faults=Faults(hang=0.99)) as server:
         for body in (chat(), chat(stream=True)):
-            with pytest.raises(httpx.ReadTimeout):
+            with pytest.raises(httpx2.ReadTimeout):
                 await client.post(server.base_url + "/chat/completions", json=body, timeout=0.1)
 
 
-async def test_storms_and_stuck_engines_pass(client: httpx.AsyncClient) -> None:
+async def test_storms_and_stuck_engines_pass(client: httpx2.AsyncClient) -> None:
     faults = Faults(storm=(Window(0.0, 0.3),), stuck=(Window(0.3, 0.4),))
     async with SimulatedServer(WORLD, faults=faults) as server:
         root, url = server.base_url.removesuffix("/v1"), server.base_url + "/chat/completions"
@@ -261,24 +261,24 @@ async def test_storms_and_stuck_engines_pass(client: httpx.AsyncClient) -> None:
         assert (await client.get(root + "/health")).status_code == 200
         await asyncio.sleep(0.35)
         assert (await client.get(root + "/health")).status_code == 503
-        with pytest.raises(httpx.ReadTimeout):
+        with pytest.raises(httpx2.ReadTimeout):
             await client.post(url, json=chat(), timeout=0.05)
         await asyncio.sleep(0.4)
         assert (await client.get(root + "/health")).status_code == 200
         await ask(client, server, chat())
 
 
-async def test_a_replica_goes_down_and_comes_back_on_its_port(client: httpx.AsyncClient) -> None:
+async def test_a_replica_goes_down_and_comes_back_on_its_port(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD, faults=Faults(down=(Window(0.1, 0.3),))) as server:
         before = await ask(client, server, chat())
         await asyncio.sleep(0.2)
-        with pytest.raises(httpx.ConnectError):
+        with pytest.raises(httpx2.ConnectError):
             await ask(client, server, chat())
         await asyncio.sleep(0.35)
         assert text(await ask(client, server, chat())) == text(before)
 
 
-async def test_slow_replicas_and_those_that_ignore_n(client: httpx.AsyncClient) -> None:
+async def test_slow_replicas_and_those_that_ignore_n(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD, faults=Faults(slow=100.0, ignore_n=True)) as server:
         begun = asyncio.get_running_loop().time()
         assert len((await ask(client, server, chat(n=3)))["choices"]) == 1
@@ -294,10 +294,10 @@ async def test_slow_replicas_and_those_that_ignore_n(client: httpx.AsyncClient) 
 def test_it_serves_from_a_thread_of_its_own() -> None:
     before = threading.active_count()
     with serving(SimulatedServer(WORLD)) as base_url:
-        assert httpx.get(base_url + "/models").status_code == 200
+        assert httpx2.get(base_url + "/models").status_code == 200
     assert threading.active_count() == before
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(base_url + "/models")
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(base_url + "/models")
 
 
 def test_a_port_that_is_taken_is_told() -> None:

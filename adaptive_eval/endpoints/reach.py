@@ -1,0 +1,131 @@
+"""How the servers of a model are reached: the one place that knows of proxies, certificates and authentication.
+
+Every request of either client goes through an `httpx2.AsyncClient` that is opened here. It speaks to a server itself
+(`transport`), unless the environment names a proxy for the URL: then httpx2 does, with one of its own transports for
+each request in flight, since its pool walks over all connections at every request.
+"""
+
+import ssl
+from collections.abc import Callable, Mapping
+from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from ipaddress import ip_interface
+from pathlib import Path
+from urllib.request import getproxies
+
+import httpx2
+
+from adaptive_eval.endpoints.transport import Origin, SlotTransport, origin_of, unpacked
+from adaptive_eval.endpoints.types import EndpointConfig
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.imports import load_attribute
+
+_NEARBY = ("all://localhost", "all://127.0.0.0/8", "all://[::1]")
+"""This machine, which no proxy leads to, as in Go and in browsers."""
+_ONE_CONNECTION = httpx2.Limits(max_connections=1, max_keepalive_connections=1)
+
+
+class Reach:
+    """The way to one model's servers; paths and plug-ins are looked for in `folder`."""
+
+    def __init__(self, config: EndpointConfig, folder: Path) -> None:
+        self._auth = None if config.auth is None else _auth(config.auth, folder)
+        ca_file = None if config.ca_file is None else folder / config.ca_file
+        self._certificates = cache(lambda: _certificates(ca_file))
+        if ca_file is not None or any(url.startswith("https:") for url in config.replicas):
+            self._certificates()  # what is wrong with them is told at once
+
+    def client(self, headers: Mapping[str, str], max_body: int) -> httpx2.AsyncClient:
+        """A client that follows no redirect, keeps no cookie, and reads no body beyond so many bytes, unpacked."""
+        return httpx2.AsyncClient(
+            transport=SlotTransport(self._certificates, max_body),
+            mounts=_proxies(lambda proxy: ProxyTransport(proxy, self._certificates(), max_body)),
+            auth=self._auth,
+            headers=headers,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            timeout=None,
+            follow_redirects=False,
+            trust_env=False,  # it would read ~/.netrc, too
+        )
+
+
+def _certificates(ca_file: Path | None) -> ssl.SSLContext:
+    """What the system trusts, or SSL_CERT_FILE and SSL_CERT_DIR, and the file besides."""
+    try:
+        context = httpx2.create_ssl_context()
+        if ca_file is not None:
+            context.load_verify_locations(ca_file)
+    except OSError as error:  # an ssl.SSLError is one
+        where = f"ca_file or SSL_CERT_FILE ({ca_file})" if ca_file is not None else "SSL_CERT_FILE"
+        raise ConfigError(f"{where} must name a file of certificates in PEM format: {error}") from None
+    return context
+
+
+def _auth(specification: str, folder: Path) -> httpx2.Auth:
+    """The plug-in: an `httpx2.Auth`, or what makes one."""
+    made = load_attribute(specification, folder)
+    if not isinstance(made, httpx2.Auth) and callable(made):
+        made = made()
+    if not isinstance(made, httpx2.Auth):
+        raise ConfigError(f"auth: {specification} must be an httpx2.Auth or a function that makes one, but is {made!r}")
+    return made
+
+
+# -- proxies -----------------------------------------------------------------------------------------------------
+
+
+def _proxies(transport: Callable[[str], httpx2.AsyncBaseTransport]) -> dict[str, httpx2.AsyncBaseTransport | None]:
+    """Which URLs go through which proxy: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY but for NO_PROXY, or the system's settings."""
+    named = getproxies()
+    spared = [host for host in map(str.strip, named.get("no", "").split(",")) if host]
+    schemes = [scheme for scheme in ("http", "https", "all") if named.get(scheme)]
+    if not schemes or "*" in spared:
+        return {}
+    direct: dict[str, httpx2.AsyncBaseTransport | None] = dict.fromkeys([*_NEARBY, *map(_pattern, spared)])
+    return direct | {f"{scheme}://": transport(named[scheme]) for scheme in schemes}
+
+
+def _pattern(host: str) -> str:
+    """An entry of NO_PROXY as httpx2 writes it: an address, a network, or a domain with all that is in it."""
+    bare = host.strip("[]")
+    try:
+        version = ip_interface(bare).version
+    except ValueError:
+        return f"all://*{host.removeprefix('*').removeprefix('.')}"
+    address, slash, prefix = bare.partition("/")
+    return f"all://{address if version == 4 else f'[{address}]'}{slash}{prefix}"
+
+
+class ProxyTransport(httpx2.AsyncBaseTransport):
+    """Everything through one proxy: a stack of idle transports by origin, each with one connection."""
+
+    def __init__(self, proxy: str, tls: ssl.SSLContext, max_body: int) -> None:
+        self._proxy = proxy if "://" in proxy else f"http://{proxy}"
+        self._tls = tls
+        self._max_body = max_body
+        self._idle: dict[Origin, list[httpx2.AsyncHTTPTransport]] = {}
+        self._open()  # no connection yet, but a proxy that cannot be used is told at once
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request on a connection of its own."""
+        idle = self._idle.setdefault(origin_of(request.url), [])
+        slot = idle.pop() if idle else self._open()
+        try:
+            response = await slot.handle_async_request(request)
+        except BaseException:
+            await slot.aclose()
+            raise
+        return unpacked(response, self._max_body, lambda: idle.append(slot))
+
+    async def aclose(self) -> None:
+        """Close every idle connection; a busy one ends with its request."""
+        for slots in self._idle.values():
+            while slots:
+                await slots.pop().aclose()
+
+    def _open(self) -> httpx2.AsyncHTTPTransport:
+        try:
+            return httpx2.AsyncHTTPTransport(verify=self._tls, proxy=self._proxy, limits=_ONE_CONNECTION)
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            # the address itself may hold a password
+            raise ConfigError(f"the proxy that the environment names cannot be used: {error}") from None
