@@ -1,6 +1,5 @@
 """`adaptive-eval run`: begin a run, or resume it."""
 
-import asyncio
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from adaptive_eval.config.prepare import prepare
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.history import fresh as fresh_directory
 from adaptive_eval.record.history import newest
+from adaptive_eval.run.event_loop import complete
 from adaptive_eval.run.execute import execute
 from adaptive_eval.run.watching import Watcher, Watchers
 from adaptive_eval.show.displays import Display, Kind, open_display
@@ -71,7 +71,7 @@ def run(
         shown = open_display(display, prepared.rubric.weights)
         command = _command(config, run_dir, overrides or ())
         with _watched_by(shown, metrics) as watcher:
-            code = asyncio.run(execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command)))
+            code = complete(execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command)))
     raise typer.Exit(code)
 
 

@@ -183,7 +183,8 @@ async def read(response: httpx2.Response, reader: StreamReader | None) -> None:
         if reader is None or response.status_code != 200:
             await response.aread()
         else:
-            async for part in response.aiter_bytes():
+            # raw, since the transport has unpacked it
+            async for part in response.aiter_raw():
                 reader.feed(part)
     finally:
         await response.aclose()

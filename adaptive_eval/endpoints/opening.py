@@ -26,10 +26,10 @@ def open_endpoint(
     ready: bool = False,
     folder: Path = Path(),
 ) -> Endpoint:
-    """The endpoint of one model; `keys` is the environment, `folder` that of the configuration. Needs a running event loop.
+    """The endpoint of one model; needs a running event loop.
 
-    Endpoints that ask the same servers share their `loads`; servers that are known to be `ready` get patience from the
-    first request on.
+    `keys` is the environment; files and plug-ins that `config` names are looked for in `folder`. Endpoints that ask the
+    same servers share their `loads`; servers that are known to be `ready` get patience from the first request on.
     """
     if (problem := config.missing_key(keys)) is not None:
         raise ConfigError(problem)

@@ -75,7 +75,7 @@ def _auth(specification: str, folder: Path) -> httpx2.Auth:
 
 
 def _proxies(transport: Callable[[str], httpx2.AsyncBaseTransport]) -> dict[str, httpx2.AsyncBaseTransport | None]:
-    """Which URLs go through which proxy: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY but for NO_PROXY, or the system's settings."""
+    """Which URLs go through a proxy, by HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's settings."""
     named = getproxies()
     spared = [host for host in map(str.strip, named.get("no", "").split(",")) if host]
     schemes = [scheme for scheme in ("http", "https", "all") if named.get(scheme)]

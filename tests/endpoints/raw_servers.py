@@ -3,13 +3,14 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import orjson
 
 from adaptive_eval.endpoints.types import Message, Prompt
 
 Script = Callable[["Exchange"], Awaitable[None]]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 NO_PAGES: Mapping[str, Script] = {}
 
 CHAT = Prompt(messages=(Message("user", "How much is 6 times 7?"),))
@@ -64,26 +65,10 @@ class RawServer:
         self._script = script
         self._health = health
         self._pages = pages
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: writer.transport.abort())  # also if it is cancelled before its first step
-
-    async def end(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await _next_turns()  # in which the closed connections are let go of
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        try:
-            while await self._respond(await self._read(reader, writer)):
-                pass
-        except (asyncio.IncompleteReadError, ConnectionError):
+        while await self._respond(await self._read(reader, writer)):
             pass
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange:
@@ -115,6 +100,36 @@ async def _next_turns() -> None:
 
 
 @asynccontextmanager
+async def connections_of(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Listens on a port of loopback, and leaves no connection behind."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await serve(reader, writer)
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(served(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())  # also if it is cancelled before its first step
+
+    listener = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls, backlog=2048)
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        # who has been accepted is let in first: asyncio leaves a connection open that comes into a closed listener
+        with suppress(RuntimeError):  # uvloop has readers of its own
+            asyncio.get_running_loop().remove_reader(listener.sockets[0].fileno())
+        await _next_turns()
+        listener.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await _next_turns()  # in which the closed connections are let go of
+
+
+@asynccontextmanager
 async def raw_server(
     script: Script, health: int = 200, tls: ssl.SSLContext | None = None, pages: Mapping[str, Script] = NO_PAGES
 ) -> AsyncIterator[RawServer]:
@@ -123,13 +138,6 @@ async def raw_server(
     `pages` are written by scripts of their own, by their path; they count for nothing.
     """
     server = RawServer(script, health, pages)
-    listener = await asyncio.start_server(server.connected, "127.0.0.1", 0, ssl=tls)
-    server.base_url = f"http{'s' if tls else ''}://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
-    try:
+    async with connections_of(server.serve, tls) as port:
+        server.base_url = f"http{'s' if tls else ''}://127.0.0.1:{port}/v1"
         yield server
-    finally:
-        # who has been accepted is let in first: asyncio leaves a connection open that comes into a closed listener
-        asyncio.get_running_loop().remove_reader(listener.sockets[0].fileno())
-        await _next_turns()
-        listener.close()
-        await server.end()

@@ -1,22 +1,23 @@
 """The slot transport on real sockets."""
 
 import asyncio
-import shutil
+import gzip
 import socket
-import ssl
-import subprocess
-from pathlib import Path
+import tracemalloc
+import zlib
+from typing import Any
 
 import httpx2
 import pytest
 from raw_servers import Exchange as Asked
 from raw_servers import raw_server
 
-from adaptive_eval.endpoints.transport import SlotTransport, Stalled, origin_of
+from adaptive_eval.endpoints.transport import SlotTransport
 
 
-def get(url: str) -> bytes:
-    return f"GET {httpx2.URL(url).path} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+def over_slots(**values: Any) -> httpx2.AsyncClient:
+    """A client without time limits over a transport that `values` are for."""
+    return httpx2.AsyncClient(transport=SlotTransport(**values), timeout=None)
 
 
 async def ok(asked: Asked) -> None:
@@ -24,13 +25,11 @@ async def ok(asked: Asked) -> None:
 
 
 async def test_one_connection_serves_one_request_after_the_other() -> None:
-    async with raw_server(ok) as server:
-        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
+    async with raw_server(ok) as server, over_slots() as client:
         for _ in range(5):
-            done = await transport.exchange(origin, get(server.base_url))
-            assert (done.status, done.body) == (200, b"hello")
+            done = await client.get(server.base_url)
+            assert (done.status_code, done.content) == (200, b"hello")
         assert server.connections == 1
-        await transport.aclose()
 
 
 async def test_requests_at_once_have_a_connection_each() -> None:
@@ -38,12 +37,10 @@ async def test_requests_at_once_have_a_connection_each() -> None:
         await asyncio.sleep(0.02)
         await asked.reply(200, b"hello")
 
-    async with raw_server(slowly) as server:
-        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
+    async with raw_server(slowly) as server, over_slots() as client:
         for _ in range(2):
-            await asyncio.gather(*(transport.exchange(origin, get(server.base_url)) for _ in range(8)))
+            await asyncio.gather(*(client.get(server.base_url) for _ in range(8)))
         assert server.connections == 8
-        await transport.aclose()
 
 
 async def test_an_idle_connection_that_the_server_closed_costs_no_failure() -> None:
@@ -53,11 +50,9 @@ async def test_an_idle_connection_that_the_server_closed_costs_no_failure() -> N
         else:
             await asked.reply(200, b"hello")
 
-    async with raw_server(once_per_connection) as server:
-        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
+    async with raw_server(once_per_connection) as server, over_slots() as client:
         for _ in range(3):
-            assert (await transport.exchange(origin, get(server.base_url))).body == b"hello"
-        await transport.aclose()
+            assert (await client.get(server.base_url)).content == b"hello"
 
 
 async def test_a_connection_that_breaks_later_has_lost_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,11 +64,10 @@ async def test_a_connection_that_breaks_later_has_lost_an_answer(monkeypatch: py
             asked.reset()
 
     monkeypatch.setattr("adaptive_eval.endpoints.transport.STALE_SECONDS", 0.05)
-    async with raw_server(script) as server:
-        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
-        await transport.exchange(origin, get(server.base_url))
+    async with raw_server(script) as server, over_slots() as client:
+        await client.get(server.base_url)
         with pytest.raises(httpx2.ReadError):
-            await transport.exchange(origin, get(server.base_url))
+            await client.get(server.base_url)
         assert len(server.seen) == 2
 
 
@@ -81,9 +75,9 @@ async def test_a_reset_of_a_fresh_connection_is_an_error() -> None:
     async def never(asked: Asked) -> None:
         asked.reset()
 
-    async with raw_server(never) as server:
+    async with raw_server(never) as server, over_slots() as client:
         with pytest.raises(httpx2.ReadError):
-            await SlotTransport().exchange(origin_of(httpx2.URL(server.base_url)), get(server.base_url))
+            await client.get(server.base_url)
         assert len(server.seen) == 1
 
 
@@ -95,29 +89,14 @@ async def test_an_answer_cut_in_the_middle_is_an_error_even_on_a_used_connection
             await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
             asked.close()
 
-    async with raw_server(script) as server:
-        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
-        await transport.exchange(origin, get(server.base_url))
+    async with raw_server(script) as server, over_slots() as client:
+        await client.get(server.base_url)
         with pytest.raises(httpx2.ReadError):
-            await transport.exchange(origin, get(server.base_url))
+            await client.get(server.base_url)
         assert len(server.seen) == 2
 
 
-async def test_the_time_limit_counts_from_sending() -> None:
-    async def drip(asked: Asked) -> None:
-        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-        for _ in range(100):
-            await asked.send(b"x")
-            await asyncio.sleep(0.01)
-
-    async with raw_server(drip) as server:
-        begun = asyncio.get_running_loop().time()
-        with pytest.raises(httpx2.ReadTimeout, match=r"0\.1 s"):
-            await SlotTransport().exchange(origin_of(httpx2.URL(server.base_url)), get(server.base_url), 0.1)
-        assert 0.1 <= asyncio.get_running_loop().time() - begun < 0.5
-
-
-async def test_a_stream_may_take_long_but_not_fall_silent() -> None:
+async def test_a_body_may_take_long_but_not_fall_silent() -> None:
     async def stop_in_the_middle(asked: Asked) -> None:
         await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         for _ in range(10):
@@ -125,37 +104,82 @@ async def test_a_stream_may_take_long_but_not_fall_silent() -> None:
             await asyncio.sleep(0.02)
         await asyncio.sleep(5)
 
-    got: list[bytes] = []
-    async with raw_server(stop_in_the_middle) as server:
-        with pytest.raises(Stalled):
-            await SlotTransport().exchange(
-                origin_of(httpx2.URL(server.base_url)), get(server.base_url), 10.0, 0.1, got.append
-            )
-    assert b"".join(got) == b"x" * 10
+    got = b""
+    async with raw_server(stop_in_the_middle) as server, over_slots() as client:
+        with pytest.raises(httpx2.ReadTimeout, match=r"no byte for 0\.15 s"):
+            async with client.stream("GET", server.base_url, timeout=httpx2.Timeout(None, read=0.15)) as response:
+                async for part in response.aiter_bytes():
+                    got += part
+    assert got == b"x" * 10
 
 
-async def test_a_sink_gets_a_good_body_and_never_an_error() -> None:
-    async def script(asked: Asked) -> None:
-        await asked.reply(500 if asked.index else 200, b"hello")
+async def test_a_body_comes_as_it_is_sent_and_its_connection_is_used_again() -> None:
+    heard = asyncio.Event()
 
-    got: list[bytes] = []
-    async with raw_server(script) as server:
-        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
-        first = await transport.exchange(origin, get(server.base_url), 1.0, 1.0, got.append)
-        second = await transport.exchange(origin, get(server.base_url), 1.0, 1.0, got.append)
-        await transport.aclose()
-    assert (first.body, second.body, b"".join(got)) == (b"", b"hello", b"hello")
+    async def in_two_parts(asked: Asked) -> None:
+        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst")
+        await heard.wait()
+        await asked.send(b"after")
+
+    async with raw_server(in_two_parts) as server, over_slots() as client:
+        for _ in range(2):
+            heard.clear()
+            parts: list[bytes] = []
+            async with client.stream("GET", server.base_url) as response:
+                async for part in response.aiter_bytes():
+                    parts.append(part)
+                    heard.set()
+            assert parts == [b"first", b"after"]
+        assert server.connections == 1
 
 
-async def test_what_breaks_in_a_sink_reaches_its_request() -> None:
-    def broken(_: bytes) -> None:
-        raise ZeroDivisionError
+async def test_a_body_that_is_not_read_to_its_end_takes_its_connection_with_it() -> None:
+    async def endless(asked: Asked) -> None:
+        await asked.send(b"HTTP/1.1 200 OK\r\n\r\n" if asked.index == 0 else b"")
+        if asked.index:
+            await ok(asked)
 
-    async with raw_server(ok) as server:
-        with pytest.raises(ZeroDivisionError):
-            await SlotTransport().exchange(
-                origin_of(httpx2.URL(server.base_url)), get(server.base_url), 1.0, 1.0, broken
-            )
+    async with raw_server(endless) as server, over_slots() as client:
+        async with client.stream("GET", server.base_url) as response:
+            assert response.status_code == 200
+        assert (await client.get(server.base_url)).content == b"hello"
+        assert server.connections == 2
+
+
+PACKED = {"gzip": gzip.compress, "deflate": zlib.compress}
+
+
+@pytest.mark.parametrize("coding", PACKED)
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_packed_body_is_unpacked_up_to_its_bound(coding: str, at_once: bool) -> None:
+    async def packed(asked: Asked) -> None:
+        body = PACKED[coding](b"x" * (1000 if asked.index == 0 else 1001))
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        await asked.send(head + body[: len(body) if at_once else 5])
+        if not at_once:
+            await asyncio.sleep(0.01)
+            await asked.send(body[5:])
+
+    async with raw_server(packed) as server, over_slots(max_body=1000) as client:
+        assert (await client.get(server.base_url)).content == b"x" * 1000
+        with pytest.raises(httpx2.RemoteProtocolError, match="longer than anything"):
+            await client.get(server.base_url)
+
+
+async def test_a_bomb_is_not_unpacked() -> None:
+    bomb = gzip.compress(bytes(200 * 2**20), 1)
+
+    async def explode(asked: Asked) -> None:
+        await asked.reply(200, bomb, "Content-Encoding: gzip")
+
+    async with raw_server(explode) as server, over_slots(max_body=4 * 2**20) as client:
+        tracemalloc.start()
+        try:
+            with pytest.raises(httpx2.RemoteProtocolError, match="longer than anything"):
+                await client.get(server.base_url)
+            assert tracemalloc.get_traced_memory()[1] < 32 * 2**20
+        finally:
+            tracemalloc.stop()
 
 
 async def test_a_cancelled_request_leaves_no_connection_for_the_next() -> None:
@@ -163,16 +187,14 @@ async def test_a_cancelled_request_leaves_no_connection_for_the_next() -> None:
         await asyncio.sleep(0.05 if asked.index == 0 else 0.0)
         await asked.reply(200, b"late" if asked.index == 0 else b"hello")
 
-    async with raw_server(late) as server:
-        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
-        task = asyncio.create_task(transport.exchange(origin, get(server.base_url)))
+    async with raw_server(late) as server, over_slots() as client:
+        task = asyncio.create_task(client.get(server.base_url))
         await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (await transport.exchange(origin, get(server.base_url))).body == b"hello"
+        assert (await client.get(server.base_url)).content == b"hello"
         assert server.connections == 2
-        await transport.aclose()
 
 
 async def test_a_server_that_speaks_out_of_turn_is_left() -> None:
@@ -182,58 +204,26 @@ async def test_a_server_that_speaks_out_of_turn_is_left() -> None:
             await asyncio.sleep(0.01)
             await asked.reply(408, b"idle")
 
-    async with raw_server(twice) as server:
-        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
-        await transport.exchange(origin, get(server.base_url))
+    async with raw_server(twice) as server, over_slots() as client:
+        await client.get(server.base_url)
         await asyncio.sleep(0.05)
-        assert (await transport.exchange(origin, get(server.base_url))).body == b"hello"
+        assert (await client.get(server.base_url)).content == b"hello"
         assert server.connections == 2
-        await transport.aclose()
 
 
 async def test_no_connection_is_told_apart_from_no_answer(unused_tcp_port: int) -> None:
-    with pytest.raises(httpx2.ConnectError, match=f"127.0.0.1:{unused_tcp_port}"):
-        await SlotTransport().exchange(("http", "127.0.0.1", unused_tcp_port), b"")
+    async with over_slots() as client:
+        with pytest.raises(httpx2.ConnectError, match=f"127.0.0.1:{unused_tcp_port}"):
+            await client.get(f"http://127.0.0.1:{unused_tcp_port}")
 
 
 async def test_a_silent_connection_is_kept_alive() -> None:
-    async with raw_server(ok) as server:
-        transport, origin = SlotTransport(), origin_of(httpx2.URL(server.base_url))
-        await transport.exchange(origin, get(server.base_url))
-        (connection,) = transport._idle[origin]
+    transport = SlotTransport()
+    async with raw_server(ok) as server, httpx2.AsyncClient(transport=transport) as client:
+        await client.get(server.base_url)
+        ((connection,),) = transport._idle.values()
         assert connection._transport is not None
         assert connection._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        await transport.aclose()
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A self-signed certificate for localhost, with its key in the same file."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl, which makes the certificate, is not installed")
-    path = tmp_path / "localhost.pem"
-    made = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    made += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    made += ["-keyout", str(tmp_path / "key.pem"), "-out", str(path)]
-    subprocess.run(made, check=True, capture_output=True)
-    path.write_text(path.read_text() + (tmp_path / "key.pem").read_text())
-    return path
-
-
-async def test_https_checks_the_certificate(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate)
-    async with raw_server(ok, tls=context) as server:
-        url = server.base_url.replace("127.0.0.1", "localhost")
-        with pytest.raises(httpx2.ConnectError, match="certificate"):
-            await SlotTransport().exchange(origin_of(httpx2.URL(url)), get(url))
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        transport = SlotTransport()
-        for _ in range(2):
-            assert (await transport.exchange(origin_of(httpx2.URL(url)), get(url))).body == b"hello"
-        assert len(server.seen) == 2
-        await transport.aclose()
 
 
 async def test_it_is_a_transport_of_httpx() -> None:

@@ -1,0 +1,414 @@
+"""How both clients reach servers: proxies, certificates, authentication, and what is never followed or kept."""
+
+import asyncio
+import gzip
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+from raw_servers import CHAT, Exchange, raw_server
+from small_proxy import small_proxy
+
+from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
+from adaptive_eval.endpoints.failures import Failure, Kind
+from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.reach import Reach
+from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+from adaptive_eval.errors import ConfigError
+
+CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
+BODY = {"model": "m", "messages": [{"role": "user", "content": "How much is 6 times 7?"}]}
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment of the tests names."""
+    for name in (*PROXIES, "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def caller(
+    base_url: str, client: str, *, timeout: float = 5.0, key: str | None = "key-of-the-tests", folder: Path = Path(),
+    **values: object,
+) -> Caller:  # fmt: skip
+    """Either client, without what repeats its requests."""
+    from adaptive_eval.endpoints.client import HttpCaller
+    from adaptive_eval.endpoints.sdk import SdkCaller
+
+    config = EndpointConfig.model_validate({"base_url": base_url, "model": "m", "client": client, **values})
+    made = SdkCaller if client == "openai" else HttpCaller
+    return made(config, Sampling(timeout=timeout), None if key is None else SecretStr(key), folder)
+
+
+async def answer(asked: Exchange) -> None:
+    await asked.answer("42")
+
+
+def port_of(url: str) -> int:
+    return urlsplit(url).port or 0
+
+
+# -- proxies -----------------------------------------------------------------------------------------------------
+
+
+@CLIENTS
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+async def test_a_proxy_is_used_for_http(client: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with raw_server(answer) as server, small_proxy(port_of(server.base_url)) as proxy:
+        monkeypatch.setenv(variable, proxy.url)
+        asking = caller("http://model.test/v1", client)
+        assert (await asking.ask("http://model.test/v1", BODY)).status == 200
+        assert (await asking.models("http://model.test/v1")).payload == {"data": [{"id": "m"}]}
+        await asking.close()
+        assert proxy.seen[0] == "POST http://model.test/v1/chat/completions HTTP/1.1"
+        assert server.seen[0].headers["host"] == "model.test"
+
+
+@CLIENTS
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "ALL_PROXY"])
+async def test_https_goes_through_a_tunnel_that_the_proxy_cannot_read(
+    client: str, variable: str, certificate: Path, serving_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with raw_server(answer, tls=serving_tls) as server, small_proxy(port_of(server.base_url)) as proxy:
+        monkeypatch.setenv(variable, proxy.url)
+        asking = caller("https://model.test/v1", client, ca_file=str(certificate))
+        for _ in range(3):
+            assert (await asking.ask("https://model.test/v1", BODY)).status == 200
+        await asking.close()
+        assert proxy.seen == ["CONNECT model.test:443 HTTP/1.1"]
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("spared", "direct"),
+    [
+        ("model.test", True),
+        (".test", True),
+        ("*.test", True),
+        ("other.test, *", True),
+        ("10.0.0.0/8,model.test:3", False),
+        ("model.test:2", True),
+        ("other.test, ,::1,[::2],fd00::/8,a b,1.2.3.4/99", False),
+    ],
+)
+async def test_what_no_proxy_names_is_asked_directly(
+    spared: str, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with raw_server(answer) as server, small_proxy(port_of(server.base_url)) as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", spared)
+        url = "http://model.test:2/v1"
+        asking = caller(url, "http", timeout=1.0)
+        if direct:
+            with pytest.raises(Failure) as caught:
+                await asking.ask(url, BODY)
+            assert caught.value.kind is Kind.UNREACHABLE
+        else:
+            await asking.ask(url, BODY)
+        await asking.close()
+        assert bool(proxy.seen) is not direct
+
+
+@pytest.mark.parametrize(("spared", "direct"), [("10.0.0.0/8", True), ("10.1.0.0/16", False), ("10.0.0.7", True)])
+async def test_no_proxy_names_networks(spared: str, direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "proxy.test:3128")
+    monkeypatch.setenv("NO_PROXY", spared)
+    config = EndpointConfig(base_url="http://10.0.0.7:8000/v1", model="m")
+    async with Reach(config, Path()).client({}, 1000) as client:
+        way = client._transport_for_url(httpx2.URL("http://10.0.0.7:8000/v1/models"))
+        assert (way is client._transport) is direct
+
+
+@CLIENTS
+async def test_no_proxy_leads_to_this_machine(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with raw_server(answer) as server, small_proxy(port_of(server.base_url)) as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        for url in (server.base_url, server.base_url.replace("127.0.0.1", "localhost")):
+            asking = caller(url, client)
+            assert (await asking.ask(url, BODY)).status == 200
+            await asking.close()
+        assert not proxy.seen
+
+
+async def test_a_proxy_may_ask_for_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with raw_server(answer) as server, small_proxy(port_of(server.base_url), "dxnlcjpwyxnz") as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("http://", "http://user:wrong@"))
+        monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("http://", "http://user:pass@"))
+        asking = caller("http://model.test/v1", "http")
+        assert (await asking.ask("http://model.test/v1", BODY)).status == 200
+        assert "proxy-authorization" in server.seen[0].headers  # this small proxy passes everything on
+        with pytest.raises(Failure, match="407") as caught:
+            await asking.models("https://model.test/v1")
+        assert caught.value.kind is Kind.UNREACHABLE and "wrong" not in str(caught.value)
+        await asking.close()
+
+
+@pytest.mark.parametrize("proxy", ["ftp://user:hidden-word@proxy.test", "http://user:hidden-word@proxy.test:x"])
+async def test_a_proxy_that_cannot_be_used_is_told_at_once(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(ConfigError, match="proxy that the environment names") as caught:
+        caller("http://model.test/v1", "http")
+    assert "hidden-word" not in str(caught.value)
+
+
+async def test_many_requests_at_once_go_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with raw_server(answer) as server, small_proxy(port_of(server.base_url)) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        asking = caller("http://model.test/v1", "http", timeout=30.0)
+        for _ in range(2):
+            replies = await asyncio.gather(*(asking.ask("http://model.test/v1", BODY) for _ in range(100)))
+            assert {reply.status for reply in replies} == {200}
+        await asking.close()
+        assert server.connections <= 100
+
+
+# -- certificates ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate, with its key in the same file."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl, which makes the certificate, is not installed")
+    folder = tmp_path_factory.mktemp("certificate")
+    path = folder / "localhost.pem"
+    made = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,DNS:model.test"]
+    made += ["-keyout", str(folder / "key.pem"), "-out", str(path)]
+    subprocess.run(made, check=True, capture_output=True)
+    path.write_text(path.read_text() + (folder / "key.pem").read_text())
+    return path
+
+
+@pytest.fixture
+def serving_tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    return context
+
+
+@CLIENTS
+@pytest.mark.parametrize("how", ["SSL_CERT_FILE", "ca_file", "system"])
+async def test_https_checks_the_certificate(
+    client: str, how: str, certificate: Path, serving_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with raw_server(answer, tls=serving_tls) as server:
+        url = server.base_url.replace("127.0.0.1", "localhost")
+        asking = caller(url, client)
+        with pytest.raises(Failure, match="certificate") as caught:
+            await asking.ask(url, BODY)
+        assert caught.value.kind is Kind.UNREACHABLE
+        await asking.close()
+        values = {}
+        if how == "SSL_CERT_FILE":
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        elif how == "ca_file":
+            values = {"ca_file": certificate.name}
+        else:  # where OpenSSL of this system looks
+            paths = ssl.get_default_verify_paths()._replace(openssl_cafile=str(certificate))
+            monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths)
+        asking = caller(url, client, folder=certificate.parent, **values)
+        for _ in range(2):
+            assert (await asking.ask(url, BODY)).status == 200
+        assert len(server.seen) == 2
+        await asking.close()
+
+
+async def test_a_name_that_the_certificate_does_not_have_is_refused(
+    certificate: Path, serving_tls: ssl.SSLContext
+) -> None:
+    async with raw_server(answer, tls=serving_tls) as server:
+        asking = caller(server.base_url, "http", ca_file=str(certificate))
+        with pytest.raises(Failure, match="certificate"):
+            await asking.ask(server.base_url, BODY)
+        await asking.close()
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+async def test_a_file_without_certificates_is_told_at_once(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "ca.pem").write_text(content)
+    with pytest.raises(ConfigError, match=r"ca\.pem.*PEM"):
+        caller("https://model.test/v1", "http", folder=tmp_path, ca_file="ca.pem")
+
+
+# -- authentication ----------------------------------------------------------------------------------------------
+
+PLUG_IN = """
+import httpx2
+
+class Signed(httpx2.Auth):
+    requires_request_body = True
+
+    def auth_flow(self, request):
+        request.headers["X-Signature"] = f"{len(request.content)} bytes"
+        yield request
+
+digest = httpx2.DigestAuth("user", "pass")
+nothing = 42
+"""
+
+
+@pytest.fixture
+def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "signing", raising=False)
+    (tmp_path / "signing.py").write_text(PLUG_IN)
+    return tmp_path
+
+
+@CLIENTS
+async def test_a_plug_in_signs_each_request(client: str, plug_in: Path) -> None:
+    async with raw_server(answer) as server:
+        asking = caller(server.base_url, client, auth="signing:Signed", folder=plug_in)
+        assert (await asking.ask(server.base_url, BODY)).status == 200
+        await asking.close()
+        asked = server.seen[0]
+        assert asked.headers["x-signature"] == f"{len(asked.raw)} bytes"
+        assert "key-of-the-tests" not in asked.headers.get("authorization", "")
+
+
+@CLIENTS
+async def test_a_plug_in_may_answer_what_the_server_asks(client: str, plug_in: Path) -> None:
+    async def challenge(asked: Exchange) -> None:
+        if asked.headers.get("authorization", "").startswith("Digest "):
+            await asked.answer("42")
+        else:
+            await asked.reply(401, b"", 'WWW-Authenticate: Digest realm="r", nonce="n", qop="auth"')
+
+    async with raw_server(challenge) as server:
+        asking = caller(server.base_url, client, auth="signing:digest", folder=plug_in)
+        assert (await asking.ask(server.base_url, BODY)).status == 200
+        assert len(server.seen) == 2
+        await asking.close()
+
+
+async def test_what_is_no_plug_in_is_told_at_once(plug_in: Path) -> None:
+    config = EndpointConfig(base_url="http://model.test/v1", model="m", auth="signing:nothing")
+    with pytest.raises(ConfigError, match=r"signing:nothing must be an httpx2\.Auth"):
+        open_endpoint(config, Sampling(), Limits(), keys={}, folder=plug_in)
+
+
+# -- what is never followed, kept or read ------------------------------------------------------------------------
+
+
+@CLIENTS
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_redirect_is_followed(client: str, status: int) -> None:
+    async with raw_server(answer) as other:
+
+        async def away(asked: Exchange) -> None:
+            await asked.reply(status, b"", f"Location: {other.base_url}/chat/completions")
+
+        async with raw_server(away, pages={"/v1/models": away, "/health": away}) as server:
+            asking = caller(server.base_url, client)
+            assert (await asking.ask(server.base_url, BODY)).status == status
+            assert (await asking.models(server.base_url)).status == status
+            assert await asking.probe(server.base_url) is None
+            await asking.close()
+        assert not other.connections
+
+
+@CLIENTS
+@pytest.mark.parametrize("location", ["http://[", "http://a:99999999/", "//", "\x01", "http://" + "a" * 70_000, "é"])
+async def test_no_redirect_breaks_anything(client: str, location: str) -> None:
+    async def away(asked: Exchange) -> None:
+        await asked.reply(307, b"", f"Location: {location}")
+
+    async with raw_server(away) as server:
+        asking = caller(server.base_url, client)
+        try:
+            assert (await asking.ask(server.base_url, BODY)).status == 307
+        except Failure as failure:
+            assert failure.kind is Kind.BAD_RESPONSE
+        await asking.close()
+
+
+@CLIENTS
+async def test_no_cookie_is_sent_back(client: str) -> None:
+    async def with_cookie(asked: Exchange) -> None:
+        assert "cookie" not in asked.headers
+        await asked.reply(200, {"choices": []}, "Set-Cookie: place=1; Path=/", "Set-Cookie: b=2; Domain=localhost")
+
+    async with raw_server(with_cookie) as server:
+        asking = caller(server.base_url, client)
+        for _ in range(2):
+            assert (await asking.ask(server.base_url, BODY)).status == 200
+        await asking.close()
+
+
+@CLIENTS
+async def test_no_page_is_unpacked_beyond_what_it_could_need(client: str) -> None:
+    bomb = gzip.compress(bytes(2 * BESIDE_BYTES))
+
+    async def explode(asked: Exchange) -> None:
+        await asked.reply(200, bomb, "Content-Encoding: gzip")
+
+    async with raw_server(explode, pages={"/v1/models": explode, "/health": explode}) as server:
+        asking = caller(server.base_url, client)
+        with pytest.raises(Failure, match="longer than anything"):
+            await asking.models(server.base_url)
+        assert "longer than anything" in str(await asking.probe(server.base_url))
+        await asking.close()
+
+
+@CLIENTS
+async def test_a_bound_holds_behind_a_proxy(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def explode(asked: Exchange) -> None:
+        await asked.reply(200, gzip.compress(bytes(2 * BESIDE_BYTES)), "Content-Encoding: gzip")
+
+    async with (
+        raw_server(answer, pages={"/v1/models": explode}) as server,
+        small_proxy(port_of(server.base_url)) as proxy,
+    ):
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        asking = caller("http://model.test/v1", client)
+        with pytest.raises(Failure, match="longer than anything"):
+            await asking.models("http://model.test/v1")
+        await asking.close()
+
+
+@CLIENTS
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_never_ends_is_over_its_time_limit(client: str, stream: bool) -> None:
+    async def drip(asked: Exchange) -> None:
+        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        while True:
+            await asked.send(b"\n")
+            await asyncio.sleep(0.01)
+
+    async with raw_server(drip) as server:
+        asking = caller(server.base_url, client, timeout=0.3)
+        with pytest.raises(Failure, match=r"no answer within 0\.3 s") as caught:
+            await asking.ask(server.base_url, {**BODY, "stream": stream})
+        assert caught.value.kind is Kind.TIMED_OUT
+        await asking.close()
+
+
+@CLIENTS
+async def test_a_thousand_requests_at_once(client: str) -> None:
+    """The default pool of the SDK breaks there."""
+    many = 1024
+    all_there = asyncio.Event()
+
+    async def together(asked: Exchange) -> None:
+        if asked.index + 1 == many:
+            all_there.set()
+        await all_there.wait()
+        await asked.answer("42")
+
+    async with raw_server(together) as server:
+        config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", "client": client})
+        model = open_endpoint(config, Sampling(timeout=60.0), Limits(concurrency=many, steer=False), keys={})
+        answers = await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(many)))
+        assert {answer.text for (answer,) in answers} == {"42"}
+        assert model.stats.retries == 0
+        await model.close()
