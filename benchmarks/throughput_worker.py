@@ -100,14 +100,14 @@ async def aiohttp_client(url: str, stack: AsyncExitStack) -> Ask:
     return ask
 
 
-async def httpx_client(url: str, stack: AsyncExitStack, slots: bool = False) -> Ask:
+async def httpx2_client(url: str, stack: AsyncExitStack, slots: bool = False) -> Ask:
     import httpx2
     import orjson
 
     from adaptive_eval.endpoints.transport import SlotTransport
 
-    options = {"transport": SlotTransport()} if slots else {"limits": httpx2.Limits(max_connections=None)}
-    client = await stack.enter_async_context(httpx2.AsyncClient(timeout=None, trust_env=False, **options))
+    transport = SlotTransport() if slots else httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None))
+    client = await stack.enter_async_context(httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False))
 
     async def ask(seed: int) -> object:
         response = await client.post(url + "/chat/completions", content=orjson.dumps(body(seed)))
@@ -116,11 +116,12 @@ async def httpx_client(url: str, stack: AsyncExitStack, slots: bool = False) -> 
     return ask
 
 
-async def httpx_over_slots(url: str, stack: AsyncExitStack) -> Ask:
-    return await httpx_client(url, stack, slots=True)
+async def httpx2_over_slots(url: str, stack: AsyncExitStack) -> Ask:
+    return await httpx2_client(url, stack, slots=True)
 
 
 async def slots(url: str, stack: AsyncExitStack) -> Ask:
+    """The transport by itself, without what a client of httpx2 does."""
     import httpx2
     import orjson
 
@@ -128,25 +129,40 @@ async def slots(url: str, stack: AsyncExitStack) -> Ask:
 
     transport = await stack.enter_async_context(SlotTransport())
     target = httpx2.URL(url + "/chat/completions")
-    head = b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Length: " % (target.raw_path, target.netloc)
 
     async def ask(seed: int) -> object:
-        content = orjson.dumps(body(seed))
-        done = await transport.exchange(origin_of(target), b"%b%d\r\n\r\n%b" % (head, len(content), content))
-        return orjson.loads(done.body)
+        request = httpx2.Request("POST", target, content=orjson.dumps(body(seed)))
+        return orjson.loads((await transport.handle_async_request(request)).content)
 
     return ask
 
 
-async def openai_client(url: str, stack: AsyncExitStack) -> Ask:
+async def openai_client(url: str, stack: AsyncExitStack, over: str = "its own pool") -> Ask:
+    import httpx2
     import openai
 
-    client = await stack.enter_async_context(openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0))
+    from adaptive_eval.endpoints.transport import SlotTransport
+
+    http: httpx2.AsyncClient | None = None
+    if over == "aiohttp":
+        http = openai.DefaultAioHttpClient()
+    elif over == "slots":
+        http = httpx2.AsyncClient(transport=SlotTransport(), timeout=None)
+    opened = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, http_client=http)
+    client = await stack.enter_async_context(opened)
 
     async def ask(seed: int) -> object:
         return await client.chat.completions.create(**body(seed))  # type: ignore[call-overload]
 
     return ask
+
+
+async def openai_over_aiohttp(url: str, stack: AsyncExitStack) -> Ask:
+    return await openai_client(url, stack, "aiohttp")
+
+
+async def openai_over_slots(url: str, stack: AsyncExitStack) -> Ask:
+    return await openai_client(url, stack, "slots")
 
 
 async def endpoint(url: str, stack: AsyncExitStack, client: str = "http", model: str = "m") -> Ask:
@@ -176,9 +192,11 @@ async def simulated(url: str, stack: AsyncExitStack) -> Ask:
 CLIENTS = {
     "slots": slots,
     "aiohttp": aiohttp_client,
-    "httpx2 over slots": httpx_over_slots,
-    "httpx2": httpx_client,
+    "httpx2 over slots": httpx2_over_slots,
+    "httpx2, its own pool": httpx2_client,
     "openai SDK": openai_client,
+    "openai SDK over aiohttp": openai_over_aiohttp,
+    "openai SDK over slots": openai_over_slots,
     "endpoint": endpoint,
     "endpoint, client: openai": endpoint_with_openai,
     "simulated": simulated,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter  # the time of a loop may come in whole milliseconds
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -110,14 +111,13 @@ class HttpCaller:
         self._beside = reach.client(headers, BESIDE_BYTES)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
-        self._clock = asyncio.get_running_loop().time
         self._headers = httpx2.Headers({"Content-Type": "application/json", **headers})
         self._urls = {base_url: httpx2.URL(base_url + PATHS[config.api]) for base_url in config.replicas}
         self._health_urls: dict[str, str] = {}
 
     async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
         """Send one request and wait for its whole response."""
-        reader = StreamReader(self._chat, self._clock) if body.get("stream") else None
+        reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         silence = QUIET_SECONDS if reader is not None else None
         # built here, since the client would put the same headers together each time
         request = httpx2.Request(
@@ -127,18 +127,18 @@ class HttpCaller:
             content=orjson.dumps(body),
             extensions={"timeout": time_outs(self._limit, silence)},
         )
-        begun = self._clock()
+        begun = perf_counter()
         with failures(self.secrets, self._limit):
             async with asyncio.timeout(self._limit):
                 response = await self._http.send(request, stream=True)
                 await read(response, reader)
-        return reply_of(response, reader, begun, self._clock(), self.secrets)
+        return reply_of(response, reader, begun, perf_counter(), self.secrets)
 
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
-        begun = self._clock()
+        begun = perf_counter()
         response = await self._get(base_url + "/models")
-        return reply_of(response, None, begun, self._clock(), self.secrets)
+        return reply_of(response, None, begun, perf_counter(), self.secrets)
 
     async def probe(self, base_url: str) -> str | None:
         """GET /health at the server's root, or /models where there is none; any status below 500 is a sign of life."""
@@ -182,6 +182,8 @@ async def read(response: httpx2.Response, reader: StreamReader | None) -> None:
     try:
         if reader is None or response.status_code != 200:
             await response.aread()
+        elif response.is_stream_consumed:  # all of it came with the head
+            reader.feed(response.content)
         else:
             # raw, since the transport has unpacked it
             async for part in response.aiter_raw():

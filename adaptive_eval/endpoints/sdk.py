@@ -7,6 +7,7 @@ bytes, over the same connections: bodies, retries, time limits and the meaning o
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import httpx2
@@ -45,7 +46,6 @@ class SdkCaller:
         self.secrets = secrets_of(headers, key)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
-        self._clock = asyncio.get_running_loop().time
         known = key.get_secret_value() if key is not None and config.auth is None else NO_KEY
         reach = Reach(config, folder)
         # of the SDK's own headers httpx2 adds this one, for packings that it may not have
@@ -69,7 +69,7 @@ class SdkCaller:
         arguments: dict[str, Any] = {name: body[name] for name in named if name in body}
         # what the SDK does not know (top_k, min_p, ...) it only sends in extra_body
         arguments["extra_body"] = {name: value for name, value in body.items() if name not in named}
-        reader = StreamReader(self._chat, self._clock) if body.get("stream") else None
+        reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         silence = QUIET_SECONDS if reader is not None else None
         return await self._read(resource.with_streaming_response.create, arguments, self._limit, silence, reader)
 
@@ -104,7 +104,7 @@ class SdkCaller:
         reader: StreamReader | None = None,
     ) -> Reply:
         """Make one call of the SDK, and read what comes back as the default client does."""
-        begun = self._clock()
+        begun = perf_counter()
         with failures(self.secrets, limit):
             try:
                 async with asyncio.timeout(limit):
@@ -117,4 +117,4 @@ class SdkCaller:
                 if isinstance(error.__cause__, httpx2.HTTPError):
                     raise error.__cause__ from None
                 raise
-        return reply_of(response, reader, begun, self._clock(), self.secrets)
+        return reply_of(response, reader, begun, perf_counter(), self.secrets)

@@ -1,0 +1,58 @@
+"""Runs in the loop of uvloop are those of asyncio."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from adaptive_eval import event_loop
+from adaptive_eval.cli import app
+
+CONFIG = """
+questions: {world: coins}
+grader: math
+trials: {min: 2, max: 4}
+models:
+  - {name: coin-11, simulate: true}
+  - {name: coin-01, simulate: true, stream: true}
+  - {name: coin-05, simulate: true, client: openai}
+"""
+
+
+def run_once(folder: Path, name: str) -> dict[str, object]:
+    """What a whole small run finds, without its times."""
+    config = folder / "run.yaml"
+    config.write_text(CONFIG)
+    done = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(folder / name), "--display", "none"])
+    assert done.exit_code in (0, 3), done.output
+    found = json.loads((folder / name / "results.json").read_bytes())
+    return {key: found[key] for key in ("pairs", "looks", "decisions", "warnings")}
+
+
+def test_a_run_finds_the_same_in_either_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    assert event_loop._factory() is uvloop.new_event_loop
+    loops: list[object] = []
+    plain = uvloop.new_event_loop
+
+    def watched() -> asyncio.AbstractEventLoop:
+        loops.append(made := plain())
+        return made
+
+    monkeypatch.setattr(uvloop, "new_event_loop", watched)
+    fast = run_once(tmp_path, "fast")
+    assert len(loops) == 1
+    monkeypatch.setattr(event_loop, "find_spec", lambda name: None)
+    assert run_once(tmp_path, "plain") == fast
+    assert len(loops) == 1
+
+
+def test_without_uvloop_the_loop_is_that_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_loop, "find_spec", lambda name: None)
+
+    async def loop() -> object:
+        return type(asyncio.get_running_loop())
+
+    assert "uvloop" not in repr(event_loop.complete(loop()))
