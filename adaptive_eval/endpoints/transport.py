@@ -2,18 +2,15 @@
 
 httpx2's own pool walks over every connection when a request starts and when it ends, so its cost per request grows
 with the requests in flight. Here a request takes an idle connection off a stack, or opens one; how many may be open
-is decided by who asks (`replicas`), so there is no queue in which a time limit could run: it starts when the bytes
-are handed to the socket.
+is decided by who asks (`replicas`), so there is no queue in which a time limit could run.
 
-`SlotTransport` is an httpx2 transport, and requests for health and models go through `httpx2.AsyncClient`. Answers are
-asked for with `exchange`, one step below, since httpx2's own values and client cost several times as much. CPU of one
-core per request of 0.6 kB and answer of 0.9 kB (`benchmarks/throughput.md` has the peers and whole runs, too):
+CPU of one core per request of 0.6 kB and answer of 0.9 kB (`benchmarks/throughput.md` has the peers and whole runs, too):
 
-    64 / 1,024 in flight        ms of CPU
-    exchange                    0.04 / 0.05
-    aiohttp                     0.09 / 0.18
-    httpx2.AsyncClient on top    0.19 / 0.21
-    httpx2 with its own pool     7.7  / not to be waited for
+    64 / 1,024 in flight                   ms of CPU
+    this transport                         0.06 / 0.07
+    httpx2.AsyncClient over it             0.11 / 0.11
+    aiohttp                                0.09 / 0.12
+    httpx2.AsyncClient over its own pool   0.62 / 5.7
 """
 
 import asyncio
