@@ -218,7 +218,9 @@ def whole_runs(quick: bool) -> tuple[list[Check], str]:
             _, cost = measure(f"no delay, {level}", url, level, 1200, 3600 if quick else 13_200)
             rate = 1.0 / cost.cpu
             least = 2500 if level > 256 else 3000
-            checks.append(Check(f"trials/s of one core, {level} in flight", round(rate), f">= {least:,}", rate >= least))
+            checks.append(
+                Check(f"trials/s of one core, {level} in flight", round(rate), f">= {least:,}", rate >= least)
+            )
         checks.append(Check("MiB, 1,024 in flight", round(cost.mib), "< 250", cost.mib < 250))
         if not quick:
             best = harnesses(url, rows)

@@ -198,10 +198,9 @@ def reply_of(
     """What was said, once all of it is read."""
     latency = ended - begun
     other = None
-    if reader is not None and response.status_code == 200:
-        if (other := reader.instead()) is None:
-            ttft = None if reader.first_token_at is None else reader.first_token_at - begun
-            return Reply(200, {}, b"", reader.payload(), latency, ttft)
+    if reader is not None and response.status_code == 200 and (other := reader.instead()) is None:
+        ttft = None if reader.first_token_at is None else reader.first_token_at - begun
+        return Reply(200, {}, b"", reader.payload(), latency, ttft)
     body = response.content if other is None else other
     status, payload = payload_of(response.status_code, body, secrets)
     if status == 200:

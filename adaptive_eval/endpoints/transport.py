@@ -4,7 +4,7 @@ httpx2's own pool walks over every connection when a request starts and when it 
 with the requests in flight. Here a request takes an idle connection off a stack, or opens one; how many may be open
 is decided by who asks (`replicas`), so there is no queue in which a time limit could run.
 
-CPU of one core per request of 0.6 kB and answer of 0.9 kB (`benchmarks/throughput.md` has the peers and whole runs, too):
+CPU of one core per request of 0.6 kB and answer of 0.9 kB (`benchmarks/throughput.md` has whole runs, too):
 
     64 / 1,024 in flight                   ms of CPU
     this transport                         0.06 / 0.07

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import yaml
 from live_runs import Site
@@ -190,7 +190,7 @@ def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, pl
             assert process.stdout is not None
             found = re.search(r"http://[^\s/]+", process.stdout.readline())
             assert found is not None
-            answers = [httpx.get(f"{found[0]}/{path}") for path in ("", "api/runs", f"api/run/{run}/view")]
+            answers = [httpx2.get(f"{found[0]}/{path}") for path in ("", "api/runs", f"api/run/{run}/view")]
             assert [answer.status_code for answer in answers] == [200, 200, 200]
             assert "evilrun.payload:Rule" in answers[-1].text
         finally:
