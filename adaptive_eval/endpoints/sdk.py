@@ -28,8 +28,8 @@ from adaptive_eval.endpoints.client import (
 )
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.http1 import MAX_BODY
-from adaptive_eval.endpoints.reach import Reach
 from adaptive_eval.endpoints.parsing import StreamReader
+from adaptive_eval.endpoints.reach import Reach
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
 NO_KEY = "EMPTY"
