@@ -26,7 +26,7 @@ from tables import Check, arguments, check_table, machine, markdown, publish
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.run.execute import execute
+from adaptive_eval.running.execute import execute
 from adaptive_eval.show.plain import QuietDisplay
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults, Window

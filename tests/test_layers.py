@@ -32,7 +32,7 @@ LAYERS: list[str] = [
     "adaptive_eval.config",
     "adaptive_eval.record",
     "adaptive_eval.exchange",
-    "adaptive_eval.run",
+    "adaptive_eval.running",
     "adaptive_eval.study",
     "adaptive_eval.show",
     "adaptive_eval.cli",

@@ -16,7 +16,7 @@ from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Health
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.history import look_back, trials_there
-from adaptive_eval.run.health import check_endpoints, look_around
+from adaptive_eval.running.health import check_endpoints, look_around
 from adaptive_eval.show.forecast import in_time
 from adaptive_eval.show.text import count, duration, safe
 from adaptive_eval.study.forecast import expected_times_as_long

@@ -9,7 +9,7 @@ import typer
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.run.regrade import regrade as regrade_run
+from adaptive_eval.running.regrade import regrade as regrade_run
 
 
 def regrade(

@@ -15,9 +15,9 @@ from adaptive_eval.config.prepare import prepare
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.history import fresh as fresh_directory
 from adaptive_eval.record.history import newest
-from adaptive_eval.run.event_loop import complete
-from adaptive_eval.run.execute import execute
-from adaptive_eval.run.watching import Watcher, Watchers
+from adaptive_eval.running.event_loop import complete
+from adaptive_eval.running.execute import execute
+from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.displays import Display, Kind, open_display
 
 RunDir = Annotated[

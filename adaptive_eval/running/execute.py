@@ -29,8 +29,8 @@ from adaptive_eval.record.ending import Ended, note_mishap
 from adaptive_eval.record.history import look_back
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.record.status import StatusTaker
-from adaptive_eval.run.serving import LOGS, Serving, opened_endpoints
-from adaptive_eval.run.watching import Watcher
+from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
+from adaptive_eval.running.watching import Watcher
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import Batch, Event, EventKind, Opened, Store

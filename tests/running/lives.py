@@ -28,9 +28,9 @@ from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
-from adaptive_eval.run.execute import execute
-from adaptive_eval.run.regrade import regrade
-from adaptive_eval.run.serving import Serving
+from adaptive_eval.running.execute import execute
+from adaptive_eval.running.regrade import regrade
+from adaptive_eval.running.serving import Serving
 from adaptive_eval.store import Event, Store
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}

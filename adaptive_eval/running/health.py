@@ -13,7 +13,7 @@ from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.host import Host, who_has
 from adaptive_eval.launch.types import LaunchConfig
-from adaptive_eval.run.serving import Serving, opened_endpoints
+from adaptive_eval.running.serving import Serving, opened_endpoints
 
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:

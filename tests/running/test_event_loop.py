@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.run import event_loop
+from adaptive_eval.running import event_loop
 
 CONFIG = """
 questions: {world: coins}
