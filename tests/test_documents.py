@@ -1,0 +1,157 @@
+"""What the documents say is so: their code runs, their configurations are valid, their commands and links exist."""
+
+import os
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+from document_blocks import ROOT, Block, blocks, commands, documents, require_understood, without_fences
+from test_layers import LAYERS, imports, layer_of, sources
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.config.load import load_config
+
+LANGUAGES = {"python", "yaml", "sh", "text", "mermaid"}
+OTHERS = {"python3", "pip", "ssh", "kubectl", "curl", "ruff", "mypy", "pytest", "python"}
+"""Programs that the documents name besides our own; those of a virtual environment are named by their path."""
+BESIDE: dict[str, object] = {
+    "questions": {"path": "questions.jsonl"},
+    "models": [{"name": "small", "base_url": "http://localhost:8000/v1"}],
+    "prompt": "{prompt}",
+    "grader": "exact",
+}
+"""What stands around a configuration of which a document shows a part."""
+
+ALL = documents()
+every_document = pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the documents take to be there."""
+    row = '{"id": "1", "prompt": "1 + 1?", "answer": "2"}\n'
+    for name in ("questions.jsonl", "aime.jsonl"):
+        (tmp_path / name).write_text(row)
+    for name in ("configs", "benchmarks", "examples", "tests", ".ci"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QWEN_URL", "http://localhost:8000/v1")
+    return tmp_path
+
+
+@every_document
+def test_every_block_of_code_is_of_a_kind_that_is_tested(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("```") % 2 == 0
+    assert not re.search(r"\n\n {4}\S", without_fences(text)), "code is fenced, so that it says what it is"
+    kinds = set(re.findall(r"^```(\w*)", text, flags=re.MULTILINE)) - {""}
+    assert kinds <= LANGUAGES
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_runs(block: Block, place: Path) -> None:
+    """What a reader brings along: `my_grade`, which finds three answers of four right."""
+    names = {"__name__": block.document, "my_grade": lambda ask: int(hash((ask.question, ask.trial)) % 4 > 0)}
+    exec(compile("\n" * block.line + block.text, block.document, "exec"), names)
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_configurations_are_valid(block: Block, place: Path) -> None:
+    """A whole configuration as it is, a part of one beside the rest."""
+    shown = yaml.safe_load(block.text)
+    whole = shown if {"questions", "models"} <= shown.keys() else BESIDE | shown
+    path = place / "config.yaml"
+    path.write_text(yaml.safe_dump(whole))
+    load_config(path)
+
+
+@pytest.mark.parametrize("block", blocks("sh"), ids=str)
+def test_commands_and_their_options_exist(block: Block, place: Path) -> None:
+    for words in commands(block):
+        program = Path(words[0])
+        if program.name == "adaptive-eval":
+            require_understood(words)
+        elif words[0].startswith((".ci/", "tests/")):
+            assert os.access(ROOT / program, os.X_OK), words[0]
+        else:
+            assert program.name in OTHERS, f"{block}: what is {words[0]}?"
+            files = [word for word in words[1:] if word.startswith(("tests", "benchmarks/", "documents/"))]
+            missing = [word for word in files if not (ROOT / word).exists()]
+            assert not missing, f"{block}: {missing}"
+
+
+@every_document
+def test_every_link_leads_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", without_fences(path.read_text()))
+    missing = [link for link in links if not link.startswith("http") and not (path.parent / link).exists()]
+    assert not missing
+
+
+@every_document
+def test_every_file_that_is_named_exists(path: Path) -> None:
+    text = without_fences(path.read_text())
+    named = re.findall(r"`((?:adaptive_eval|scorio|tests|benchmarks|configs|examples|documents)/[\w./-]+)`", text)
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def test_every_value_on_a_trials_way_exists() -> None:
+    named = re.findall(r"`((?:core|endpoints|graders|store|record)\.[\w.]+)`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert named
+    for name in named:
+        module, _, value = name.rpartition(".")
+        assert hasattr(import_module(f"adaptive_eval.{module}"), value), name
+
+
+def rooms_and_imports() -> dict[str, set[str]]:
+    """Which rooms each room imports, by their short names."""
+    found: dict[str, set[str]] = {}
+    for path in sources("scorio", "adaptive_eval"):
+        own = layer_of(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+        if own is None or LAYERS[own].endswith("__main__"):
+            continue
+        room = found.setdefault(short(own), set())
+        room |= {short(other) for name in imports(path) if (other := layer_of(name)) not in (None, own)}
+    return found
+
+
+def short(level: int | None) -> str:
+    assert level is not None
+    return LAYERS[level].removeprefix("adaptive_eval.")
+
+
+def reached(room: str, imported: dict[str, set[str]]) -> set[str]:
+    """Every room that one stands on, at whatever distance."""
+    return imported[room].union(*(reached(other, imported) for other in imported[room]))
+
+
+def drawing() -> set[str]:
+    """The arrows that do not follow from others."""
+    imported = rooms_and_imports()
+    return {
+        f"{room} --> {other}"
+        for room, others in imported.items()
+        for other in others
+        if not any(other in reached(between, imported) for between in others - {other})
+    }
+
+
+def test_the_drawing_of_the_rooms_is_true() -> None:
+    (block,) = blocks("mermaid")
+    drawn, true = {line.strip() for line in block.text.splitlines() if "-->" in line}, drawing()
+    assert not true - drawn, "ARCHITECTURE.md lacks arrows"
+    assert not drawn - true, "ARCHITECTURE.md draws arrows that are not there, or follow from others"
+
+
+def test_the_table_of_the_rooms_is_in_their_order() -> None:
+    table = re.findall(r"^\| `(\w+)` +\|", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE)
+    assert table == [short(level) for level in range(len(LAYERS)) if not LAYERS[level].endswith("__main__")]
+
+
+def test_the_whole_configuration_of_the_readme_passes_validate(place: Path) -> None:
+    (block,) = [block for block in blocks("yaml") if block.document == "README.md" and "questions:" in block.text]
+    (place / "mine.yaml").write_text(block.text)
+    result = CliRunner().invoke(app, ["validate", "mine.yaml"])
+    assert result.exit_code == 0, result.output
