@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -38,8 +38,18 @@ from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results, subject_of, take_snapshot
 from adaptive_eval.record.history import with_beginnings
 from adaptive_eval.record.results import Results, write_results
-from adaptive_eval.scheduler.types import Cause
-from adaptive_eval.store import Batch, Draft, Event, EventKind, Store, StoredOutcome, TrialRecord
+from adaptive_eval.store import (
+    Batch,
+    Cause,
+    Draft,
+    ModelSetAside,
+    RunFinished,
+    RunStopped,
+    Store,
+    StoredOutcome,
+    TrialRecord,
+    TrialsImported,
+)
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.usage import Tally
 
@@ -60,7 +70,7 @@ def conclude(directory: Path, config: RunConfig) -> Results | None:
         events = _set_aside(prepared, controller, ungraded)
         looks = [plain_look(look, prepared.models) for look in controller.looks]
         reason = controller.finished
-        ended = Event(EventKind.STOPPED) if reason is None else Event(EventKind.FINISHED, {"reason": str(reason)})
+        ended = RunStopped() if reason is None else RunFinished(reason)
         store.commit(Batch(looks=looks, events=[*events, ended]))
         subject = subject_of(prepared.config, prepared.questions, store.reader.created)
         snapshot = take_snapshot(
@@ -90,7 +100,7 @@ def _told(
             yield one.told(model, question_at[one.question])
 
 
-def _set_aside(prepared: Prepared, controller: Controller, ungraded: dict[int, str]) -> list[Event]:
+def _set_aside(prepared: Prepared, controller: Controller, ungraded: dict[int, str]) -> list[ModelSetAside]:
     """Go on without the models that lack something, unless all of them do."""
     lacking = controller.arrived.sum(axis=-1) < prepared.plan.opening
     silent = dict(controller.set_aside)
@@ -105,9 +115,7 @@ def _set_aside(prepared: Prepared, controller: Controller, ungraded: dict[int, s
         )
         controller.tell([SetAside(model, reason)])
         cause = Cause.GRADER if model in ungraded else Cause.SERVER
-        events.append(
-            Event(EventKind.SET_ASIDE, {"model": prepared.models[model], "reason": reason, "cause": str(cause)})
-        )
+        events.append(ModelSetAside(prepared.models[model], reason, cause))
     return events
 
 
@@ -160,7 +168,7 @@ class RunDraft:
             questions = tuple(question_of(key, one) for key, one in gathering.asked.items())
             can_go_on = runnable(questions)
             config = self._configured(found_by(gathering, questions, terms, run_name(self._place)), can_go_on)
-        self._draft.finish(run_header(config, questions), gathering.keys, [_event(gathering, terms)])
+        self._draft.finish(run_header(config, questions), gathering.keys, [_imported(gathering, terms)])
         self.close()
         return Finished(conclude(self._directory, config), can_go_on)
 
@@ -198,14 +206,12 @@ def found_by(gathering: Gathering, questions: tuple[Question, ...], terms: Terms
     )
 
 
-def _event(gathering: Gathering, terms: Terms) -> Event:
+def _imported(gathering: Gathering, terms: Terms) -> TrialsImported:
     """Where the run's first trials come from: files by their names alone, since reports are published."""
-    missing: Mapping[str, Mapping[str, int]] = gathering.missing
-    body = {
-        "trials": sum(gathering.trials.values()),
-        "files": list(dict.fromkeys(gathering.files)),
-        "without_text": gathering.without_text,
-        "missing": missing,
-        "graded_by": None if terms.grader is None else getattr(terms.grader, "kind", None),
-    }
-    return Event(EventKind.IMPORTED, body)
+    return TrialsImported(
+        trials=sum(gathering.trials.values()),
+        files=tuple(dict.fromkeys(gathering.files)),
+        without_text=gathering.without_text,
+        missing=gathering.missing,
+        graded_by=None if terms.grader is None else getattr(terms.grader, "kind", None),
+    )

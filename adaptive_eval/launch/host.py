@@ -24,7 +24,7 @@ from typing import NamedTuple
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.files import FileLock, holder_of, is_locked
 from adaptive_eval.launch.server import Server, Tell
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import PlaceAwaited
 
 POLL_SECONDS = 0.5
 
@@ -147,12 +147,10 @@ class Host:
         held = await self._take(tell)
         began = time.monotonic()
         await self.unload()
-        on = {} if self._place is None else {"on": self._place}
-        waited = {} if held.waited is None else {"waited": held.waited}
-        tell(Event(EventKind.LAUNCHING, {**server.account(), **on, **waited}))
+        tell(server.launching(self._place, held.waited))
         await server.start(tell, held.by)
         self._loaded = server
-        tell(Event(EventKind.LAUNCHED, {**server.account(), **on, "seconds": time.monotonic() - began}))
+        tell(server.launched(time.monotonic() - began, self._place))
 
     async def unload(self, *, at_once: bool = False) -> None:
         """Serve nothing."""
@@ -170,9 +168,7 @@ class Host:
         if self._place is None:
             return _Held()
         began = time.monotonic()
-        descriptor = await self._places.take(
-            self._place, lambda place, holder: tell(Event(EventKind.WAITING, {"on": place, "by": holder}))
-        )
+        descriptor = await self._places.take(self._place, lambda place, holder: tell(PlaceAwaited(place, holder)))
         waited = time.monotonic() - began
         return _Held((descriptor,), waited if waited >= WAITED_SECONDS else None)
 

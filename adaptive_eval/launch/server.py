@@ -20,7 +20,7 @@ from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.command import is_free
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.process import Log, ServerProcess
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching
 
 POLL_SECONDS = 0.25
 PROBE_SECONDS = 10.0
@@ -199,7 +199,7 @@ class Server:
             self._process = None
             began = time.monotonic()
             process = await self._again(reason, tell)
-            tell(Event(EventKind.LAUNCHED, {**self.account(), "seconds": time.monotonic() - began}))
+            tell(self.launched(time.monotonic() - began))
 
     async def _end_of(self, process: ServerProcess) -> str:
         """How the server has ended, or why it has to."""
@@ -211,8 +211,7 @@ class Server:
         """Start a server that has been up again; raises `LaunchFailed` when that has been tried often enough."""
         while self._deaths < RESTARTS:
             self._deaths += 1
-            body = {"model": self.spec.model, "reason": reason, "restart": self._deaths, "of": RESTARTS}
-            tell(Event(EventKind.SERVER_DIED, body))
+            tell(ServerDied(self.spec.model, reason, self._deaths, RESTARTS))
             try:
                 return await self._bring_up()
             except LaunchFailed as error:
@@ -220,10 +219,15 @@ class Server:
         first, *lines = reason.split("\n")
         raise LaunchFailed("\n".join([f"{first}, after it was started again {RESTARTS} times", *lines]))
 
-    def account(self) -> dict[str, object]:
-        """What is recorded of a server."""
+    def launching(self, on: str | None, waited: float | None) -> ServerLaunching:
+        """What is recorded when it is started."""
         spec = self.spec
-        return {"model": spec.model, "command": list(spec.command), "version": self.version, "log": str(spec.log)}
+        return ServerLaunching(spec.model, spec.command, self.version, str(spec.log), on, waited)
+
+    def launched(self, seconds: float, on: str | None = None) -> ServerLaunched:
+        """What is recorded when it is ready."""
+        spec = self.spec
+        return ServerLaunched(spec.model, spec.command, self.version, str(spec.log), on, seconds)
 
     def _told(self, what: str) -> str:
         """What happened to the server, with the last lines of its log."""

@@ -10,7 +10,7 @@ What the results of a run say it is about.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -51,40 +51,31 @@ from adaptive_eval.record.warnings import (
     rule_caution,
     score_bounds,
 )
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import Event, ServerLaunched, only
 from adaptive_eval.store.usage import Tally
 from scorio.moments import FloatArray, question_moments
 
 
-def server_rows(events: Iterable[Event]) -> tuple[ServerRow, ...]:
+def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
     """The servers that came up."""
     rows: dict[str, ServerRow] = {}
-    for event in _launched(events):
-        name, version = str(event.body["model"]), event.body["version"]
-        starts = rows[name].starts + 1 if name in rows else 1
-        command = event.body["command"]
-        assert isinstance(command, list)
-        rows[name] = ServerRow(name, tuple(map(str, command)), None if version is None else str(version), starts)
+    for one in only(events, ServerLaunched):
+        starts = rows[one.model].starts + 1 if one.model in rows else 1
+        rows[one.model] = ServerRow(one.model, one.command, one.version, starts)
     return tuple(rows.values())
 
 
-def turns_rows(events: Iterable[Event]) -> tuple[TurnsRow, ...]:
+def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
     """The places that models have shared; one that served a single model was not shared."""
-    swaps: dict[str, list[Event]] = {}
-    for event in _launched(events):
-        if "on" in event.body:
-            swaps.setdefault(str(event.body["on"]), []).append(event)
-    rows = (_turns(on, here) for on, here in swaps.items())
+    swaps: dict[str, list[ServerLaunched]] = {}
+    for one in only(events, ServerLaunched):
+        if one.on is not None:
+            swaps.setdefault(one.on, []).append(one)
+    rows = (
+        TurnsRow(on, len({one.model for one in here}), len(here), sum(one.seconds for one in here))
+        for on, here in swaps.items()
+    )
     return tuple(row for row in rows if row.models > 1)
-
-
-def _turns(on: str, swaps: list[Event]) -> TurnsRow:
-    seconds = sum(float(str(event.body["seconds"])) for event in swaps)
-    return TurnsRow(on, len({event.body["model"] for event in swaps}), len(swaps), seconds)
-
-
-def _launched(events: Iterable[Event]) -> Iterable[Event]:
-    return (event for event in events if event.kind is EventKind.LAUNCHED)
 
 
 TAIL = 0.025

@@ -13,8 +13,8 @@ from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, headline
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.status import Status
-from adaptive_eval.scheduler.types import Cause, Lost
-from adaptive_eval.store import Batch, Event, EventKind, Store
+from adaptive_eval.scheduler.types import Lost
+from adaptive_eval.store import Batch, Cause, Event, RunStopped, Store
 
 
 class Mishap(NamedTuple):
@@ -39,17 +39,16 @@ def note_mishap(store: Store, error: Exception) -> None:
     text = str(error) if isinstance(error, AdaptiveEvalError) else f"an error that was not foreseen ({kind})"
     here = store.directory  # "." has no name, and says nothing
     reason = text.replace(str(here), here.name) if here.name else text
-    body = {"error": kind, "reason": reason, "exit_code": int(exit_code_of(error))}
     with suppress(StoreError):
-        store.commit(Batch(events=[Event(EventKind.STOPPED, body)]))
+        store.commit(Batch(events=[RunStopped(kind, reason, exit_code_of(error))]))
 
 
 def mishap_of(events: Sequence[Event]) -> Mishap | None:
     """The error that ended a run, None where none did or the run has been resumed since."""
-    if not events or events[-1].kind is not EventKind.STOPPED or "error" not in events[-1].body:
+    last = events[-1] if events else None
+    if not isinstance(last, RunStopped) or last.error is None:
         return None
-    body = events[-1].body
-    return Mishap(str(body["reason"]), ExitCode(int(str(body["exit_code"]))))
+    return Mishap(last.reason or last.error, ExitCode.FAILED if last.exit_code is None else last.exit_code)
 
 
 NAMED = 3

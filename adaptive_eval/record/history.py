@@ -25,7 +25,7 @@ from adaptive_eval.core import Plan
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.prior import Earlier, Prior, kept_prior, read_prior
-from adaptive_eval.store import Event, EventKind, RunReader
+from adaptive_eval.store import Event, PriorTaken, RunReader, TrialsImported, only
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.store import require_same_meaning
@@ -86,7 +86,7 @@ class Begun(NamedTuple):
     """A run that could begin or go on."""
 
     prepared: Prepared
-    prior: Event | None
+    prior: PriorTaken | None
     """R0, where it has to be written down yet."""
 
 
@@ -181,7 +181,7 @@ def _imported(prepared: Prepared, reader: RunReader, events: Sequence[Event]) ->
 
 def _cells(models: Sequence[str], questions: Sequence[str], reader: RunReader, events: Sequence[Event]) -> Cells | None:
     """(L, M): the imported trials of these models and questions; None where nothing was imported."""
-    rows = sum(int(str(event.body["trials"])) for event in events if event.kind is EventKind.IMPORTED)
+    rows = sum(event.trials for event in only(events, TrialsImported))
     if rows == 0:
         return None
     model_at = {name: number for number, name in enumerate(models)}

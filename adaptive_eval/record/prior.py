@@ -9,7 +9,6 @@ first look, it never outweighs what is asked anew.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.questions import Question
-from adaptive_eval.store import Event, EventKind, RunReader
+from adaptive_eval.store import Event, PriorTaken, RunReader, only
 
 Outcomes = Mapping[str, Sequence[int]]
 """The categories of a model's first trials, by question."""
@@ -49,10 +48,9 @@ class Prior:
                 counts[model, question] = np.bincount(some, minlength=categories)
         return counts
 
-    def event(self, section: PriorEvidenceConfig) -> Event:
+    def event(self, section: PriorEvidenceConfig) -> PriorTaken:
         """What the run keeps of it."""
-        body = {"section": section.model_dump(mode="json"), "run": self.run, "outcomes": self.outcomes}
-        return Event(EventKind.PRIOR, body)
+        return PriorTaken(section.model_dump(mode="json"), self.run, self.outcomes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,8 +70,8 @@ def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> 
     if section is None:
         return None
     wanted = section.model_dump(mode="json")
-    bodies = [event.body for event in events if event.kind is EventKind.PRIOR and event.body["section"] == wanted]
-    return Prior(str(bodies[-1]["run"]), cast(Mapping[str, Outcomes], bodies[-1]["outcomes"])) if bodies else None
+    kept = [event for event in only(events, PriorTaken) if event.section == wanted]
+    return Prior(kept[-1].run, kept[-1].outcomes) if kept else None
 
 
 def read_prior(

@@ -25,7 +25,7 @@ from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results, iso_time, subject_of, take_snapshot
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.results import Caution, Results, read_results
-from adaptive_eval.store import Event, EventKind, RunHeader, RunReader
+from adaptive_eval.store import Event, ModelSetAside, RunHeader, RunReader, TrialsRegraded, only, since_the_start
 from adaptive_eval.store.usage import Tally
 
 
@@ -71,7 +71,7 @@ def _published(reader: RunReader, config: RunConfig, events: Sequence[Event], *,
 
 def _regraded_since(updated: str, events: Sequence[Event]) -> bool:
     """Grades were changed later; within one second, if nothing has happened since."""
-    regraded = [event for event in events if event.kind is EventKind.REGRADED]
+    regraded = only(events, TrialsRegraded)
     return any(iso_time(one.at) > updated or (iso_time(one.at) == updated and one is events[-1]) for one in regraded)
 
 
@@ -91,28 +91,26 @@ def restored_controller(
     """The controller of a run as its stored trials leave it, and what was stored of each model."""
     controller = Controller(stored_plan(reader))
     tallies = [Tally() for _ in stored.config.models]
-    set_aside = _set_aside(events)
+    set_aside = only(since_the_start(events), ModelSetAside)
     names = [model.name for model in stored.config.models]
     keys = [question.id for question in stored.questions]
     controller.restore(_outcomes(reader, names, keys, tallies, set_aside))
-    controller.tell(SetAside(names.index(str(event.body["model"])), str(event.body["reason"])) for event in set_aside)
+    controller.tell(SetAside(names.index(event.model), event.reason) for event in set_aside)
     controller.tick(reader.elapsed)
     return controller, tallies
 
 
-def _set_aside(events: Sequence[Event]) -> list[Event]:
-    """The models that the run goes on without since it was last started."""
-    starts = [at for at, event in enumerate(events) if event.kind in (EventKind.STARTED, EventKind.RESUMED)]
-    return [event for event in events[max(starts, default=0) :] if event.kind is EventKind.SET_ASIDE]
-
-
 def _outcomes(
-    reader: RunReader, names: Sequence[str], keys: Sequence[str], tallies: Sequence[Tally], set_aside: Sequence[Event]
+    reader: RunReader,
+    names: Sequence[str],
+    keys: Sequence[str],
+    tallies: Sequence[Tally],
+    set_aside: Sequence[ModelSetAside],
 ) -> Iterator[Outcome]:
     """The graded trials; of a model that was set aside those that came before, as the run itself has judged it."""
     model_of = {name: model for model, name in enumerate(names)}
     question_of = {key: question for question, key in enumerate(keys)}
-    last = {str(event.body["model"]): reader.count_until(event.at) for event in set_aside}
+    last = {event.model: reader.count_until(event.at) for event in set_aside}
     for place, stored in enumerate(reader.outcomes()):
         model = model_of.get(stored.model)
         if model is None:

@@ -22,7 +22,18 @@ from adaptive_eval.record.ending import mishap_of
 from adaptive_eval.record.restore import StoredRun, restored_results, stored_run
 from adaptive_eval.record.results import Results, read_results
 from adaptive_eval.record.words import Words, words_of
-from adaptive_eval.store import Event, EventKind, ReplicaTraffic, RunReader, Spending, StoredLook, is_held
+from adaptive_eval.store import (
+    Event,
+    ReplicaTraffic,
+    RunFinished,
+    RunReader,
+    RunStopped,
+    Spending,
+    StoredLook,
+    TrialsImported,
+    is_held,
+    only,
+)
 from scorio.sinf.compare import compare
 
 
@@ -152,7 +163,7 @@ def read_run(directory: Path) -> RunView:
 def final_results(reader: RunReader) -> Results | None:
     """The results that were published when the run ended, where nothing has happened to it since."""
     events = reader.events()
-    if not events or events[-1].kind not in (EventKind.FINISHED, EventKind.STOPPED) or mishap_of(events) is not None:
+    if not events or not isinstance(events[-1], RunFinished | RunStopped) or mishap_of(events) is not None:
         return None
     results = read_results(reader.directory)
     if results is None or results.run.status == "running" or results.cost.trials != reader.trial_count():
@@ -205,7 +216,7 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
     return RunView(
         results=results,
         name=config.name,
-        words=words_of(config, plug_ins, imported=any(event.kind is EventKind.IMPORTED for event in events)),
+        words=words_of(config, plug_ins, imported=bool(only(events, TrialsImported))),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,
@@ -267,7 +278,7 @@ def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compa
 
 def event_view(event: Event) -> EventView:
     """An event as plain values that can be published."""
-    return EventView(event.at, str(event.kind), {key: value for key, value in event.body.items() if key not in UNTOLD})
+    return EventView(event.at, event.kind, {key: value for key, value in event.body().items() if key not in UNTOLD})
 
 
 def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:

@@ -5,10 +5,10 @@ What changed settings do to the promise of a run: what was changed when, and wha
 What the answers that timed out may have done to a score: nobody knows what they would have been.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import starmap
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.rules import Anytime, Intervals, Rule, Sequential, ZScore
 from adaptive_eval.record.results import Caution
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import Event, ServersNoticed, SettingsChanged, TrialsImported, only
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.usage import Tally
 from scorio.moments import FloatArray
@@ -101,23 +101,18 @@ def _range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
 
 def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Settings that decide, and were chosen when looks had been taken."""
-    for event in events:
-        looks = event.body.get("looks")
-        if event.kind is not EventKind.CONFIGURED or not isinstance(looks, int) or looks < 1:
-            continue
-        changes = event.body["changes"]
-        assert isinstance(changes, list)
+    for event in only(events, SettingsChanged):
         told = [
-            f"{one['path']}: {one['was']} -> {one['now']}"
-            for one in changes
-            if str(one["path"]).startswith(DECIDING) and one["path"] != HARMLESS
+            f"{path}: {was} -> {now}"
+            for path, was, now in event.changes
+            if path.startswith(DECIDING) and path != HARMLESS
         ]
-        if told:
+        if told and event.looks:
             yield Caution(
                 "redecided",
                 None,
-                f"changed after {looks} looks ({_date(event.at)}): {', '.join(told)}; all looks were taken anew by "
-                "these settings, and no promise covers a choice that was made by what earlier looks showed",
+                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(told)}; all looks were taken anew "
+                "by these settings, and no promise covers a choice that was made by what earlier looks showed",
             )
 
 
@@ -163,18 +158,16 @@ def prior_caution(names: Sequence[str], depths: Sequence[float]) -> Iterator[Cau
         )
 
 
-def notice_cautions(events: Iterable[Event]) -> Iterator[Caution]:
+def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """What the servers do that nobody asked them for, each once, however often the run was started."""
-    notices = (event.body for event in events if event.kind is EventKind.NOTICED)
-    said = {(str(body["notice"]), str(body["model"]), str(body["text"])): None for body in notices}
+    said = {(event.notice, event.model, event.text): None for event in only(events, ServersNoticed)}
     return starmap(Caution, said)
 
 
-def import_cautions(events: Iterable[Event]) -> Iterator[Caution]:
+def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Trials that logs should have had: what is there may be what came quickly, and that is oftener right."""
-    bodies = [event.body for event in events if event.kind is EventKind.IMPORTED]
-    for body in bodies:
-        for model, reasons in cast(Mapping[str, Mapping[str, int]], body["missing"]).items():
+    for event in only(events, TrialsImported):
+        for model, reasons in event.missing.items():
             worst = max(reasons, key=lambda why: reasons[why])
             text = (
                 f"{sum(reasons.values())} records of its logs are no trials ({worst}); if those failed that take "

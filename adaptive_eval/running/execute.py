@@ -33,7 +33,17 @@ from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.store import Batch, Event, EventKind, Opened, Store
+from adaptive_eval.store import (
+    Batch,
+    Event,
+    Opened,
+    PriorTaken,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    Store,
+)
 
 HEARD = 2
 """The next one acts as it does in any program."""
@@ -165,16 +175,15 @@ class _Session:
         self._events = store.reader.events()
         self._failed = False
 
-    async def carry_on(self, opened: Opened, prior: Event | None, interrupts: Interrupts) -> Ended:
+    async def carry_on(self, opened: Opened, prior: PriorTaken | None, interrupts: Interrupts) -> Ended:
         """Run until the end, and write it down."""
         _warm_up(self._prepared.plan)
         trials = self._store.reader.trial_count()
-        process = {"pid": os.getpid(), "host": socket.gethostname(), "version": __version__}
-        kind = EventKind.RESUMED if opened.resumed else EventKind.STARTED
+        kind = RunResumed if opened.resumed else RunStarted
+        begun = kind(trials, os.getpid(), socket.gethostname(), __version__)
         try:
             async with self._watched():
                 interrupts.hear(self._on_interrupt)
-                begun = Event(kind, {"trials": trials, **process})
                 self._store.commit(Batch(events=[begun]))  # whoever looks on sees it while stored answers are taken up
                 self.happened(begun)
                 for event in (opened.changed, prior):
@@ -221,7 +230,7 @@ class _Session:
     async def _end(self) -> Ended:
         reason = self._controller.finished
         results = await self._publisher.publish()
-        event = Event(EventKind.STOPPED) if reason is None else Event(EventKind.FINISHED, {"reason": str(reason)})
+        event = RunStopped() if reason is None else RunFinished(reason)
         self._store.commit(Batch(events=[event], elapsed=self._scheduler.elapsed()))
         objective = self._prepared.config.objective
         gate = objective.baseline if objective.gate else None

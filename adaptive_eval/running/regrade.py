@@ -17,7 +17,16 @@ from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.scheduler.grading import grade_stored
-from adaptive_eval.store import Event, EventKind, Regrade, RunHeader, Store, TrialRecord, require_same_meaning
+from adaptive_eval.store import (
+    Regrade,
+    RunHeader,
+    Store,
+    TrialRecord,
+    TrialsImported,
+    TrialsRegraded,
+    only,
+    require_same_meaning,
+)
 
 GRADING = ("grader", "rubric")
 """The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
@@ -73,7 +82,7 @@ async def _regrade(
         await pool.close()
     done = _count(before, regrades)
     if regrades or header is not None:
-        store.regrade(regrades, Event(EventKind.REGRADED, {"trials": done.answers, **done._asdict()}), header)
+        store.regrade(regrades, TrialsRegraded(done.answers, **done._asdict()), header)
     return done
 
 
@@ -89,8 +98,7 @@ def _without_code(config: RunConfig, directory: Path) -> RunConfig:
 
 def _require_texts(store: Store) -> None:
     """An imported trial of which only the grade is known cannot be graded again."""
-    imported = [event.body for event in store.reader.events() if event.kind is EventKind.IMPORTED]
-    without = sum(int(str(body["without_text"])) for body in imported)
+    without = sum(event.without_text for event in only(store.reader.events(), TrialsImported))
     if without:
         raise StoreError(
             f"{store.directory} has {without} imported trials without a text, of which only the grade is known; they "

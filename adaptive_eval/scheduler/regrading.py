@@ -9,7 +9,7 @@ from itertools import islice
 
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading, grade_stored
-from adaptive_eval.store import Event, EventKind, Regrade, Store, TrialRecord
+from adaptive_eval.store import Event, Regrade, RegradingBegun, Store, TrialRecord, TrialsRegraded
 
 AT_A_TIME = 16
 """Answers that are graded between two signs of life, and lost when one stops it."""
@@ -34,12 +34,12 @@ class Regrading:
         graded = 0
         while some := list(islice(self._ungraded(), len(failed), len(failed) + AT_A_TIME)):
             if graded == 0:
-                happened(Event(EventKind.REGRADING, {"trials": total}))
+                happened(RegradingBegun(total))
             regrades = await self._grade(some)
             if not regrades:
                 break
             graded += len(regrades)
-            event = Event(EventKind.REGRADED, {"trials": len(regrades), "so_far": graded, "of": total})
+            event = TrialsRegraded(len(regrades), so_far=graded, of=total)
             self._store.regrade(regrades, event)
             happened(event)
             failed += [regrade for regrade in regrades if regrade.category is None]

@@ -22,10 +22,10 @@ from adaptive_eval.scheduler.regrading import Regrading
 from adaptive_eval.scheduler.time_outs import to_be_asked_again
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import Asking, Host, Turns
-from adaptive_eval.scheduler.types import Cause, Decider, Halt, Lane, Lost, Observer
+from adaptive_eval.scheduler.types import Decider, Halt, Lane, Lost, Observer
 from adaptive_eval.scheduler.waiting import Group, WaitingLine
 from adaptive_eval.seeds import SEED_SPAN, trial_seed
-from adaptive_eval.store import Batch, Event, EventKind, Store, StoredOutcome
+from adaptive_eval.store import Batch, Cause, Event, ModelSetAside, ServersNoticed, Store, StoredOutcome, only
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.usage import Tally
 
@@ -176,8 +176,7 @@ class Scheduler:
         for name, trials in to_be_asked_again(self._store.reader).items():
             if name in self._model_of:
                 text = f"{len(trials)} of its requests had run out of time, when it was set aside, and were asked again"
-                body = {"model": name, "notice": "asked_again", "text": text}
-                self._store.forget_trials(name, trials, event := Event(EventKind.NOTICED, body))
+                self._store.forget_trials(name, trials, event := ServersNoticed(name, "asked_again", text))
                 self._observer.happened(event)
 
     async def _commit_the_rest(self) -> None:
@@ -329,8 +328,7 @@ class Scheduler:
             return
         self.lost[model] = lost
         self._waiting[model].clear()
-        body = {"model": self._lanes[model].name, "reason": lost.reason, "cause": str(lost.cause)}
-        self.note(Event(EventKind.SET_ASIDE, body))
+        self.note(ModelSetAside(self._lanes[model].name, lost.reason, lost.cause))
 
     def _lose_silent(self) -> None:
         """Record whom the core has set aside, since time-outs are all that it gives."""
@@ -348,9 +346,8 @@ class Scheduler:
                 told.append(self._told(outcome))
             else:
                 self._lose(self._model_of[record.model], _ungraded(record.question, record.grader_error))
-        for event in batch.events:
-            if event.kind is EventKind.SET_ASIDE:
-                told.append(SetAside(self._model_of[str(event.body["model"])], str(event.body["reason"])))
+        for event in only(batch.events, ModelSetAside):
+            told.append(SetAside(self._model_of[event.model], event.reason))
         if told and self._controller.finished is None:
             looks = self._controller.tell(told)
             self._lose_silent()

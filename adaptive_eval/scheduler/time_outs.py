@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from adaptive_eval.core.rounds import enough_answers
-from adaptive_eval.store import EventKind, RunReader, TrialKey, TrialPlace
+from adaptive_eval.store import ModelSetAside, RunReader, TrialKey, TrialPlace, only
 
 
 def to_be_asked_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
     """The time-outs of rounds that were too silent, of each model that has been set aside."""
-    set_aside = {str(event.body["model"]) for event in reader.events() if event.kind is EventKind.SET_ASIDE}
+    set_aside = {event.model for event in only(reader.events(), ModelSetAside)}
     if not set_aside:
         return {}
     rounds: defaultdict[tuple[str, int], list[TrialPlace]] = defaultdict(list)

@@ -6,7 +6,7 @@ Read off what the endpoint counts anyway, twice a second. What is over in a mome
 from collections.abc import Iterator
 
 from adaptive_eval.endpoints.types import EndpointStats, Notice, ReplicaStats
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import Event, OnlyFailures, ReplicaBack, ReplicaLost, ServersNoticed
 
 LOST_SECONDS = 2.0
 """A replica that fails for so long is told to be lost: one connection in many may fail on a good day."""
@@ -36,19 +36,17 @@ class Troubles:
         for notice in stats.notices:
             if notice not in self._notices:
                 self._notices.add(notice)
-                body = {"model": self._name, "notice": notice.kind, "text": notice.text}
-                yield Event(EventKind.NOTICED, body)
+                yield ServersNoticed(self._name, notice.kind, notice.text)
 
     def _health(self, replica: ReplicaStats, now: float) -> Iterator[Event]:
-        body = {"model": self._name, "replica": replica.url}
         if replica.healthy:
             self._down_since.pop(replica.url, None)
             if replica.url in self._lost:
                 self._lost.remove(replica.url)
-                yield Event(EventKind.REPLICA_BACK, body)
+                yield ReplicaBack(self._name, replica.url)
         elif now - self._down_since.setdefault(replica.url, now) >= LOST_SECONDS and replica.url not in self._lost:
             self._lost.add(replica.url)
-            yield Event(EventKind.REPLICA_LOST, body)
+            yield ReplicaLost(self._name, replica.url)
 
     def _progress(self, stats: EndpointStats, answers: int, now: float) -> Iterator[Event]:
         errors = sum(stats.errors.values())
@@ -59,5 +57,4 @@ class Troubles:
             since = self._failing_since = now if self._failing_since is None else self._failing_since
             if now - since >= RETRYING_SECONDS and not self._told:
                 self._told = True
-                body = {"model": self._name, "seconds": round(now - since), "errors": dict(stats.errors)}
-                yield Event(EventKind.RETRYING, body)
+                yield OnlyFailures(self._name, round(now - since), dict(stats.errors))

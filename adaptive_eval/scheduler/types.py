@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from adaptive_eval.core.types import Ask, Cost, Look, Outcome, Reason, SetAside
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
 from adaptive_eval.errors import headline
-from adaptive_eval.store import Event
+from adaptive_eval.store import Cause, Event
 
 
 class Decider(Protocol):
@@ -71,13 +71,6 @@ class Observer(Protocol):
     def happened(self, event: Event) -> None:
         """A model was set aside, or the run was stopped."""
         ...
-
-
-class Cause(StrEnum):
-    """What it was that failed a model."""
-
-    SERVER = "server"
-    GRADER = "grader"
 
 
 class Lost(NamedTuple):

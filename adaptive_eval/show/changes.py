@@ -18,7 +18,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.restore import RunCounts
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.markdown import PLACES
-from adaptive_eval.store import Change, EventKind, differences
+from adaptive_eval.store import Change, TrialsImported, differences
 from scorio.moments import question_moments
 from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
@@ -153,7 +153,7 @@ def _parts(configuration: Mapping[str, object]) -> tuple[dict[str, object], dict
 
 
 def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
-    if any(event.kind == EventKind.IMPORTED for view in (a, b) for event in view.events):
+    if any(event.kind == TrialsImported.KIND for view in (a, b) for event in view.events):
         return  # sampled elsewhere
     (in_a, models_a), (in_b, models_b) = _parts(a.configuration), _parts(b.configuration)
     if (in_a["seed"], in_a["seeds"]) != (in_b["seed"], in_b["seeds"]):

@@ -1,71 +1,87 @@
 """Events as sentences."""
 
-from collections.abc import Mapping
-
 from adaptive_eval.errors import headline
 from adaptive_eval.show.text import duration, safe
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import (
+    Event,
+    ModelSetAside,
+    OnlyFailures,
+    PlaceAwaited,
+    PriorTaken,
+    RegradingBegun,
+    ReplicaBack,
+    ReplicaLost,
+    RunResumed,
+    RunStopped,
+    ServerDied,
+    ServerLaunched,
+    ServerLaunching,
+    ServersNoticed,
+    SettingsChanged,
+    TrialsImported,
+    TrialsRegraded,
+    UnknownEvent,
+)
 
 NAMED = 3
 """Files that one sentence names."""
+LONGEST = 400
 
 
 def sentence(event: Event) -> str | None:
     """What happened, in one line; None where it shows anyway."""
-    body = event.body
-    match event.kind:
-        case EventKind.SET_ASIDE:
-            return safe(f"{body['model']} is set aside: {_reason(body)}", longest=400)
-        case EventKind.NOTICED:
-            return safe(f"{body['model']}: {body['text']}", longest=400)
-        case EventKind.REPLICA_LOST:
-            return safe(
-                f"{body['model']}: {body['replica']} is lost; its requests go elsewhere or wait until it is back"
-            )
-        case EventKind.REPLICA_BACK:
-            return safe(f"{body['model']}: {body['replica']} is back")
-        case EventKind.RETRYING:
-            errors = body["errors"]
-            assert isinstance(errors, dict)
-            kinds = ", ".join(f"{number} {str(kind).replace('_', ' ')}" for kind, number in errors.items())
-            silence = f"no answer for {body['seconds']} s, its requests are repeated"
-            return safe(f"{body['model']}: {silence} (errors so far: {kinds})", longest=400)
-        case EventKind.WAITING:
-            return safe(f"waiting for {body['on']}, which {body['by']} has", longest=400)
-        case EventKind.LAUNCHING:
-            where = f" on {body['on']}" if "on" in body else ""
-            waited = f" after {duration(float(str(body['waited'])))} of waiting" if "waited" in body else ""
-            return safe(f"{body['model']}: its server is started{where}{waited} (log: {body['log']})", longest=400)
-        case EventKind.LAUNCHED:
-            version = "" if body["version"] is None else f", version {body['version']}"
-            return safe(f"{body['model']}: its server is ready after {duration(float(str(body['seconds'])))}{version}")
-        case EventKind.SERVER_DIED:
-            again = f"it is started again ({body['restart']} of {body['of']})"
-            return safe(f"{body['model']}: {_reason(body)}; {again}", longest=400)
-        case EventKind.RESUMED:
-            return f"resumed with {body['trials']} stored trials"
-        case EventKind.CONFIGURED:
-            changes = body["changes"]
-            assert isinstance(changes, list)
-            return safe("settings changed: " + ", ".join(str(change["path"]) for change in changes))
-        case EventKind.IMPORTED:
-            files = body["files"]
-            assert isinstance(files, list)
-            more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
-            return safe(f"begins with {body['trials']} trials imported from {', '.join(files[:NAMED])}{more}")
-        case EventKind.PRIOR:
-            return safe(f"outcomes of the run {body['run']} count as R0")
-        case EventKind.REGRADING:
-            return f"grading {body['trials']} stored answers that have no grade yet; Ctrl-C leaves them for later"
-        case EventKind.REGRADED if "of" in body:
-            return f"graded {body['so_far']} of {body['of']} stored answers again"
-        case EventKind.REGRADED:
-            return f"graded {body['trials']} stored answers again"
-        case EventKind.STOPPED if "error" in body:
-            return safe(f"stopped by an error: {_reason(body)}", longest=400)
-        case _:
-            return None
+    told = _of_a_model(event) or _of_the_run(event)
+    return None if told is None else safe(told, longest=LONGEST)
 
 
-def _reason(body: Mapping[str, object]) -> str:
-    return headline(str(body["reason"]))
+def _of_a_model(event: Event) -> str | None:
+    match event:
+        case ModelSetAside():
+            return f"{event.model} is set aside: {headline(event.reason)}"
+        case ServersNoticed():
+            return f"{event.model}: {event.text}"
+        case ReplicaLost():
+            return f"{event.model}: {event.replica} is lost; its requests go elsewhere or wait until it is back"
+        case ReplicaBack():
+            return f"{event.model}: {event.replica} is back"
+        case OnlyFailures():
+            kinds = ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in event.errors.items())
+            silence = f"no answer for {event.seconds} s, its requests are repeated"
+            return f"{event.model}: {silence} (errors so far: {kinds})"
+        case ServerLaunching():
+            where = "" if event.on is None else f" on {event.on}"
+            waited = "" if event.waited is None else f" after {duration(event.waited)} of waiting"
+            return f"{event.model}: its server is started{where}{waited} (log: {event.log})"
+        case ServerLaunched():
+            version = "" if event.version is None else f", version {event.version}"
+            return f"{event.model}: its server is ready after {duration(event.seconds)}{version}"
+        case ServerDied():
+            again = f"it is started again ({event.restart} of {event.of})"
+            return f"{event.model}: {headline(event.reason)}; {again}"
+    return None
+
+
+def _of_the_run(event: Event) -> str | None:
+    match event:
+        case PlaceAwaited():
+            return f"waiting for {event.on}, which {event.by} has"
+        case RunResumed():
+            return f"resumed with {event.trials} stored trials"
+        case SettingsChanged():
+            return "settings changed: " + ", ".join(change.path for change in event.changes)
+        case TrialsImported():
+            more = f" and {len(event.files) - NAMED} more" if len(event.files) > NAMED else ""
+            return f"begins with {event.trials} trials imported from {', '.join(event.files[:NAMED])}{more}"
+        case PriorTaken():
+            return f"outcomes of the run {event.run} count as R0"
+        case RegradingBegun():
+            return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C leaves them for later"
+        case TrialsRegraded(so_far=int(), of=int()):
+            return f"graded {event.so_far} of {event.of} stored answers again"
+        case TrialsRegraded():
+            return f"graded {event.trials} stored answers again"
+        case RunStopped(reason=str(reason)):
+            return f"stopped by an error: {headline(reason)}"
+        case UnknownEvent():
+            return f"{event.called.replace('_', ' ')} (an event of a later version of adaptive-eval)"
+    return None

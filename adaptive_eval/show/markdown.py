@@ -30,7 +30,7 @@ from adaptive_eval.record.view import RunView
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import UNDECIDED, decided
 from adaptive_eval.show.text import Scale, cell, count, duration, fenced, number, table, telling
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import RunBegun, event_of, only
 
 SPREAD = ("signals", "sampling")
 """Mappings, which become columns of their own."""
@@ -64,7 +64,7 @@ class Repeatable:
     """The configuration and the questions, and what happened on the way."""
 
     version: str
-    """Of adaptive-eval, which has the defaults."""
+    """Of adaptive-eval, which has the defaults: of the latest start."""
     configuration: Mapping[str, object]
     """Without what is at its default, and without where the run lay."""
     models: tuple[Mapping[str, object], ...]
@@ -78,10 +78,10 @@ class Repeatable:
 def repeatable(view: RunView) -> Repeatable:
     """What to publish for those who want to repeat it."""
     config = RunConfig.model_validate_json(json.dumps(view.configuration))
-    events = (Event(EventKind(one.kind), one.body, one.at) for one in view.events)
+    events = [event_of(one.kind, one.body, one.at) for one in view.events]
     told = ((event.at, sentence(event)) for event in events)
     return Repeatable(
-        version=_version(view),
+        version=next((begun.version or "" for begun in reversed(only(events, RunBegun))), ""),
         configuration=_configuration(config),
         models=tuple({"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.models),
         digest=questions_digest(view),
@@ -93,12 +93,6 @@ def questions_digest(view: RunView) -> str:
     """A fingerprint of what was asked and what counts as right, whatever the order of the questions."""
     rows = sorted([one.id, one.prompt, one.answer, list(one.choices)] for one in view.questions)
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
-
-
-def _version(view: RunView) -> str:
-    """The version that the run was started with last."""
-    versions = [str(one.body["version"]) for one in view.events if "version" in one.body]
-    return versions[-1] if versions else ""
 
 
 def _configuration(config: RunConfig) -> dict[str, object]:

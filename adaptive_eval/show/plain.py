@@ -77,7 +77,7 @@ class JsonDisplay:
             )
 
     def happened(self, event: Event) -> None:
-        self._write({"record": "event", "kind": str(event.kind), **event.body})
+        self._write({"record": "event", "kind": event.kind, **event.body()})
 
     def stopping(self, in_flight: int) -> None:
         self._write({"record": "stopping", "in_flight": in_flight})

@@ -140,7 +140,7 @@ CREATE TABLE looks (
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
     at REAL NOT NULL,
-    kind TEXT NOT NULL,            -- an EventKind
+    kind TEXT NOT NULL,            -- see store/events.py
     body TEXT NOT NULL             -- JSON
 );
 """

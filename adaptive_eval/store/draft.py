@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from adaptive_eval.store import database
-from adaptive_eval.store.records import Event, RunHeader, TrialRecord
+from adaptive_eval.store.events import Event
+from adaptive_eval.store.records import RunHeader, TrialRecord
 from adaptive_eval.store.rows import (
     INSERT_TRIAL,
     dump_json,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.store import StoredLook
-from adaptive_eval.store.records import Event, EventKind
+from adaptive_eval.store.events import Event, SettingsChanged, only
 
 PATH = "trials.max"
 
@@ -27,20 +27,14 @@ class Changed(NamedTuple):
 
 def changed_horizons(events: Sequence[Event]) -> Iterator[Changed]:
     """Every change of the horizon after the first look."""
-    for event in events:
-        if event.kind is not EventKind.CONFIGURED:
-            continue
-        looks = event.body.get("looks")
-        for change in _changes(event.body):
-            numbers = change.get("was"), change.get("now")
-            if change.get("path") == PATH and all(isinstance(one, int) and one >= 1 for one in numbers) and looks != 0:
-                was, now = map(int, map(str, numbers))
-                yield Changed(was, now, looks if isinstance(looks, int) else None, event.at)
+    for event in only(events, SettingsChanged):
+        for path, was, now in event.changes:
+            if path == PATH and _is_horizon(was) and _is_horizon(now) and event.looks != 0:
+                yield Changed(int(str(was)), int(str(now)), event.looks, event.at)
 
 
-def _changes(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    changes = body.get("changes")
-    return [one for one in changes if isinstance(one, Mapping)] if isinstance(changes, list) else []
+def _is_horizon(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
 
 
 def plain_look(look: Look, models: Sequence[str]) -> StoredLook:

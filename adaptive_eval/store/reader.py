@@ -9,11 +9,10 @@ from typing import Any, Literal, Self, cast
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.errors import StoreError
 from adaptive_eval.store import database
+from adaptive_eval.store.events import Event, Json, event_of
 from adaptive_eval.store.records import (
-    Event,
-    EventKind,
-    Json,
     ReplicaTraffic,
     RunHeader,
     Spending,
@@ -221,7 +220,12 @@ class RunReader:
     def events(self) -> list[Event]:
         """Everything that happened to the run."""
         rows = self._rows("SELECT kind, body, at FROM events ORDER BY id")
-        return [Event(EventKind(kind), json.loads(body), at) for kind, body, at in rows]
+        try:
+            return [event_of(kind, json.loads(body), at) for kind, body, at in rows]
+        except (StoreError, ValueError) as error:
+            raise StoreError(
+                f"{self.directory}: {error}. Restore a copy of the run, or begin anew with --fresh"
+            ) from error
 
     def ids(self, table: Literal["models", "questions"], column: Literal["name", "key"]) -> dict[str, int]:
         """The tables' own numbers of models or questions."""

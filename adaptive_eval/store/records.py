@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple
 
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.store.events import Event, Json
 
-Json = Mapping[str, object]
 SignalValue = float | bool | str
 
 SHORTEST_REPEAT = 200
@@ -100,52 +99,6 @@ class Regrade(NamedTuple):
     signals: Mapping[str, SignalValue]
     extracted: str | None
     grader_error: str | None
-
-
-class EventKind(StrEnum):
-    """What can happen to a run, apart from trials and looks."""
-
-    STARTED = "started"
-    RESUMED = "resumed"
-    CONFIGURED = "configured"
-    """A resume changed settings; the body says which, from what, to what, after how many trials and looks."""
-    SET_ASIDE = "set_aside"
-    REPLICA_LOST = "replica_lost"
-    REPLICA_BACK = "replica_back"
-    RETRYING = "retrying"
-    """Nothing but failures from a model for a while; its requests are repeated."""
-    NOTICED = "noticed"
-    """Something about a model's servers that a reader of the results should know."""
-    WAITING = "waiting"
-    """Servers cannot be started yet: `by` tells which other run has the place `on`."""
-    LAUNCHING = "launching"
-    """The server of a model is started; the body says how, and where its output goes; `waited` are the seconds that
-    other runs had its place."""
-    LAUNCHED = "launched"
-    """It is ready, after `seconds`; `on` is the place it shares with others, one of which was stopped in this time."""
-    SERVER_DIED = "server_died"
-    """A server that was up has ended by itself, or hangs, and is started again."""
-    REGRADING = "regrading"
-    """Answers without a grade are graded once more before the run goes on; told, not stored."""
-    REGRADED = "regraded"
-    """So many `trials` have got their grades anew; when a run goes on also how many `so_far`, `of` how many."""
-    IMPORTED = "imported"
-    """The run begins with trials that were taken from logs; the body says how many, and from where."""
-    PRIOR = "prior"
-    """Outcomes of an earlier run count as R0 from now on; the body has them."""
-    STOPPED = "stopped"
-    """Before the run was finished: by the user, or by an `error`, whose body says its kind and the `reason`."""
-    FINISHED = "finished"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened to the run."""
-
-    kind: EventKind
-    body: Json = field(default_factory=dict)
-    at: float = 0.0
-    """Set by the store when it is committed."""
 
 
 class StoredLook(NamedTuple):

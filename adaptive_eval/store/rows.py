@@ -13,7 +13,8 @@ import zlib
 from collections.abc import Iterable
 
 from adaptive_eval import __version__
-from adaptive_eval.store.records import Event, Json, RunHeader, TrialRecord
+from adaptive_eval.store.events import Event, Json
+from adaptive_eval.store.records import RunHeader, TrialRecord
 
 PLAIN_UP_TO = 512
 SMALL_UP_TO = 8192
@@ -137,7 +138,7 @@ def write_events(connection: sqlite3.Connection, events: Iterable[Event], now: f
     """Events that happened now."""
     connection.executemany(
         "INSERT INTO events (at, kind, body) VALUES (?, ?, ?)",
-        ((now, str(event.kind), dump_json(event.body)) for event in events),
+        ((now, event.kind, dump_json(event.body())) for event in events),
     )
 
 

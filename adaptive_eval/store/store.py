@@ -19,12 +19,10 @@ from typing import NamedTuple
 from adaptive_eval.errors import RunChanged, StoreError
 from adaptive_eval.store import database
 from adaptive_eval.store.database import RunLock
+from adaptive_eval.store.events import Change, Event, Json, SettingsChanged
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     Batch,
-    Event,
-    EventKind,
-    Json,
     Regrade,
     RunHeader,
     StoredLook,
@@ -45,21 +43,9 @@ from adaptive_eval.store.rows import (
 )
 
 SHOWN_CHANGES = 12
-SHOWN_CHARACTERS = 80
 SOURCES = "sources"
 """Under a grader's meaning: the files of one that is the user's own."""
 _ABSENT = object()
-
-
-class Change(NamedTuple):
-    """One setting that differs."""
-
-    path: str
-    was: object
-    now: object
-
-    def __str__(self) -> str:
-        return f"{self.path}: {_shown(self.was)} -> {_shown(self.now)}"
 
 
 def differences(was: object, now: object, path: str = "") -> Iterator[Change]:
@@ -100,13 +86,6 @@ def with_sources(stored: Json, now: Json) -> Json:
     if not isinstance(was, dict) or not isinstance(grader, dict) or SOURCES in was or SOURCES not in grader:
         return stored
     return {**stored, "grader": {**was, SOURCES: grader[SOURCES]}}
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "not set"
-    text = repr(value)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
 # a resume takes its looks again, and most are what they were
@@ -253,11 +232,9 @@ class Store:
         """Settings of today that are not those of the newest configuration."""
         return list(differences(self.reader.header().configuration, header.configuration))
 
-    def _configured(self, changes: Sequence[Change]) -> Event:
+    def _configured(self, changes: Sequence[Change]) -> SettingsChanged:
         """These changes, and what was known when they were made: a later look depends on it."""
-        told = [{"path": path, "was": was, "now": now} for path, was, now in changes]
-        known = {"trials": self.reader.trial_count(), "looks": self.reader.most_looks()}
-        return Event(EventKind.CONFIGURED, {**known, "changes": told})
+        return SettingsChanged(self.reader.trial_count(), self.reader.most_looks(), tuple(changes))
 
     def _configure(self, configuration: Json) -> None:
         """Make this the newest configuration, under which looks are taken from now on."""

@@ -15,7 +15,7 @@ from live_runs import wait_for_trials
 from llama import Chance, Weights, chance, token_log_probabilities
 
 from adaptive_eval.endpoints.answers import bits_per_token
-from adaptive_eval.store import EventKind, RunReader, TrialRecord
+from adaptive_eval.store import RunReader, TrialRecord
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 8}
 """What the exact probabilities are of: the model's own distribution, whatever a server's defaults are."""
@@ -34,7 +34,7 @@ class Finished:
     results: Mapping[str, Any]
     records: Sequence[TrialRecord]
     looks: Sequence[object]
-    events: Sequence[EventKind]
+    events: Sequence[str]
     meaning: Mapping[str, Any]
     """What the store says that each model's trials depend on."""
 

@@ -12,7 +12,7 @@ from engine_servers import VLLM_ENVIRONMENT, VLLM_PYTHON, descendants, llama, re
 from family import checkpoints, weights
 from to_gguf import convert
 
-from adaptive_eval.store import EventKind
+from adaptive_eval.store import ServerDied, ServerLaunched
 
 pytestmark = pytest.mark.engine
 
@@ -79,7 +79,7 @@ def test_a_server_whose_worker_is_killed_is_started_again(workplace: Workplace, 
     (worker,) = [pid for pid in descendants(process.pid) if title(pid).startswith("VLLM::Worker")]
     os.kill(worker, signal.SIGKILL)
     found = workplace.finish(disturbed, process, accepted=(0, 3))
-    assert found.events.count(EventKind.SERVER_DIED) == 1 and found.events.count(EventKind.LAUNCHED) == 2
+    assert found.events.count(ServerDied.KIND) == 1 and found.events.count(ServerLaunched.KIND) == 2
     assert len(found.records) == 30 * 60
     undisturbed = workplace.run(workplace.configure("undisturbed", [with_vllm(name)], **settings), accepted=(0, 3))
     assert _answers(found) == _answers(undisturbed)

@@ -11,7 +11,7 @@ from family import checkpoints, weights
 from llama import token_log_probabilities
 
 from adaptive_eval.endpoints.answers import bits_per_token
-from adaptive_eval.store import EventKind
+from adaptive_eval.store import ReplicaBack, ReplicaLost
 
 pytestmark = pytest.mark.engine
 
@@ -83,7 +83,7 @@ def test_the_only_server_may_die_and_come_back(
     victim.start()
     run = workplace.finish(config, process)
     require_same(run, undisturbed)
-    assert {EventKind.REPLICA_LOST, EventKind.REPLICA_BACK} <= set(run.events)
+    assert {ReplicaLost.KIND, ReplicaBack.KIND} <= set(run.events)
 
 
 def require_same(run: Finished, undisturbed: Finished) -> None:

@@ -21,7 +21,7 @@ from adaptive_eval.record.history import prepared_again
 from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import read_run
 from adaptive_eval.show.changes import changes
-from adaptive_eval.store import EventKind, RunReader
+from adaptive_eval.store import RunReader, RunResumed, TrialsImported
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
@@ -77,8 +77,8 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     assert all((*cell, trial) in found for cell, held in cells.items() for trial in range(held))
     with closing(RunReader.open(run)) as reader:
         kinds = [event.kind for event in reader.events()]
-    assert kinds[0] is EventKind.IMPORTED
-    assert EventKind.RESUMED in kinds
+    assert kinds[0] == TrialsImported.KIND
+    assert RunResumed.KIND in kinds
 
 
 def test_a_finished_import_has_no_more_to_ask(site: Site, whole: Whole) -> None:

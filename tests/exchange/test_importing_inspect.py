@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from logs import DEFLATED, STORED, ZSTANDARD, archive, header, imported, inspect_log, outcomes, sample
 
-from adaptive_eval.store import EventKind, RunReader
+from adaptive_eval.store import RunReader, TrialsImported, only
 
 
 def wrote(content: object, stop_reason: str = "stop") -> dict[str, object]:
@@ -77,7 +77,7 @@ def test_everything_that_is_logged_is_kept(tmp_path: Path, method: int) -> None:
     with closing(RunReader.open(tmp_path / "run")) as reader:
         first, second = reader.trials()
         stored = reader.header()
-        (event,) = [event for event in reader.events() if event.kind is EventKind.IMPORTED]
+        (event,) = only(reader.events(), TrialsImported)
     assert (first.model, first.question, first.trial, first.category) == ("openai/m", "q1", 0, 1)
     assert (first.answer.text, first.answer.prompt_tokens, first.answer.completion_tokens) == ("answer 1", 12, 5)
     assert (first.answer.latency, first.answer.seed, first.extracted) == (1.5, -1, "4")
@@ -89,8 +89,8 @@ def test_everything_that_is_logged_is_kept(tmp_path: Path, method: int) -> None:
     assert stored.models["openai/m"]["model"] == "m"
     assert stored.models["openai/m"]["sampling"] == {"temperature": 0.5, "max_tokens": 99}
     assert stored.models["openai/m"]["prompt"] == {"system": "Be brief."}
-    assert event.body["trials"] == 2
-    assert event.body["files"] == ["log.eval"]
+    assert event.trials == 2
+    assert event.files == ("log.eval",)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from adaptive_eval.launch import server as readiness
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.host import Host, Places, unload_all
 from adaptive_eval.launch.server import RESTARTS, Server, Spec
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching
 
 PROMPT = Prompt(messages=(Message("user", "1 + 1 = ?"),))
 
@@ -160,9 +160,9 @@ async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_se
     bed.inners[1].answers.set()
     assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
     died, launched = bed.events
-    assert (died.kind, launched.kind) == (EventKind.SERVER_DIED, EventKind.LAUNCHED)
-    assert (died.body["restart"], died.body["of"]) == (1, RESTARTS)
-    assert str(died.body["reason"]).startswith("its server was killed by SIGKILL (log: ")
+    assert (died.kind, launched.kind) == (ServerDied.KIND, ServerLaunched.KIND)
+    assert (died.restart, died.of) == (1, RESTARTS)
+    assert died.reason.startswith("its server was killed by SIGKILL (log: ")
     assert bed.server.endpoint.stats.requests == 4 and bed.server.endpoint.stats.errors == {"reset": 2}
     await bed.server.stop()
 
@@ -172,7 +172,7 @@ async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: i
     await bed.start()
     with pytest.raises(LaunchFailed, match=rf"was killed by SIGKILL [^\n]*, after it was started again {RESTARTS} "):
         await bed.server.endpoint.sample(PROMPT, range(1))
-    assert [event.kind for event in bed.events] == [EventKind.SERVER_DIED, EventKind.LAUNCHED] * RESTARTS
+    assert [event.kind for event in bed.events] == [ServerDied.KIND, ServerLaunched.KIND] * RESTARTS
     assert not running(str(port))
     await bed.server.stop()
 
@@ -219,7 +219,7 @@ async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_see
     assert [[answer.seed for answer in await one] for one in asked] == [[10, 11], [20, 21]]
     died, _ = bed.events
     why = "its server does not answer any more: no replica is left (no answer within 10 s) (log: "
-    assert died.kind is EventKind.SERVER_DIED and str(died.body["reason"]).startswith(why)
+    assert isinstance(died, ServerDied) and died.reason.startswith(why)
     await bed.server.stop()
 
 
@@ -231,8 +231,8 @@ async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
         await host.load(model, events.append)
         assert len(running(f"-S {SERVER} {port} says=")) == 2, "the server and its keeper"
         assert running(f"{port} says={('one', 'two')[model]}")
-    assert [event.kind for event in events] == [EventKind.LAUNCHING, EventKind.LAUNCHED] * 3
-    assert {event.body["on"] for event in events} == {"gpu0"}
+    assert [event.kind for event in events] == [ServerLaunching.KIND, ServerLaunched.KIND] * 3
+    assert {event.on for event in events} == {"gpu0"}
     waiting = asyncio.create_task(beds[0].server.endpoint.sample(PROMPT, range(1)))
     await until(lambda: beds[0].inners[-1].asked)
     await host.load(1, events.append)
@@ -256,8 +256,8 @@ async def test_one_that_was_up_and_does_not_come_up_in_its_next_turn_is_started_
     trouble.touch()
     await bed.start()
     (failed,) = bed.events
-    assert (failed.kind, failed.body["restart"]) == (EventKind.SERVER_DIED, 1)
-    assert str(failed.body["reason"]).endswith("no memory is left")
+    assert (failed.kind, failed.restart) == (ServerDied.KIND, 1)
+    assert failed.reason.endswith("no memory is left")
     await bed.server.stop()
 
 

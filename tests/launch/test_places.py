@@ -17,7 +17,7 @@ from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch import host as module
 from adaptive_eval.launch.host import Host, Places, unload_all
 from adaptive_eval.launch.server import Server, Spec
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import Event, PlaceAwaited, ServerLaunching
 
 Told = list[tuple[str, str]]
 
@@ -193,7 +193,7 @@ async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int)
     await unload_all([host], at_once=True)
     places.release()
     waiting, launching, launched = events
-    assert waiting.kind is EventKind.WAITING and launching.kind is EventKind.LAUNCHING
-    assert waiting.body["on"] == "gpu0" and str(waiting.body["by"]).startswith("the run other (process ")
-    waited = float(str(launching.body["waited"]))
-    assert waited >= 0.5 and waited + float(str(launched.body["seconds"])) <= took
+    assert isinstance(waiting, PlaceAwaited) and isinstance(launching, ServerLaunching)
+    assert waiting.on == "gpu0" and waiting.by.startswith("the run other (process ")
+    waited = launching.waited
+    assert waited is not None and waited >= 0.5 and waited + launched.seconds <= took

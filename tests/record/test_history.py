@@ -11,7 +11,7 @@ from live_runs import MODELS, Found, Site
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.history import prepared_again
-from adaptive_eval.store import EventKind, RunReader
+from adaptive_eval.store import PriorTaken, RunReader, only
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
@@ -92,9 +92,8 @@ def test_a_model_may_take_its_elders_outcomes(site: Site, earlier: Path) -> None
     run_with(site, {"run": str(earlier), "depth": 2, "models": {"ada": "bob", "cyd": "cyd"}})
     expected = first_outcomes(earlier, 2)
     with closing(RunReader.open(site.directory())) as reader:
-        (event,) = [event for event in reader.events() if event.kind is EventKind.PRIOR]
-    outcomes = event.body["outcomes"]
-    assert isinstance(outcomes, dict)
+        (event,) = only(reader.events(), PriorTaken)
+    outcomes = event.outcomes
     assert outcomes["ada"]["q3"] == expected["bob", "q3"]
     assert outcomes["bob"]["q3"] == expected["bob", "q3"]
 
@@ -105,8 +104,7 @@ def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> No
     run_with(site, section, models=models[:2])
     run_with(site, section, models=models)
     with closing(RunReader.open(site.directory())) as reader:
-        before, after = [event.body["outcomes"] for event in reader.events() if event.kind is EventKind.PRIOR]
-    assert isinstance(before, dict) and isinstance(after, dict)
+        before, after = [event.outcomes for event in only(reader.events(), PriorTaken)]
     assert before.keys() == set(MODELS[:2])
     assert after.keys() == set(MODELS)
 

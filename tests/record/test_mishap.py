@@ -14,7 +14,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode, GraderError, StoreFull
 from adaptive_eval.record.ending import mishap_of, note_mishap
 from adaptive_eval.record.view import read_run
-from adaptive_eval.store import Batch, Event, EventKind, Store
+from adaptive_eval.store import Batch, RunResumed, RunStopped, Store
 
 KEY = "sk-never-to-be-seen-0123456789"
 
@@ -111,7 +111,7 @@ def test_of_an_error_that_nobody_foresaw_only_the_kind_is_kept(store: Store) -> 
     note_mishap(store, RuntimeError(f"Bearer {KEY}"))
     found = mishap_of(store.reader.events())
     assert found == ("an error that was not foreseen (RuntimeError)", ExitCode.FAILED)
-    store.commit(Batch(events=[Event(EventKind.RESUMED, {"trials": 0})]))
+    store.commit(Batch(events=[RunResumed(trials=0)]))
     assert mishap_of(store.reader.events()) is None
 
 
@@ -134,7 +134,7 @@ def test_a_run_in_the_directory_of_today_keeps_its_dots(site: Site, monkeypatch:
 def test_a_stop_by_the_user_is_no_error_and_a_full_disk_hides_none(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.commit(Batch(events=[Event(EventKind.STOPPED)]))
+    store.commit(Batch(events=[RunStopped()]))
     assert mishap_of(store.reader.events()) is None
 
     def full(_: Batch) -> None:

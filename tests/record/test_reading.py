@@ -10,7 +10,7 @@ from live_runs import MODELS, Site, kill, wait_for_trials
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.results import RESULTS_FILE
 from adaptive_eval.record.view import RunView, read_run
-from adaptive_eval.store import Event, EventKind, Store, is_held
+from adaptive_eval.store import Store, TrialsRegraded, is_held
 
 TIMES = {"updated", "active_seconds"}
 
@@ -106,7 +106,7 @@ def test_results_that_are_out_of_date_are_worked_out_anew(site: Site) -> None:
     assert '"tier":1' in as_published and "tier: 2" not in path.read_text()
     assert worked_out(read_run(site.directory())) == published(site.directory()), "what was published last is read"
     store = Store.attach(site.directory())
-    store.regrade([], Event(EventKind.REGRADED, {"trials": 0}))
+    store.regrade([], TrialsRegraded(trials=0))
     store.close()
     assert worked_out(read_run(site.directory())) == without_times(json.loads(as_published))
     path.write_text("{")

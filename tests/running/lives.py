@@ -31,7 +31,7 @@ from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.regrade import regrade
 from adaptive_eval.running.serving import Serving
-from adaptive_eval.store import Event, Store
+from adaptive_eval.store import Event, ModelSetAside, Store
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
 QUESTIONS = tuple(f"q{number}" for number in range(4))
@@ -177,8 +177,8 @@ class World:
     def _commit(self, really: Callable[..., None]) -> object:
         def commit(store: Store, batch: object) -> None:
             for event in batch.events:  # type: ignore[attr-defined]
-                if event.kind == "set_aside":
-                    self.aside.append((self.starts, str(event.body["model"]), len(self.log)))
+                if isinstance(event, ModelSetAside):
+                    self.aside.append((self.starts, event.model, len(self.log)))
             really(store, batch)
 
         return commit

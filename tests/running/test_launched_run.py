@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from live_runs import MODELS, Found, Site
@@ -21,10 +22,11 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.process import GRACE_SECONDS
-from adaptive_eval.store import Event, EventKind, RunReader
+from adaptive_eval.store import Event, RunFinished, RunReader, ServerDied, ServerLaunched, only
 
 SERVER = Path(__file__).with_name("small_server.py")
 TRIALS = {"min": 4, "max": 12}
+Kind = TypeVar("Kind", bound=Event)
 
 
 def launching(folder: Path, *flags: str) -> dict[str, object]:
@@ -77,9 +79,9 @@ def listening(port: int, seconds: float = 10.0) -> None:
     listening(port, seconds - 0.02)
 
 
-def events(directory: Path, *kinds: EventKind) -> list[Event]:
+def events(directory: Path, kind: type[Kind]) -> list[Kind]:
     with closing(RunReader.open(directory)) as reader:
-        return [event for event in reader.events() if event.kind in kinds]
+        return only(reader.events(), kind)
 
 
 def results(directory: Path) -> dict[str, list[dict[str, object]]]:
@@ -118,10 +120,10 @@ def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found,
     ended = site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}, models=models))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert Found.of(site.directory()) == elsewhere
-    starts = events(site.directory(), EventKind.LAUNCHED)
+    starts = events(site.directory(), ServerLaunched)
     found = results(site.directory())
     assert {row["model"]: row["starts"] for row in found["servers"]} == {
-        name: sum(event.body["model"] == name for event in starts) for name in MODELS
+        name: sum(event.model == name for event in starts) for name in MODELS
     }
     command = shlex.join(map(str, found["servers"][0]["command"]))  # type: ignore[arg-type]
     assert re.fullmatch(rf"\S+ -S {SERVER} \d+ {site.folder}", command)
@@ -131,7 +133,7 @@ def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found,
         return
     (row,) = found["turns"]
     assert (row["on"], row["models"], row["swaps"]) == ("gpu0", 3, len(starts))
-    assert row["seconds"] == pytest.approx(sum(float(str(event.body["seconds"])) for event in starts))
+    assert row["seconds"] == pytest.approx(sum(event.seconds for event in starts))
     assert re.search(rf"in turn   3 models on gpu0: {len(starts)} swaps, \d+s", ended.stdout)
 
 
@@ -141,8 +143,8 @@ def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, els
     told = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); it is started again \(1 of 3\)"
     assert re.search(told, ended.stdout)
     assert Found.of(site.directory()) == elsewhere
-    (died,) = events(site.directory(), EventKind.SERVER_DIED)
-    assert died.body["model"] == "ada"
+    (died,) = events(site.directory(), ServerDied)
+    assert died.model == "ada"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -186,7 +188,7 @@ def test_a_run_that_is_over_says_so_before_its_servers_have_ended(site: Site) ->
     assert (process.returncode, err) == (ExitCode.SPENT, "")
     assert time.monotonic() - began < GRACE_SECONDS / 2
     assert not servers(site)
-    assert len(events(site.directory(), EventKind.FINISHED)) == 1
+    assert len(events(site.directory(), RunFinished)) == 1
 
 
 def test_a_run_waits_for_a_place_that_another_one_has(site: Site) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.imports import fingerprints, first_words
-from adaptive_eval.store import EventKind, RunReader
+from adaptive_eval.store import RunReader, SettingsChanged, only
 from adaptive_eval.store.database import DATABASE_FILE
 
 GRADER = "from marking.keys import right\n\n\ndef grade(text, question):\n    return right(text, question)\n"
@@ -70,8 +70,8 @@ def test_an_edited_rule_goes_on_and_is_recorded(site: Site) -> None:
     rule.write_text(RULE + "\n# another\n")
     assert site.run(config).exit_code == ExitCode.SPENT
     with closing(RunReader.open(site.directory())) as reader:
-        bodies = [event.body for event in reader.events() if event.kind is EventKind.CONFIGURED]
-    assert [change["path"] for body in bodies for change in body["changes"]] == [
+        changed = only(reader.events(), SettingsChanged)
+    assert [change.path for event in changed for change in event.changes] == [
         "plug_ins.stopping.rule.sources.my_own_rule.py"
     ]
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.store import EventKind, RunReader
+from adaptive_eval.store import RunReader, TrialsRegraded
 
 FRAGILE = """
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_what_the_grader_failed_on_is_graded_by_regrade(site: Site, fragile: Pat
     assert None not in Found.of(site.directory()).outcomes.values()
     assert site.run(fragile).exit_code == ExitCode.SPENT
     with closing(RunReader.open(site.directory())) as reader:
-        assert EventKind.REGRADED in [event.kind for event in reader.events()]
+        assert TrialsRegraded.KIND in [event.kind for event in reader.events()]
 
 
 def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Site) -> None:

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.store import EventKind, RunReader
+from adaptive_eval.store import RunReader, RunResumed, only
 
 CONTINUE = r"continue  adaptive-eval run \S*run\.yaml"
 
@@ -72,7 +72,7 @@ def test_a_run_that_was_killed_ends_as_if_it_had_not_been(site: Site, uninterrup
         assert site.run(config, *options).exit_code == ExitCode.REACHED
         assert Found.of(directory) == uninterrupted
         with closing(RunReader.open(directory)) as reader:
-            resumed = [event for event in reader.events() if event.kind is EventKind.RESUMED]
+            resumed = only(reader.events(), RunResumed)
             assert len(resumed) >= starts - 2  # a kill may come before the start is committed
 
 
@@ -189,7 +189,7 @@ def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.Mo
     CliRunner().invoke(app, command)
     assert not site.directory("run~3").exists()
     with closing(RunReader.open(site.directory("run~2"))) as reader:
-        assert EventKind.RESUMED in [event.kind for event in reader.events()], "the newest is continued"
+        assert RunResumed.KIND in [event.kind for event in reader.events()], "the newest is continued"
 
 
 def test_fresh_and_a_directory_exclude_each_other(site: Site) -> None:

@@ -17,7 +17,7 @@ from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.store import EventKind
+from adaptive_eval.store import ServersNoticed
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def llama(tmp_path: Path, llama_url: str) -> Site:
 def test_a_notice_is_told_once_a_start() -> None:
     troubles, notice = Troubles("ada"), Notice("named", "its answers are named 'x'")
     (told,) = troubles.noticed(EndpointStats(notices=(notice,)), 0, 0.0)
-    assert (told.kind, told.body) == (EventKind.NOTICED, {"model": "ada", "notice": "named", "text": notice.text})
+    assert told == ServersNoticed("ada", "named", notice.text)
     assert list(troubles.noticed(EndpointStats(notices=(notice,)), 0, 1.0)) == []
 
 

@@ -18,7 +18,7 @@ from adaptive_eval.scheduler import regrading, scheduler
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
-from adaptive_eval.store import Batch, Event, EventKind
+from adaptive_eval.store import Batch, RegradingBegun, RunResumed, TrialsRegraded
 
 MANY_TURNS = 100
 
@@ -61,7 +61,7 @@ async def test_nothing_is_asked_while_stored_answers_are_graded(
     bed = await with_ungraded(Bed(tmp_path / "run"))
     before, seen = asked(bed), []
     bed.grading = SlowGrading(lambda: seen.append((asked(bed) - before, bed.controller.in_flight)))
-    await bed.start(lambda run: run.note(Event(EventKind.RESUMED)))
+    await bed.start(lambda run: run.note(RunResumed()))
     assert set(seen) == {(0, 0)}
     assert asked(bed) == len(bed.outcomes()), "nothing was bought twice"
     assert (bed.outcomes(), bed.looks()) == (reference.outcomes(), reference.looks())
@@ -100,8 +100,8 @@ async def test_grading_stored_answers_can_be_stopped_and_keeps_what_is_done(
     assert ended.halt is (Halt.DRAINED if times == 1 else Halt.AT_ONCE)
     assert list(bed.outcomes().values()).count(None) == ungraded - 1
     assert asked(bed) == before
-    kinds = [event.kind for event in bed.observer.events if event.kind in (EventKind.REGRADING, EventKind.REGRADED)]
-    assert kinds == [EventKind.REGRADING, EventKind.REGRADED]
+    kinds = [event.kind for event in bed.observer.events if event.kind in (RegradingBegun.KIND, TrialsRegraded.KIND)]
+    assert kinds == [RegradingBegun.KIND, TrialsRegraded.KIND]
 
 
 async def test_a_model_whose_answer_still_has_no_grade_is_asked_nothing(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothi
 
     bed.grading.fails = broken
     with pytest.raises(ZeroDivisionError):
-        await bed.start(lambda run: run.note(Event(EventKind.RESUMED)))
+        await bed.start(lambda run: run.note(RunResumed()))
     assert asked(bed) == before
 
 
@@ -162,7 +162,7 @@ async def test_what_is_being_written_when_the_writer_is_cancelled_is_reported_on
     store.error = error
     committer = Committer(store, committed=told.append, elapsed=lambda: 0.0, more_expected=lambda: False)  # type: ignore[arg-type]
     writer = asyncio.create_task(committer.run())
-    committer.add_event(Event(EventKind.RESUMED))
+    committer.add_event(RunResumed())
     await store.began.wait()
     writer.cancel()
     await asyncio.gather(writer, return_exceptions=True)
@@ -174,7 +174,7 @@ async def test_what_is_being_written_when_the_writer_is_cancelled_is_reported_on
         with pytest.raises(StoreError):
             await committer.flush()
     assert committer.idle
-    assert [event.kind for batch in told for event in batch.events] == ([] if error else [EventKind.RESUMED])
+    assert [event.kind for batch in told for event in batch.events] == ([] if error else [RunResumed.KIND])
     committer.close()
 
 

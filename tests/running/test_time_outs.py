@@ -17,8 +17,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import restored_results, stored_run
-from adaptive_eval.scheduler.types import Cause
-from adaptive_eval.store import EventKind, RunReader
+from adaptive_eval.store import Cause, ModelSetAside, RunReader, only
 
 QUESTIONS = 8
 
@@ -126,8 +125,8 @@ def test_a_server_that_answers_nothing_has_no_score(
     (pair,) = results(tmp_path)["pairs"]
     assert pair["verdict"] == "blocked"
     with closing(RunReader.open(tmp_path / "run")) as reader:
-        (aside,) = [event for event in reader.events() if event.kind is EventKind.SET_ASIDE]
-        assert aside.body["cause"] == Cause.SERVER
+        (aside,) = only(reader.events(), ModelSetAside)
+        assert aside.cause == Cause.SERVER
         restored = restored_results(reader, stored_run(reader.header()), running=False)
         assert restored is not None
         assert [(row.name, row.score) for row in restored.models] == [("ada", 1.0), ("bob", None)]

@@ -13,7 +13,7 @@ from adaptive_eval.errors import Rejected, Unavailable
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.seeds import hashed_base
-from adaptive_eval.store import EventKind
+from adaptive_eval.store import Cause, ModelSetAside, only
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +108,8 @@ async def test_a_lost_model_does_not_stop_the_others(tmp_path: Path) -> None:
     cyd.fail = lambda question, seeds: Unavailable("no replica left") if len(cyd.samples) > 40 else None
     await bed.start()
     assert bed.controller.set_aside == {2: "no replica left"}
-    (event,) = [event for event in bed.observer.events if event.kind is EventKind.SET_ASIDE]
-    assert event.body == {"model": "cyd", "reason": "no replica left", "cause": "server"}
+    (event,) = only(bed.observer.events, ModelSetAside)
+    assert event == ModelSetAside("cyd", "no replica left", Cause.SERVER)
     assert bed.controller.finished is Reason.BLOCKED
     assert len(bed.looks()) > 2
 

@@ -11,7 +11,7 @@ from adaptive_eval.endpoints.types import EndpointStats, ReplicaStats
 from adaptive_eval.scheduler import scheduler as scheduler_module
 from adaptive_eval.scheduler import troubles as troubles_module
 from adaptive_eval.scheduler.troubles import LOST_SECONDS, RETRYING_SECONDS, Troubles
-from adaptive_eval.store import EventKind, RunReader
+from adaptive_eval.store import OnlyFailures, ReplicaBack, ReplicaLost, RunReader
 
 
 def stats(healthy: Sequence[bool] = (), errors: int = 0) -> EndpointStats:
@@ -19,7 +19,7 @@ def stats(healthy: Sequence[bool] = (), errors: int = 0) -> EndpointStats:
     return EndpointStats(errors={"server_error": errors}, replicas=replicas)
 
 
-def kinds(troubles: Troubles, seen: EndpointStats, answers: int, now: float) -> list[EventKind]:
+def kinds(troubles: Troubles, seen: EndpointStats, answers: int, now: float) -> list[str]:
     return [event.kind for event in troubles.noticed(seen, answers, now)]
 
 
@@ -28,9 +28,9 @@ def test_a_replica_is_lost_once_and_back_once() -> None:
     assert kinds(troubles, stats([True, True]), 0, 0.0) == []
     assert kinds(troubles, stats([True, False]), 0, 1.0) == []
     (lost,) = troubles.noticed(stats([True, False]), 0, 1.0 + LOST_SECONDS)
-    assert (lost.kind, lost.body) == (EventKind.REPLICA_LOST, {"model": "ada", "replica": "http://1/v1"})
+    assert lost == ReplicaLost("ada", "http://1/v1")
     assert kinds(troubles, stats([True, False]), 0, 9.0) == []
-    assert kinds(troubles, stats([True, True]), 0, 10.0) == [EventKind.REPLICA_BACK]
+    assert kinds(troubles, stats([True, True]), 0, 10.0) == [ReplicaBack.KIND]
     assert kinds(troubles, stats([True, True]), 0, 11.0) == []
 
 
@@ -46,11 +46,11 @@ def test_nothing_but_failures_is_told_once_until_an_answer_comes() -> None:
     for later, errors in ((1.0, 2), (RETRYING_SECONDS, 3)):
         assert kinds(troubles, stats(errors=errors), 3, later) == []
     (told,) = troubles.noticed(stats(errors=4), 3, RETRYING_SECONDS + 1.0)
-    assert told.body == {"model": "ada", "seconds": 30, "errors": {"server_error": 4}}
+    assert told == OnlyFailures("ada", 30, {"server_error": 4})
     assert kinds(troubles, stats(errors=5), 3, 80.0) == []
     assert kinds(troubles, stats(errors=5), 4, 81.0) == []
     assert kinds(troubles, stats(errors=6), 4, 82.0) == []
-    assert kinds(troubles, stats(errors=7), 4, 120.0) == [EventKind.RETRYING]
+    assert kinds(troubles, stats(errors=7), 4, 120.0) == [OnlyFailures.KIND]
 
 
 def test_one_failure_before_a_long_answer_is_no_trouble() -> None:
@@ -70,4 +70,4 @@ async def test_a_run_records_what_its_servers_went_through(tmp_path: Path, monke
     await bed.start()
     with closing(RunReader.open(tmp_path)) as reader:
         told = [event.kind for event in reader.events()]
-    assert told[:2] == [EventKind.REPLICA_LOST, EventKind.REPLICA_BACK]
+    assert told[:2] == [ReplicaLost.KIND, ReplicaBack.KIND]

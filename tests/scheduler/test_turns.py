@@ -17,7 +17,7 @@ from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import Event, ServerLaunched
 from adaptive_eval.study.tape import Tape, Trials
 from adaptive_eval.study.timed import AnswerTimes, drive_in_time
 from adaptive_eval.study.timed import Host as ReplayedHost
@@ -46,7 +46,7 @@ class FakeHost:
         if self.fails(model):
             raise LaunchFailed("its server exited with status 1 before it was ready")
         self.loaded = model
-        tell(Event(EventKind.LAUNCHED, {"model": list(SKILLS)[model]}))
+        tell(ServerLaunched(model=list(SKILLS)[model]))
 
     def _check(self, model: int) -> Callable[[str, range], None]:
         def check(prompt: str, seeds: range) -> None:

@@ -16,7 +16,7 @@ from adaptive_eval.core.types import Cost, Look
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.record.build import build_results, subject_of, take_snapshot
 from adaptive_eval.record.results import write_results
-from adaptive_eval.store import Batch, Event, EventKind, Store, TrialRecord
+from adaptive_eval.store import Batch, Event, RunFinished, RunResumed, RunStarted, RunStopped, Store, TrialRecord
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.usage import Tally
 
@@ -66,8 +66,8 @@ class Played:
         self._rng = np.random.default_rng(1)
         self._keys = [question.id for question in self.plan.questions]
         looks = self.controller.restore(self._stored())
-        kind = EventKind.RESUMED if opened.resumed else EventKind.STARTED
-        self.commit([], looks, [Event(kind, {"trials": sum(tally.trials for tally in self.tallies.values())})])
+        begun = RunResumed if opened.resumed else RunStarted
+        self.commit([], looks, [begun(sum(tally.trials for tally in self.tallies.values()))])
 
     def step(self, trials: int = 20) -> list[Look]:
         """Answer some trials, commit them, and take the looks that they complete."""
@@ -101,13 +101,13 @@ class Played:
         while self.controller.finished is None:
             self.step(200)
         self.publish()
-        self.commit([], [], [Event(EventKind.FINISHED, {"reason": str(self.controller.finished)})])
+        self.commit([], [], [RunFinished(self.controller.finished)])
         self.close()
 
     def stop(self) -> None:
         """End as a user would."""
         self.publish(stopped=True)
-        self.commit([], [], [Event(EventKind.STOPPED)])
+        self.commit([], [], [RunStopped()])
         self.close()
 
     def close(self) -> None:

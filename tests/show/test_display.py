@@ -20,7 +20,7 @@ from adaptive_eval.record.build import Subject
 from adaptive_eval.record.ending import Ended, why_finished
 from adaptive_eval.record.status import Standing, StatusTaker, Traffic
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.types import Cause, Lost
+from adaptive_eval.scheduler.types import Lost
 from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display
 from adaptive_eval.show.events import sentence
@@ -28,7 +28,20 @@ from adaptive_eval.show.live import LiveDisplay, ranking
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
 from adaptive_eval.show.summary import findings, summary
 from adaptive_eval.show.text import Scale, cells, count, duration, safe
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import (
+    Cause,
+    Change,
+    Event,
+    ModelSetAside,
+    OnlyFailures,
+    PriorTaken,
+    ReplicaBack,
+    ReplicaLost,
+    RunResumed,
+    SettingsChanged,
+    TrialsImported,
+    TrialsRegraded,
+)
 from adaptive_eval.store.usage import Tally
 
 KEYS = tuple(question.id for question in QUESTIONS)
@@ -123,7 +136,7 @@ async def test_hostile_names_and_messages_cannot_speak_to_the_terminal(
 ) -> None:
     display = make()
     await Watched(tmp_path, (HOSTILE, "bob", "cyd")).show(display)
-    display.happened(Event(EventKind.SET_ASIDE, {"model": "m", "reason": HOSTILE}))
+    display.happened(ModelSetAside(model="m", reason=HOSTILE))
     shown = capsys.readouterr().out
     assert "[bold red]x[/]" in shown
     assert "\x1b]0" not in shown and "\x1b[2J" not in shown and "\u202e" not in shown and "\x07" not in shown
@@ -243,26 +256,26 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
 @pytest.mark.parametrize(
     ("event", "told"),
     [
-        (Event(EventKind.SET_ASIDE, {"model": "m", "reason": "no replica"}), "m is set aside: no replica"),
-        (Event(EventKind.SET_ASIDE, {"model": "m", "reason": "it died\n  of this"}), "m is set aside: it died"),
+        (ModelSetAside(model="m", reason="no replica"), "m is set aside: no replica"),
+        (ModelSetAside(model="m", reason="it died\n  of this"), "m is set aside: it died"),
         (
-            Event(EventKind.REPLICA_LOST, {"model": "m", "replica": "http://a/v1"}),
+            ReplicaLost(model="m", replica="http://a/v1"),
             "m: http://a/v1 is lost; its requests go elsewhere or wait until it is back",
         ),
-        (Event(EventKind.REPLICA_BACK, {"model": "m", "replica": "http://a/v1"}), "m: http://a/v1 is back"),
+        (ReplicaBack(model="m", replica="http://a/v1"), "m: http://a/v1 is back"),
         (
-            Event(EventKind.RETRYING, {"model": "m", "seconds": 31, "errors": {"server_error": 4}}),
+            OnlyFailures(model="m", seconds=31, errors={"server_error": 4}),
             "m: no answer for 31 s, its requests are repeated (errors so far: 4 server error)",
         ),
-        (Event(EventKind.RESUMED, {"trials": 7}), "resumed with 7 stored trials"),
-        (Event(EventKind.REGRADED, {"trials": 2}), "graded 2 stored answers again"),
+        (RunResumed(trials=7), "resumed with 7 stored trials"),
+        (TrialsRegraded(trials=2), "graded 2 stored answers again"),
         (
-            Event(EventKind.IMPORTED, {"trials": 9, "files": ["a.eval", "b", "c", "d\x1b"]}),
+            TrialsImported(trials=9, files=("a.eval", "b", "c", "d\x1b")),
             "begins with 9 trials imported from a.eval, b, c and 1 more",
         ),
-        (Event(EventKind.PRIOR, {"run": "old", "outcomes": {}}), "outcomes of the run old count as R0"),
+        (PriorTaken(run="old", outcomes={}), "outcomes of the run old count as R0"),
         (
-            Event(EventKind.CONFIGURED, {"trials": 1, "changes": [{"path": "budget.trials", "was": 1, "now": 2}]}),
+            SettingsChanged(trials=1, changes=(Change("budget.trials", 1, 2),)),
             "settings changed: budget.trials",
         ),
     ],

@@ -17,6 +17,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.show import live
 from adaptive_eval.show.live import LiveDisplay
@@ -26,7 +27,7 @@ from adaptive_eval.show.serve.attach import attach, open_feed
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import ended, status_of
 from adaptive_eval.show.text import Scale
-from adaptive_eval.store import Event, EventKind
+from adaptive_eval.store import Cause, Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped
 from adaptive_eval.store.looks import look_of, plain_look
 
 Play = Callable[..., Played]
@@ -104,11 +105,11 @@ async def test_plain_lines_are_those_of_run(play: Play) -> None:
 
 async def test_events_of_this_start_are_told_and_no_earlier_ones(play: Play) -> None:
     run = play()
-    run.commit([], [], [Event(EventKind.REPLICA_LOST, {"model": "ada", "replica": "http://old/v1"})])
+    run.commit([], [], [ReplicaLost(model="ada", replica="http://old/v1")])
     run.step()
     run.stop()
     run = play()
-    run.commit([], [], [Event(EventKind.REPLICA_LOST, {"model": "ada", "replica": "http://127.0.0.1:9/v1"})])
+    run.commit([], [], [ReplicaLost(model="ada", replica="http://127.0.0.1:9/v1")])
     out, feed = io.StringIO(), opened(run)
     assert (status_of(feed).traffic.healthy_replicas, status_of(feed).traffic.replicas) == (2, 3)
     run.stop()
@@ -144,21 +145,21 @@ def test_a_stored_look_is_the_look_that_was_taken(play: Play) -> None:
 @pytest.mark.parametrize(
     ("events", "code"),
     [
-        ([Event(EventKind.FINISHED, {"reason": "settled"})], ExitCode.REACHED),
-        ([Event(EventKind.FINISHED, {"reason": "budget"})], ExitCode.SPENT),
-        ([Event(EventKind.STOPPED)], ExitCode.STOPPED),
+        ([RunFinished(Reason.SETTLED)], ExitCode.REACHED),
+        ([RunFinished(Reason.BUDGET)], ExitCode.SPENT),
+        ([RunStopped()], ExitCode.STOPPED),
         ([], ExitCode.STOPPED),
         (
             [
-                Event(EventKind.SET_ASIDE, {"model": "ada", "reason": "no replica is left", "cause": "server"}),
-                Event(EventKind.FINISHED, {"reason": "blocked"}),
+                ModelSetAside(model="ada", reason="no replica is left", cause=Cause.SERVER),
+                RunFinished(Reason.BLOCKED),
             ],
             ExitCode.ENDPOINTS,
         ),
         (
             [
-                Event(EventKind.SET_ASIDE, {"model": "ada", "reason": "no grade", "cause": "grader"}),
-                Event(EventKind.FINISHED, {"reason": "blocked"}),
+                ModelSetAside(model="ada", reason="no grade", cause=Cause.GRADER),
+                RunFinished(Reason.BLOCKED),
             ],
             ExitCode.SPENT,
         ),

@@ -14,7 +14,7 @@ from adaptive_eval.record.view import RunView, read_run
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve import feed as ledgers
 from adaptive_eval.show.serve.feed import Feed, Ledger
-from adaptive_eval.store import Event, EventKind, Regrade, RunReader
+from adaptive_eval.store import Regrade, RunReader, TrialsRegraded
 
 Play = Callable[..., Played]
 
@@ -92,7 +92,7 @@ def test_grades_that_were_changed_are_counted_anew(play: Play) -> None:
     feed.poll()
     before = sum(feed.ledger.graded().values())
     lost = [Regrade("ada", "q0", trial, None, {}, None, "the grader failed") for trial in range(2)]
-    run.store.regrade(lost, Event(EventKind.REGRADED, {"trials": 2}))
+    run.store.regrade(lost, TrialsRegraded(trials=2))
     feed.poll()
     assert sum(feed.ledger.graded().values()) == before - 2
     assert feed.ledger.spent().trials == before

@@ -14,7 +14,8 @@ import orjson
 import pytest
 from played import MODELS, Played
 
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.core.types import Reason
+from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.view import read_run
 from adaptive_eval.show.serve import channel as channels
 from adaptive_eval.show.serve import picture as answering
@@ -23,7 +24,7 @@ from adaptive_eval.show.serve import site as sites
 from adaptive_eval.show.serve.http1 import HttpServer
 from adaptive_eval.show.serve.picture import to_json
 from adaptive_eval.show.serve.site import HEADERS, Site, serve, stays_here
-from adaptive_eval.store import Event, EventKind, Store
+from adaptive_eval.store import RunFinished, RunStopped, Store, TrialsRegraded
 
 Play = Callable[..., Played]
 HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
@@ -212,16 +213,14 @@ async def test_the_list_needs_no_results_of_this_version_and_says_what_went_wron
     done, failed = play("done"), play("failed")
     done.finish()
     failed.step(20)
-    failed.commit(
-        [], [], [Event(EventKind.STOPPED, {"error": "Rejected", "reason": "ada: 401\nbob: 401", "exit_code": 5})]
-    )
+    failed.commit([], [], [RunStopped(error="Rejected", reason="ada: 401\nbob: 401", exit_code=ExitCode.ENDPOINTS)])
     failed.close()
     async with site_of(tmp_path / "runs") as client:
         (before, _) = (await client.get("/api/runs")).json()
         (done.directory / "results.json").write_text('{"format": "adaptive-eval.results/0"}')
         (after, other) = (await client.get("/api/runs")).json()
         with closing(Store.attach(done.directory)) as store:
-            store.regrade([], Event(EventKind.REGRADED, {"trials": 1}))
+            store.regrade([], TrialsRegraded(trials=1))
         (regraded, _) = (await client.get("/api/runs")).json()
     assert before == after and after["best"] == "ada" and after["resolved"] > 0
     assert regraded["status"] == "stopped" and "graded again" in regraded["reason"]
@@ -345,7 +344,7 @@ async def test_a_listener_can_follow_a_run_to_its_end(play: Play, quick: None) -
                 assert sum(map(sum, trials)) == pulse["trials"] == pulse["spending"]["trials"] == run.store_trials
                 assert pulse["spending"]["tokens"] == 30 * run.store_trials and pulse["per_second"] > 0.0
             run.publish()
-            run.commit([], [], [Event(EventKind.FINISHED, {"reason": "settled"})])
+            run.commit([], [], [RunFinished(Reason.SETTLED)])
             run.close()
             seen = {(await live.next("view", "end"))[0]}
             while "end" not in seen:

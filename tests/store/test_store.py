@@ -12,7 +12,19 @@ import pytest
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.errors import RunChanged, StoreError, StoreFull
-from adaptive_eval.store import Batch, Event, EventKind, Regrade, RunReader, Store, StoredLook, answer_digest
+from adaptive_eval.store import (
+    Batch,
+    Change,
+    Regrade,
+    RunReader,
+    RunStarted,
+    RunStopped,
+    SettingsChanged,
+    Store,
+    StoredLook,
+    TrialsRegraded,
+    answer_digest,
+)
 from adaptive_eval.store.database import DATABASE_FILE
 
 OpenStore = Callable[..., Store]
@@ -27,14 +39,14 @@ def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path)
     ]
     look = StoredLook(4, {"order": ["small", "large"], "z": [1.25], "boundary": float("inf")})
     store = open_store()
-    store.commit(Batch(trials, [look], [Event(EventKind.STARTED, {"pid": 3})], elapsed=12.5))
+    store.commit(Batch(trials, [look], [RunStarted(pid=3)], elapsed=12.5))
     store.close()
 
     reader = RunReader.open(directory)
     assert list(reader.trials()) == trials
     assert list(reader.trials("ungraded")) == trials[3:]
     assert reader.looks() == [look]
-    assert [(event.kind, event.body) for event in reader.events()] == [(EventKind.STARTED, {"pid": 3})]
+    assert [replace(event, at=0.0) for event in reader.events()] == [RunStarted(pid=3)]
     assert reader.elapsed == 12.5
     assert reader.header() == HEADER
     reader.close()
@@ -53,7 +65,7 @@ def test_a_trial_is_unique_and_a_batch_is_whole_or_absent(open_store: OpenStore)
     store = open_store()
     store.commit(Batch([make_trial(trial=0)]))
     with pytest.raises(StoreError, match="UNIQUE"):
-        store.commit(Batch([make_trial(trial=1), make_trial(trial=0)], events=[Event(EventKind.STOPPED)]))
+        store.commit(Batch([make_trial(trial=1), make_trial(trial=0)], events=[RunStopped()]))
     assert [record.trial for record in store.reader.trials()] == [0]
     assert store.reader.events() == []
     store.commit(Batch([make_trial(trial=1)]))
@@ -69,8 +81,8 @@ def test_looks_belong_to_the_configuration_that_took_them(open_store: OpenStore,
     store = open_store(replace(HEADER, configuration={"budget": {"trials": 500}, "seed": 7}))
     assert store.reader.looks() == []
     (event,) = store.reader.events()
-    assert event.kind is EventKind.CONFIGURED
-    assert event.body == {"trials": 1, "looks": 1, "changes": [{"path": "budget.trials", "was": 100, "now": 500}]}
+    assert isinstance(event, SettingsChanged)
+    assert (event.trials, event.looks, event.changes) == (1, 1, (Change("budget.trials", 100, 500),))
     assert len(store.reader.configurations()) == 2
     store.close()
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
@@ -120,7 +132,7 @@ def test_regrading_replaces_grades_at_once(open_store: OpenStore) -> None:
     failed = make_trial(trial=1, category=None, signals={}, extracted=None, grader_error="timed out")
     store.commit(Batch([make_trial(trial=0), failed]))
     regrade = Regrade("small", "q1", 1, 1, {"correct": True}, "4", None)
-    store.regrade([regrade], Event(EventKind.REGRADED, {"trials": 1}))
+    store.regrade([regrade], TrialsRegraded(trials=1))
     assert list(store.reader.trials("ungraded")) == []
     (_, after) = store.reader.trials()
     assert (after.category, after.extracted, after.grader_error) == (1, "4", None)

@@ -11,10 +11,10 @@ from adaptive_eval.show.displays import Display
 from adaptive_eval.show.live import headline
 from adaptive_eval.show.plain import pending
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import StoredStatus, ended, since_the_start, status_of
+from adaptive_eval.show.serve.status import StoredStatus, ended, status_of
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import safe
-from adaptive_eval.store import is_held
+from adaptive_eval.store import is_held, since_the_start
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.looks import look_of
 

@@ -20,10 +20,22 @@ from typing import NamedTuple, Self
 from adaptive_eval.record.restore import StoredRun, restored_results, stored_run
 from adaptive_eval.record.results import RESULTS_FILE, Results, read_results
 from adaptive_eval.record.view import STEPS, RunView, assemble, final_results
-from adaptive_eval.store import Event, EventKind, ReplicaTraffic, RunReader, Spending, StoredLook, Sums, is_held
+from adaptive_eval.store import (
+    Event,
+    ReplicaTraffic,
+    RunBegun,
+    RunFinished,
+    RunReader,
+    SettingsChanged,
+    Spending,
+    StoredLook,
+    Sums,
+    TrialsRegraded,
+    is_held,
+)
 from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
 
-ANEW = {EventKind.STARTED, EventKind.RESUMED, EventKind.CONFIGURED, EventKind.REGRADED}
+ANEW = (RunBegun, SettingsChanged, TrialsRegraded)
 """After these, looks may have been taken anew, and grades may have changed."""
 
 Cell = tuple[str, str, int]
@@ -48,7 +60,7 @@ class Ledger:
         """Whether what has been read still holds, so that `update` is enough."""
         if reader.newest_configuration_id() != self._configuration:
             return False
-        return not any(event.kind in ANEW for event in reader.events()[len(self._events) :])
+        return not any(isinstance(event, ANEW) for event in reader.events()[len(self._events) :])
 
     def update(self, reader: RunReader) -> None:
         """Read what has come since."""
@@ -219,7 +231,7 @@ class Feed:
         if self.results is not None:
             return self.results.run.status
         events = self.ledger.events()
-        return "finished" if events and events[-1].kind is EventKind.FINISHED else "stopped"
+        return "finished" if events and isinstance(events[-1], RunFinished) else "stopped"
 
     def elapsed(self) -> float:
         """Seconds the run has been active until now; what is stored of them goes up to its latest commit."""

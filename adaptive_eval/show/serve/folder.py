@@ -13,7 +13,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import mishap_of
 from adaptive_eval.show.serve.feed import Mark
-from adaptive_eval.store import Event, EventKind, RunReader, StoredLook
+from adaptive_eval.store import Event, RunFinished, RunReader, StoredLook, TrialsRegraded
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.looks import look_of
 
@@ -120,9 +120,10 @@ def _how(events: Sequence[Event], running: bool) -> tuple[str, str | None]:
     """The status, and the reason for an end that has one."""
     if running:
         return "running", None
-    if events and events[-1].kind is EventKind.FINISHED:
-        return "finished", str(events[-1].body["reason"])
-    if events and events[-1].kind is EventKind.REGRADED:
+    last = events[-1] if events else None
+    if isinstance(last, RunFinished):
+        return "finished", str(last.reason)
+    if isinstance(last, TrialsRegraded):
         return "stopped", REGRADED
     mishap = mishap_of(events)
     return "stopped", None if mishap is None else mishap.headline

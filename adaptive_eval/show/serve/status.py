@@ -21,11 +21,9 @@ from adaptive_eval.record.status import (
     caps,
     standings,
 )
-from adaptive_eval.scheduler.types import Cause, Lost
+from adaptive_eval.scheduler.types import Lost
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.store import Event, EventKind
-
-STARTS = (EventKind.STARTED, EventKind.RESUMED)
+from adaptive_eval.store import Event, ModelSetAside, ReplicaBack, ReplicaLost, RunFinished, only, since_the_start
 
 
 class StoredStatus:
@@ -90,13 +88,13 @@ def _number(value: float | None) -> float:
 
 def _traffic(feed: Feed) -> Traffic:
     replicas = {(model.name, url) for model in feed.stored.config.models for url in model.replicas}
-    lost: set[tuple[object, object]] = set()
+    lost: set[tuple[str, str]] = set()
     for event in since_the_start(feed.ledger.events()):
-        replica = event.body.get("model"), event.body.get("replica")
-        if event.kind is EventKind.REPLICA_LOST:
-            lost.add(replica)
-        elif event.kind is EventKind.REPLICA_BACK:
-            lost.discard(replica)
+        match event:
+            case ReplicaLost(model=model, replica=replica):
+                lost.add((model, replica))
+            case ReplicaBack(model=model, replica=replica):
+                lost.discard((model, replica))
     return Traffic(
         in_flight=None,
         retries=sum(one.retries for one in feed.ledger.traffic()),
@@ -130,21 +128,11 @@ def _posterior(row: QuestionRow, model: int) -> tuple[float, float, float]:
     return row.mean[model], row.lo[model], row.hi[model]
 
 
-def since_the_start(events: Sequence[Event]) -> Sequence[Event]:
-    """What has happened since the run was last begun or resumed."""
-    starts = [at for at, event in enumerate(events) if event.kind in STARTS]
-    return events[max(starts, default=0) :]
-
-
 def ended(feed: Feed) -> Ended:
     """How a run that is over has ended; one that was killed counts as stopped, since the same command goes on."""
     events = since_the_start(feed.ledger.events())
     config = feed.stored.config
-    lost = {
-        str(event.body["model"]): Lost(Cause(str(event.body["cause"])), str(event.body["reason"]))
-        for event in events
-        if event.kind is EventKind.SET_ASIDE
-    }
+    lost = {event.model: Lost(event.cause, event.reason) for event in only(events, ModelSetAside)}
     return Ended(
         reason=_reason(feed, events),
         status=status_of(feed),
@@ -159,7 +147,8 @@ def ended(feed: Feed) -> Ended:
 
 def _reason(feed: Feed, events: Sequence[Event]) -> Reason | None:
     """What the run has said last, or what its trials say: those of an imported run may be enough."""
-    if events and events[-1].kind is EventKind.FINISHED:
-        return Reason(str(events[-1].body["reason"]))
+    last = events[-1] if events else None
+    if isinstance(last, RunFinished):
+        return last.reason
     found = None if feed.results is None else feed.results.run.reason
     return None if found is None else Reason(found)

@@ -1,0 +1,361 @@
+"""What can happen to a run, apart from trials and looks: one class a kind, with its facts as fields.
+
+An event is stored as a kind and a JSON object with its fields. A field that an earlier version did not write has its
+default, one that a later version writes besides is passed over, and so is what a kind means that only a later version
+knows: who reads it gets an `UnknownEvent`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from functools import cache, partial
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from adaptive_eval.core.types import Reason
+from adaptive_eval.errors import ExitCode, StoreError
+
+Json = Mapping[str, object]
+LEFT_OUT = "left out where it is None"
+
+
+class Cause(StrEnum):
+    """What it was that failed a model."""
+
+    SERVER = "server"
+    GRADER = "grader"
+
+
+class Change(NamedTuple):
+    """One setting that differs."""
+
+    path: str
+    was: object = None
+    now: object = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {_shown(self.was)} -> {_shown(self.now)}"
+
+
+SHOWN_CHARACTERS = 80
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "not set"
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def _where_known() -> Any:
+    """A field that is not stored where there is nothing to say."""
+    return field(default=None, metadata={LEFT_OUT: True})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to the run."""
+
+    KIND: ClassVar[str]
+    """What it is called where it is stored."""
+    at: float = field(default=0.0, kw_only=True)
+    """Seconds since 1970; set by the store when it is committed."""
+
+    @property
+    def kind(self) -> str:
+        """What it is called where it is stored."""
+        return self.KIND
+
+    def body(self) -> dict[str, object]:
+        """Its fields as they are stored."""
+        values = {one.name: (getattr(self, one.name), one.metadata) for one in fields(self) if one.name != "at"}
+        return {
+            name: value
+            for name, (value, metadata) in values.items()
+            if value is not None or not metadata.get(LEFT_OUT, False)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEvent(Event):
+    """One that a later version of adaptive-eval has written."""
+
+    called: str
+    content: Json = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return self.called
+
+    def body(self) -> dict[str, object]:
+        return dict(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class RunBegun(Event):
+    """A process took the run up: to begin it, or to go on with it."""
+
+    trials: int = 0
+    """Stored by then."""
+    pid: int | None = _where_known()
+    host: str | None = _where_known()
+    version: str | None = _where_known()
+    """Of adaptive-eval."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(RunBegun):
+    """The first one."""
+
+    KIND: ClassVar[str] = "started"
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed(RunBegun):
+    """A later one."""
+
+    KIND: ClassVar[str] = "resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged(Event):
+    """A resume changed settings, after so many trials and looks; earlier versions did not say how many looks."""
+
+    KIND: ClassVar[str] = "configured"
+    trials: int = 0
+    looks: int | None = _where_known()
+    changes: tuple[Change, ...] = ()
+
+    def body(self) -> dict[str, object]:
+        # not super(): a class with slots is made anew by its decorator
+        return {**Event.body(self), "changes": [change._asdict() for change in self.changes]}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSetAside(Event):
+    """The run goes on without a model."""
+
+    KIND: ClassVar[str] = "set_aside"
+    model: str
+    reason: str = ""
+    cause: Cause = Cause.SERVER
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLost(Event):
+    """One of a model's servers fails for a while."""
+
+    KIND: ClassVar[str] = "replica_lost"
+    model: str
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaBack(Event):
+    """It answers again."""
+
+    KIND: ClassVar[str] = "replica_back"
+    model: str
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyFailures(Event):
+    """Nothing but failures from a model for a while; its requests are repeated."""
+
+    KIND: ClassVar[str] = "retrying"
+    model: str
+    seconds: int = 0
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """By kind, so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServersNoticed(Event):
+    """Something about a model's servers that a reader of the results should know."""
+
+    KIND: ClassVar[str] = "noticed"
+    model: str
+    notice: str = ""
+    """Its kind."""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceAwaited(Event):
+    """Servers cannot be started yet: another run has their place."""
+
+    KIND: ClassVar[str] = "waiting"
+    on: str
+    by: str = ""
+    """Who has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLaunching(Event):
+    """The server of a model is started."""
+
+    KIND: ClassVar[str] = "launching"
+    model: str
+    command: tuple[str, ...] = ()
+    version: str | None = None
+    """Of the server, where it was up before."""
+    log: str = ""
+    """Where its output goes."""
+    on: str | None = _where_known()
+    """The place that it shares with others."""
+    waited: float | None = _where_known()
+    """Seconds that other runs had this place."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLaunched(Event):
+    """It is ready."""
+
+    KIND: ClassVar[str] = "launched"
+    model: str
+    command: tuple[str, ...] = ()
+    version: str | None = None
+    """Of the server's software, where it tells one."""
+    log: str = ""
+    on: str | None = _where_known()
+    """The place that it shares with others, one of which was stopped in this time."""
+    seconds: float = 0.0
+    """How long that took."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDied(Event):
+    """A server that was up has ended by itself, or hangs, and is started again."""
+
+    KIND: ClassVar[str] = "server_died"
+    model: str
+    reason: str = ""
+    restart: int = 0
+    of: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RegradingBegun(Event):
+    """Answers without a grade are graded once more before the run goes on; told, not stored."""
+
+    KIND: ClassVar[str] = "regrading"
+    trials: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrialsRegraded(Event):
+    """So many trials have got their grades anew."""
+
+    KIND: ClassVar[str] = "regraded"
+    trials: int = 0
+    so_far: int | None = _where_known()
+    """When a run goes on, over the groups of this start."""
+    of: int | None = _where_known()
+    answers: int | None = _where_known()
+    """When all of a run are graded by another grader."""
+    changed: int | None = _where_known()
+    """Of these, those with another category than before."""
+    failed: int | None = _where_known()
+    """Those that have no grade now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialsImported(Event):
+    """The run begins with trials that were taken from logs."""
+
+    KIND: ClassVar[str] = "imported"
+    trials: int = 0
+    files: tuple[str, ...] = ()
+    without_text: int = 0
+    """Of which only the grade is known."""
+    missing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By model and reason: records of the logs that are no trials."""
+    graded_by: str | None = None
+    """The grader that graded them anew; None where their own grades were taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriorTaken(Event):
+    """Outcomes of an earlier run count as R0 from now on."""
+
+    KIND: ClassVar[str] = "prior"
+    section: Json = field(default_factory=dict)
+    """Of the configuration, which asks for it."""
+    run: str = ""
+    """The earlier run's name."""
+    outcomes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    """Categories by model of this run and question."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStopped(Event):
+    """The run ended before it was finished: by the user, or by an error."""
+
+    KIND: ClassVar[str] = "stopped"
+    error: str | None = _where_known()
+    """Its kind."""
+    reason: str | None = _where_known()
+    exit_code: ExitCode | None = _where_known()
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished(Event):
+    """The run has come to its end."""
+
+    KIND: ClassVar[str] = "finished"
+    reason: Reason
+
+
+CLASSES: tuple[type[Event], ...] = (
+    RunStarted,
+    RunResumed,
+    SettingsChanged,
+    ModelSetAside,
+    ReplicaLost,
+    ReplicaBack,
+    OnlyFailures,
+    ServersNoticed,
+    PlaceAwaited,
+    ServerLaunching,
+    ServerLaunched,
+    ServerDied,
+    RegradingBegun,
+    TrialsRegraded,
+    TrialsImported,
+    PriorTaken,
+    RunStopped,
+    RunFinished,
+)
+_READERS: dict[str, Callable[[], TypeAdapter[Event]]] = {
+    one.KIND: cache(partial(TypeAdapter[Event], one)) for one in CLASSES
+}
+"""Each is made when the first event of its kind is read."""
+
+Found = TypeVar("Found", bound=Event)
+
+
+def event_of(kind: str, body: object, at: float = 0.0) -> Event:
+    """The event that was stored so; raises `StoreError` where a kind that is known lacks what it cannot do without."""
+    if kind not in _READERS:
+        return UnknownEvent(kind, body if isinstance(body, Mapping) else {}, at=at)
+    if not isinstance(body, Mapping):
+        raise StoreError(f"an event of the kind {kind} is damaged: it has no fields")
+    try:
+        return _READERS[kind]().validate_python({**body, "at": at})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise StoreError(f"an event of the kind {kind} is damaged: {where}: {first['msg']}") from error
+
+
+def only(events: Sequence[Event], kind: type[Found]) -> list[Found]:
+    """Those of one kind, in their order."""
+    return [event for event in events if isinstance(event, kind)]
+
+
+def since_the_start(events: Sequence[Event]) -> Sequence[Event]:
+    """What has happened since the run was last begun or resumed."""
+    starts = [at for at, event in enumerate(events) if isinstance(event, RunBegun)]
+    return events[max(starts, default=0) :]

@@ -1,0 +1,182 @@
+"""Events: what is stored of each kind is what versions without these classes wrote and read."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from adaptive_eval.core.types import Reason
+from adaptive_eval.errors import ExitCode, StoreError
+from adaptive_eval.show.events import sentence
+from adaptive_eval.store import (
+    Batch,
+    Cause,
+    Change,
+    Event,
+    ModelSetAside,
+    OnlyFailures,
+    PlaceAwaited,
+    PriorTaken,
+    RegradingBegun,
+    ReplicaBack,
+    ReplicaLost,
+    RunFinished,
+    RunReader,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    ServerDied,
+    ServerLaunched,
+    ServerLaunching,
+    ServersNoticed,
+    SettingsChanged,
+    Store,
+    TrialsImported,
+    TrialsRegraded,
+    UnknownEvent,
+    event_of,
+    since_the_start,
+)
+from adaptive_eval.store.events import CLASSES
+
+STORED = [
+    (RunStarted(0, 7, "here", "0.1"), "started", {"trials": 0, "pid": 7, "host": "here", "version": "0.1"}),
+    (RunResumed(9, 7, "here", "0.1"), "resumed", {"trials": 9, "pid": 7, "host": "here", "version": "0.1"}),
+    (
+        SettingsChanged(9, 2, (Change("budget.trials", None, 5),)),
+        "configured",
+        {"trials": 9, "looks": 2, "changes": [{"path": "budget.trials", "was": None, "now": 5}]},
+    ),
+    (
+        ModelSetAside("ada", "no grade", Cause.GRADER),
+        "set_aside",
+        {"model": "ada", "reason": "no grade", "cause": "grader"},
+    ),
+    (ReplicaLost("ada", "http://a/v1"), "replica_lost", {"model": "ada", "replica": "http://a/v1"}),
+    (ReplicaBack("ada", "http://a/v1"), "replica_back", {"model": "ada", "replica": "http://a/v1"}),
+    (OnlyFailures("ada", 30, {"reset": 4}), "retrying", {"model": "ada", "seconds": 30, "errors": {"reset": 4}}),
+    (
+        ServersNoticed("ada", "named", "half \ud800 a pair"),
+        "noticed",
+        {"model": "ada", "notice": "named", "text": "half \ud800 a pair"},
+    ),
+    (PlaceAwaited("gpu0", "the run other"), "waiting", {"on": "gpu0", "by": "the run other"}),
+    (
+        ServerLaunching("ada", ("vllm", "serve"), None, "ada.log"),
+        "launching",
+        {"model": "ada", "command": ["vllm", "serve"], "version": None, "log": "ada.log"},
+    ),
+    (
+        ServerLaunching("ada", ("vllm",), "1", "ada.log", "gpu0", 1.5),
+        "launching",
+        {"model": "ada", "command": ["vllm"], "version": "1", "log": "ada.log", "on": "gpu0", "waited": 1.5},
+    ),
+    (
+        ServerLaunched("ada", ("vllm",), "1", "ada.log", "gpu0", 12.5),
+        "launched",
+        {"model": "ada", "command": ["vllm"], "version": "1", "log": "ada.log", "on": "gpu0", "seconds": 12.5},
+    ),
+    (
+        ServerDied("ada", "was killed", 1, 3),
+        "server_died",
+        {"model": "ada", "reason": "was killed", "restart": 1, "of": 3},
+    ),
+    (RegradingBegun(3), "regrading", {"trials": 3}),
+    (TrialsRegraded(2, so_far=2, of=3), "regraded", {"trials": 2, "so_far": 2, "of": 3}),
+    (
+        TrialsRegraded(2, answers=2, changed=1, failed=0),
+        "regraded",
+        {"trials": 2, "answers": 2, "changed": 1, "failed": 0},
+    ),
+    (
+        TrialsImported(2, ("log.eval",), 1, {"ada": {"error": 3}}),
+        "imported",
+        {"trials": 2, "files": ["log.eval"], "without_text": 1, "missing": {"ada": {"error": 3}}, "graded_by": None},
+    ),
+    (
+        PriorTaken({"run": "old"}, "old", {"ada": {"q1": [0, 1]}}),
+        "prior",
+        {"section": {"run": "old"}, "run": "old", "outcomes": {"ada": {"q1": [0, 1]}}},
+    ),
+    (RunStopped(), "stopped", {}),
+    (
+        RunStopped("Rejected", "401", ExitCode.ENDPOINTS),
+        "stopped",
+        {"error": "Rejected", "reason": "401", "exit_code": 5},
+    ),
+    (RunFinished(Reason.SETTLED), "finished", {"reason": "settled"}),
+]
+
+
+@pytest.mark.parametrize(("event", "kind", "body"), STORED, ids=lambda one: one if isinstance(one, str) else "")
+def test_every_kind_is_stored_as_ever_and_comes_back(event: Event, kind: str, body: dict[str, object]) -> None:
+    assert (event.kind, json.loads(json.dumps(event.body()))) == (kind, body)
+    assert event_of(kind, body, 3.0) == replace(event, at=3.0)
+
+
+def test_no_kind_is_forgotten() -> None:
+    assert {type(event) for event, _, _ in STORED} == set(CLASSES)
+    assert len({one.KIND for one in CLASSES}) == len(CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "expected"),
+    [
+        ("started", {"pid": 3}, RunStarted(pid=3)),
+        ("configured", {"trials": 4, "changes": []}, SettingsChanged(4)),
+        ("set_aside", {"model": "ada", "reason": "it is gone"}, ModelSetAside("ada", "it is gone", Cause.SERVER)),
+        ("launched", {"model": "ada", "seconds": 2, "later": True}, ServerLaunched("ada", seconds=2.0)),
+        ("imported", {"trials": 4}, TrialsImported(4)),
+        ("dreamt", {"of": "sheep"}, UnknownEvent("dreamt", {"of": "sheep"})),
+    ],
+)
+def test_other_versions_are_read(kind: str, body: dict[str, object], expected: Event) -> None:
+    assert event_of(kind, body) == expected
+    sentence(expected)
+
+
+def test_what_is_unknown_is_kept_and_told() -> None:
+    unknown = event_of("dreamt", {"of": "sheep"}, 2.0)
+    assert (unknown.kind, unknown.body(), unknown.at) == ("dreamt", {"of": "sheep"}, 2.0)
+    assert sentence(unknown) == "dreamt (an event of a later version of adaptive-eval)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "told"),
+    [
+        ("finished", {}, "finished is damaged: reason: Field required"),
+        ("finished", {"reason": "tired"}, "finished is damaged: reason: "),
+        ("imported", {"trials": "many"}, "imported is damaged: trials: "),
+        ("imported", [], "imported is damaged: it has no fields"),
+    ],
+)
+def test_what_is_damaged_is_refused_with_its_place(kind: str, body: object, told: str) -> None:
+    with pytest.raises(StoreError, match=told):
+        event_of(kind, body)
+
+
+def test_a_run_with_an_event_of_a_later_version_is_read(open_store: Callable[[], Store], directory: Path) -> None:
+    store = open_store()
+    store.commit(Batch(events=[RunStarted(), UnknownEvent("dreamt", {"of": ["sheep"]}), RunStopped()]))
+    store.close()
+    with closing(RunReader.open(directory)) as reader:
+        assert [event.kind for event in reader.events()] == ["started", "dreamt", "stopped"]
+        assert all(event.at > 0.0 for event in reader.events())
+
+
+def test_a_damaged_event_is_told_with_the_run(open_store: Callable[[], Store], directory: Path) -> None:
+    open_store().close()
+    with closing(sqlite3.connect(directory / "run.sqlite")) as connection, connection:
+        connection.execute("INSERT INTO events (at, kind, body) VALUES (1.0, 'finished', '{}')")
+    with closing(RunReader.open(directory)) as reader, pytest.raises(StoreError, match=r"two-by-two: .* is damaged"):
+        reader.events()
+
+
+def test_a_start_begins_anew() -> None:
+    events = [RunStarted(), RunStopped(), RunResumed(4), RunFinished(Reason.BUDGET)]
+    assert since_the_start(events) == events[2:]
+    assert since_the_start(events[1:2]) == events[1:2]
