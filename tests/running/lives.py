@@ -153,10 +153,10 @@ class World:
         self.starts, self.start = self.starts + 1, start
         with ExitStack() as stack:
             for place, value in {
-                "run.execute.opened_endpoints": self._opened,
-                "run.execute.GradingPool": self._pool,
-                "run.regrade.GradingPool": self._pool,
-                "run.execute._short_collections": nullcontext,  # they take longer than the run
+                "running.execute.opened_endpoints": self._opened,
+                "running.execute.GradingPool": self._pool,
+                "running.regrade.GradingPool": self._pool,
+                "running.execute._short_collections": nullcontext,  # they take longer than the run
                 "scheduler.committer.GATHER_SECONDS": 0.0,
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
