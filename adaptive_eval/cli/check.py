@@ -4,7 +4,7 @@ What `--dry-run` does: everything but the run.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import typer
@@ -13,13 +13,20 @@ from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import Prepared
 from adaptive_eval.core import Plan
-from adaptive_eval.endpoints.types import Health
+from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.types import Grade
 from adaptive_eval.record.history import look_back, trials_there
+from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, look_around
+from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
 from adaptive_eval.show.forecast import in_time
 from adaptive_eval.show.text import count, duration, safe
 from adaptive_eval.study.forecast import expected_times_as_long
+
+SHOWN_CHARACTERS = 80
+"""Of a question, and of each end of an answer."""
 
 
 def rehearse(prepared: Prepared, directory: Path) -> ExitCode:
@@ -29,11 +36,15 @@ def rehearse(prepared: Prepared, directory: Path) -> ExitCode:
     """
     there = trials_there(prepared, directory)
     prepared = look_back(prepared, directory).prepared
-    healthy = show_health(asyncio.run(look_around(prepared.config)))
+    keys = asyncio.run(check_keys(prepared))
+    found = asyncio.run(look_around(prepared.config))
+    healthy = show_health(found)
+    healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared.rubric)
     place = "begins" if there is None else f"resumes, {count(there)} trials are there"
     for line in (
         *_outlook(prepared),
         *_in_time(prepared, there),
+        f"keys      {keys.words}",
         f"lies in   {safe(str(directory), 200)} ({place})",
     ):
         typer.echo(line)
@@ -50,6 +61,43 @@ def show_health(found: Mapping[str, Health]) -> bool:
             for notice in replica.notices:
                 typer.echo(f"warn  {safe(name, 40)}  {safe(notice.text, 400)}")
     return all(health.ok for health in found.values())
+
+
+def _up(prepared: Prepared, found: Mapping[str, Health]) -> set[str]:
+    """The models that can be asked now: the run starts no server for a rehearsal."""
+    return {model.name for model in prepared.config.models if model.launch is None and found[model.name].ok}
+
+
+def show_answers(tried: Sequence[TriedAnswer], rubric: Rubric) -> bool:
+    """Print what models have answered, and how that is graded; True when all have answered."""
+    for one in tried:
+        head = f"answer  {safe(one.model, 40)}  {safe(one.question.id, 40)}"
+        typer.echo(f"{head}  {safe(one.question.prompt, SHOWN_CHARACTERS)!r}")
+        for line in _told(one, rubric):
+            typer.echo(f"        {line}")
+    return all(isinstance(one.answer, Answer) for one in tried)
+
+
+def _told(one: TriedAnswer, rubric: Rubric) -> Iterator[str]:
+    if not isinstance(one.answer, Answer):
+        yield f"no answer: {safe(str(one.answer), 400)}"
+        return
+    more = ", ".join([f"{one.answer.completion_tokens} tokens", *sorted(one.answer.signals)])
+    yield f"wrote {safe(_ends(one.answer.text), 2 * SHOWN_CHARACTERS + 3)!r} ({more})"
+    if not isinstance(one.grade, Grade):
+        yield f"no grade: {safe(str(one.grade), 400)}"
+        return
+    extracted = "nothing" if one.grade.extracted is None else repr(safe(one.grade.extracted, SHOWN_CHARACTERS))
+    category = one.grade.category
+    key = repr(safe(one.question.answer, SHOWN_CHARACTERS))
+    yield f"found {extracted}, key {key}: {safe(rubric.names[category])} ({rubric.weights[category]:g})"
+
+
+def _ends(text: str) -> str:
+    """A text without its middle: the answer stands at the end."""
+    if len(text) <= 2 * SHOWN_CHARACTERS:
+        return text
+    return f"{text[:SHOWN_CHARACTERS]} … {text[-SHOWN_CHARACTERS:]}"
 
 
 def _outlook(prepared: Prepared) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """`adaptive-eval validate CONFIG`: is the configuration sound, and are the questions?"""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,13 +11,20 @@ from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import Prepared, missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.running.answer_keys import check_keys
 
 
 def validate(config: Config, overrides: Overrides = None) -> None:
-    """Check a configuration and its questions; nothing is sent to any server. Exit code 2: something is wrong."""
+    """Check a configuration and its questions; nothing is sent to any server. Exit code 2: something is wrong.
+
+    The grader reads the answer key of every question, as if it were an answer, and must find it right.
+    """
     with reported():
         prepared = prepare(load_config(config, overrides or ()))
+        keys = asyncio.run(check_keys(prepared))
     typer.echo(_summary(config, prepared))
+    if keys.unknown is not None:
+        typer.echo(f"warning: {keys.words}")
     for warning in _missing(prepared.config):
         typer.echo(f"warning: {warning}")
 

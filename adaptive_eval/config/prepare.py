@@ -50,8 +50,8 @@ def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT") -
     return command_of(launch, model.model, port)
 
 
-GRADER_WORKINGS = {"timeout", "workers", "memory"}
-"""How a grader is run; not what it finds, since one that fails gives no grade."""
+GRADER_WORKINGS = {"timeout", "workers", "memory", "key_is_answer"}
+"""How a grader is run and checked; not what it finds, since one that fails gives no grade."""
 
 SAMPLING_WORKINGS = {"timeout", "extra_headers"}
 

@@ -65,6 +65,9 @@ class Choice(GraderOptions):
         wanted = f"a position 0 to {last}" if self.key == "index" else letters
         return f"needs {wanted} as its answer, but has {question.answer!r}; see grader.key"
 
+    def right_answers(self, question: Question) -> tuple[str, ...]:
+        return (f"Answer: {self._key(question)}",)
+
     def _key(self, question: Question) -> str | None:
         answer = question.answer.strip()
         if self.key == "index":

@@ -159,6 +159,9 @@ class Math(GraderOptions):
         marked = settled or _marks(_verified(question.answer, said), said, "expression")
         return marked._replace(signals={**marked.signals, "has_box": box is not None})
 
+    def right_answers(self, question: Question) -> tuple[str, ...]:
+        return (rf"\boxed{{{bare(question.answer)}}}", question.answer)
+
     def warm_up(self) -> None:
         """Load math-verify and build its parser."""
         _parsed("x+1")

@@ -168,10 +168,12 @@ class GradingPool:
 
     async def grade(self, answer: Answer, question: Question) -> Grade:
         """The grade of an answer; `GraderError` says why there is none, and the answer can be graded again."""
-        marks = self._quick(answer.text, question)
-        if marks is None:
-            marks = await self._workers.grade(answer.text, question)
-        return make_grade(answer, marks, self._rubric)
+        return make_grade(answer, await self.marks(answer.text, question), self._rubric)
+
+    async def marks(self, text: str, question: Question) -> Marks:
+        """What the grader finds in a text; `GraderError` says why it finds nothing."""
+        marks = self._quick(text, question)
+        return marks if marks is not None else await self._workers.grade(text, question)
 
     async def close(self) -> None:
         """End the worker processes."""

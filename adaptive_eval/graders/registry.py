@@ -16,7 +16,7 @@ from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.structured import Json
 from adaptive_eval.graders.text import Contains, Exact, Regex
-from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
+from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue, usual_answers
 from adaptive_eval.imports import SPECIFICATION, load_attribute
 from adaptive_eval.questions.types import Question
 
@@ -34,6 +34,9 @@ class Python(GraderOptions):
     """`package.module:function`, looked for beside the configuration and among what is installed."""
     signals: tuple[str, ...] = ()
     """The names of the signals that it gives, if the rubric is to be checked against them."""
+    key_is_answer: bool = True
+    """Before a run every answer key, given as an answer, must be graded right; false where keys are no answers, such as
+    the tests of a program."""
 
     @property
     def gives(self) -> frozenset[str]:
@@ -51,6 +54,13 @@ class Python(GraderOptions):
 
     def key_problem(self, question: Question) -> str | None:
         return None
+
+    @property
+    def knows_right_answers(self) -> bool:
+        return self.key_is_answer
+
+    def right_answers(self, question: Question) -> tuple[str, ...]:
+        return usual_answers(question.answer) if question.answer.strip() else ("",)
 
 
 def _marks(said: object, name: str) -> Marks:

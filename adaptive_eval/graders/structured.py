@@ -32,6 +32,12 @@ class Json(GraderOptions):
     def gives(self) -> frozenset[str]:
         return super().gives | {"valid_json"}
 
+    def right_answers(self, question: Question) -> tuple[str, ...]:
+        """The key, or its text, at its place in an object or a list."""
+        key = _parsed(question.answer)
+        values = [question.answer] if key is _NONE else [key, question.answer]
+        return tuple(json.dumps(_around(value, self.field)) for value in values)
+
     def grade(self, text: str, question: Question) -> Marks:
         document = _document(final_text(text))
         value = _at(document, self.field)
@@ -80,6 +86,13 @@ def _at(document: Any, path: str) -> Any:
             value = value[int(part)]
         else:
             return _NONE
+    return value
+
+
+def _around(value: Any, path: str) -> Any:
+    """The document that has a value at a path."""
+    for part in reversed(path.split(".") if path else ()):
+        value = {part: value}
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import field_validator
 
 from adaptive_eval.graders.finding import final_text, last_match
-from adaptive_eval.graders.types import GraderOptions, Marks, marks
+from adaptive_eval.graders.types import GraderOptions, Marks, marks, usual_answers
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import refuse
 
@@ -85,6 +85,14 @@ class Regex(GraderOptions):
 
     def quick(self, text: str, question: Question) -> Marks | None:
         return None
+
+    @property
+    def knows_right_answers(self) -> bool:
+        """The pattern may want a form that nobody else knows."""
+        return False
+
+    def right_answers(self, question: Question) -> tuple[str, ...]:
+        return usual_answers(question.answer)
 
     def grade(self, text: str, question: Question) -> Marks:
         expression = re.compile(self.pattern, re.IGNORECASE if self.ignore_case else 0)

@@ -7,7 +7,7 @@ gets it whole. It never raises for anything a model may have written, except `Gr
 What is known of an answer before any grader has read it: signals that every rubric may use.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, get_args
 
@@ -73,6 +73,15 @@ class Grader(Protocol):
         """Why no answer to this question could be graded, such as an answer key that is no number."""
         ...
 
+    @property
+    def knows_right_answers(self) -> bool:
+        """One of `right_answers` is graded right wherever the grader works."""
+        ...
+
+    def right_answers(self, question: Question) -> Sequence[str]:
+        """Texts that a model could give as a right answer to this question."""
+        ...
+
 
 class GraderOptions(Section):
     """The options that all graders have, and how a cheap one behaves."""
@@ -103,6 +112,28 @@ class GraderOptions(Section):
     def key_problem(self, question: Question) -> str | None:
         """Any text will do as a key, but there must be one."""
         return None if question.answer.strip() else "has no answer to compare with; set questions.fields.answer"
+
+    @property
+    def knows_right_answers(self) -> bool:
+        """Most graders read a form of answer that is known."""
+        return True
+
+    def right_answers(self, question: Question) -> Sequence[str]:
+        """For most graders an answer that is the key, and nothing else, is right."""
+        return (question.answer,)
+
+
+def usual_answers(key: str) -> tuple[str, ...]:
+    """An answer key in the ways in which models give answers most often."""
+    return (
+        key,
+        rf"\boxed{{{key}}}",
+        f"Answer: {key}",
+        f"The answer is {key}.",
+        f"#### {key}",
+        f"**{key}**",
+        f"({key})",
+    )
 
 
 def marks(correct: bool, extracted: str | None, **signals: SignalValue) -> Marks:

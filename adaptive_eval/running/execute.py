@@ -23,12 +23,12 @@ from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError
-from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.record.build import Snapshot, build_results, subject_of, take_snapshot
 from adaptive_eval.record.ending import Ended, note_mishap
-from adaptive_eval.record.history import look_back
+from adaptive_eval.record.history import look_back, trials_there
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.record.status import StatusTaker
+from adaptive_eval.running.answer_keys import check_keys, grading_of
 from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.scheduler.grading import Grading
@@ -126,11 +126,13 @@ async def execute(prepared: Prepared, directory: Path, watcher: Watcher, tell: C
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
     `tell` hears how it ended while the servers that it has started are being stopped, which may take a while.
-    Raises `ConfigError` when the run does not fit what it begins with, `StoreError` when the directory cannot be used
-    or written, and `Rejected` when a model refuses its first request; whatever was committed by then is intact, and
-    what was raised is stored beside it.
+    Raises `ConfigError` when the run does not fit what it begins with, or its grader not the answer keys, `StoreError`
+    when the directory cannot be used or written, and `Rejected` when a model refuses its first request; whatever was
+    committed by then is intact, and what was raised is stored beside it.
     """
     prepared, prior = look_back(prepared, directory)
+    if not trials_there(prepared, directory):
+        await check_keys(prepared)
     opened = Store.open(directory, prepared.header)
     store = opened.store
     try:
@@ -138,8 +140,7 @@ async def execute(prepared: Prepared, directory: Path, watcher: Watcher, tell: C
             store.commit(Batch(events=[prior]))
         with Interrupts() as interrupts:
             async with opened_endpoints(prepared.config, directory / LOGS) as serving:
-                config = prepared.config
-                grading = GradingPool(config.grader, prepared.rubric, folder=config.folder, keys=config.keys)
+                grading = grading_of(prepared)
                 try:
                     session = _Session(prepared, store, serving, grading, watcher)
                     ended = await session.carry_on(opened, prior, interrupts)

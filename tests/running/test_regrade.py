@@ -16,7 +16,7 @@ FRAGILE = """
 from pathlib import Path
 
 def grade(text, question):
-    if Path(__file__).with_name("broken").exists() and question.id == "q3":
+    if Path(__file__).with_name("broken").exists() and question.id == "q3" and len(text) > 30:
         raise RuntimeError("no such thing")
     return "{" + question.answer + "}" in text
 """

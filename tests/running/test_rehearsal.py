@@ -51,3 +51,34 @@ def test_check_names_every_server(site: Site) -> None:
     states = [line.split()[:2] for line in told.stdout.splitlines()]
     assert states == [["ok", "ada"], ["FAIL", "ada"], ["ok", "bob"]]
     assert CliRunner().invoke(app, ["check", str(site.write())]).exit_code == ExitCode.REACHED
+
+
+def test_a_dry_run_shows_two_graded_answers_of_each_model(site: Site) -> None:
+    told = site.run(site.write(), "--dry-run")
+    lines = told.stdout.splitlines()
+    for name in MODELS:
+        assert [line.split()[2] for line in lines if line.startswith(f"answer  {name}")] == ["q0", "q1"]
+    assert sum("wrote" in line and "tokens" in line for line in lines) == 6
+    assert all(any(word in line for word in ("correct (1)", "incorrect (0)", "wrong (0)")) for line in found_in(lines))
+    assert "keys      8 answer keys are graded right" in told.stdout
+
+
+def found_in(lines: list[str]) -> list[str]:
+    found = [line for line in lines if line.startswith("        found ")]
+    assert len(found) == 6
+    return found
+
+
+def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site) -> None:
+    (site.folder / "backwards.py").write_text("def grade(question, text):\n    return question.answer in text\n")
+    for function, problem in (
+        ("nomod:grade", "module nomod could not be imported"),
+        ("backwards:grade", "no attribute"),
+    ):
+        config = site.write(grader={"kind": "python", "function": function})
+        told = [CliRunner().invoke(app, ["validate", str(config)]), site.run(config, "--dry-run"), site.run(config)]
+        for one in told:
+            assert one.exit_code == ExitCode.CONFIGURATION, one.stdout
+            assert "does not find right what the answer keys" in one.stderr and problem in one.stderr
+            assert "ok  " not in one.stdout
+    assert not site.directory().exists()

@@ -1,0 +1,98 @@
+"""Whether a grader finds right answers right: each answer key goes through it as an answer, before anything is paid."""
+
+import asyncio
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from adaptive_eval.errors import ConfigError, GraderError
+from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.types import Grader
+from adaptive_eval.questions.types import Question
+
+AT_A_TIME = 256
+SHOWN_PROBLEMS = 10
+CUT = 60
+
+
+class KeysFound(NamedTuple):
+    """What the grader made of the answer keys."""
+
+    right: int
+    """Keys that are graded right."""
+    unknown: str | None
+    """Why that could not be known of the others; None where all are right."""
+
+    @property
+    def words(self) -> str:
+        """The same in one line."""
+        told = f"{self.right} answer keys are graded right"
+        return told if self.unknown is None else f"{told}; the grader cannot be tried on the others: {self.unknown}"
+
+
+class _Told(Enum):
+    """What became of one key."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    FAILED = "failed"
+    UNSAID = "unsaid"
+    """The grader does not say whether an answer is correct, or there is no key."""
+
+
+class _Tried(NamedTuple):
+    told: _Told
+    problem: str = ""
+
+
+async def require_right_keys(grader: Grader, pool: GradingPool, questions: Sequence[Question]) -> KeysFound:
+    """Grade the key of every question, as models would give it; raises `ConfigError` where one should be right."""
+    tried: list[_Tried] = []
+    for start in range(0, len(questions), AT_A_TIME):
+        some = questions[start : start + AT_A_TIME]
+        tried += await asyncio.gather(*(_try(grader, pool, question) for question in some))
+    right = sum(one.told is _Told.RIGHT for one in tried)
+    surely_wrong = {_Told.WRONG, _Told.FAILED} if grader.knows_right_answers or right else {_Told.FAILED}
+    each = zip(questions, tried, strict=True)
+    problems = [f"question {question.id}: {one.problem}" for question, one in each if one.told in surely_wrong]
+    if problems:
+        raise ConfigError(_refusal(grader, problems))
+    if any(one.told is _Told.UNSAID for one in tried):
+        return KeysFound(right, "it does not say of every answer whether it is correct, or a question has no key")
+    return KeysFound(right, "it may want a form of answer that only you know" if right < len(tried) else None)
+
+
+async def _try(grader: Grader, pool: GradingPool, question: Question) -> _Tried:
+    """Grade the key in each of the ways to give it, until one is right."""
+    wrong, failed = "", ""
+    for text in grader.right_answers(question):
+        try:
+            marks = await pool.marks(text, question)
+        except GraderError as error:
+            failed = failed or f"on the answer {_cut(text)} {error}"
+            continue
+        if "is_correct" not in marks.signals or not question.answer.strip():
+            return _Tried(_Told.UNSAID)
+        if marks.signals["is_correct"]:
+            return _Tried(_Told.RIGHT)
+        found = "nothing is found in it" if marks.extracted is None else f"found in it: {_cut(marks.extracted)}"
+        wrong = wrong or f"the answer {_cut(text)} is graded wrong ({found})"
+    return _Tried(_Told.WRONG, wrong) if wrong else _Tried(_Told.FAILED, failed)
+
+
+def _refusal(grader: Grader, problems: Sequence[str]) -> str:
+    kind = getattr(grader, "kind", type(grader).__name__)
+    lines = [f"the grader {kind} does not find right what the answer keys of some questions say:"]
+    lines += [f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]]
+    lines += [f"  and {len(problems) - SHOWN_PROBLEMS} more"] if len(problems) > SHOWN_PROBLEMS else []
+    mend = "mend the keys, or choose another grader"
+    if kind == "python":
+        mend = (
+            "it is called as function(text, question), and an answer that is the key must be right; where the keys are "
+            "no answers, such as the tests of a program, set grader.key_is_answer: false"
+        )
+    return "\n".join([*lines, mend])
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= CUT else f"{text[:CUT]}…")

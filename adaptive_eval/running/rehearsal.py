@@ -1,0 +1,59 @@
+"""What a dry run asks for: two real answers of each model, graded as the run would grade them."""
+
+import asyncio
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_eval.config.prepare import Prepared, make_lane
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.errors import EndpointError, GraderError
+from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.types import Grade
+from adaptive_eval.questions.types import Question
+from adaptive_eval.running.answer_keys import grading_of
+from adaptive_eval.running.serving import opened_endpoints
+from adaptive_eval.scheduler.grading import grade_or_error
+from adaptive_eval.scheduler.types import Lane
+from adaptive_eval.seeds import trial_seed
+
+ANSWERS = 2
+"""Of each model, to the first questions: one may be an exception."""
+
+
+class TriedAnswer(NamedTuple):
+    """A real answer, graded as the run would grade it, or why there is none."""
+
+    model: str
+    question: Question
+    answer: Answer | EndpointError
+    grade: Grade | GraderError | None
+
+
+async def try_answers(prepared: Prepared, models: Collection[str]) -> list[TriedAnswer]:
+    """Ask these models, whose servers are up, the first questions, with the seeds of their first trials."""
+    chosen = [number for number, name in enumerate(prepared.models) if name in models]
+    config = prepared.config
+    asked = config.model_copy(update={"models": tuple(config.models[number] for number in chosen)})
+    pool = grading_of(prepared)
+    try:
+        with tempfile.TemporaryDirectory(prefix="adaptive-eval-rehearsal-") as logs:
+            async with opened_endpoints(asked, Path(logs), patient=False) as serving:
+                lanes = [
+                    make_lane(prepared, number, endpoint)
+                    for number, endpoint in zip(chosen, serving.endpoints, strict=True)
+                ]
+                each = [(lane, at) for lane in lanes for at in range(min(ANSWERS, len(prepared.questions)))]
+                return await asyncio.gather(*(_try(lane, at, prepared.questions[at], pool) for lane, at in each))
+    finally:
+        await pool.close()
+
+
+async def _try(lane: Lane, at: int, question: Question, pool: GradingPool) -> TriedAnswer:
+    seed = trial_seed(lane.seed_base(at), 0)
+    try:
+        (answer,) = await lane.endpoint.sample(lane.prompt(at), range(seed, seed + 1))
+    except EndpointError as error:
+        return TriedAnswer(lane.name, question, error, None)
+    return TriedAnswer(lane.name, question, answer, await grade_or_error(pool, answer, question))

@@ -1,0 +1,104 @@
+"""Every answer key goes through the grader as an answer, and must be graded right."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.choice import Choice
+from adaptive_eval.graders.keys import KeysFound, require_right_keys
+from adaptive_eval.graders.mathematics import Math
+from adaptive_eval.graders.numeric import Numeric
+from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.registry import Python
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.structured import Json
+from adaptive_eval.graders.text import Contains, Exact, Regex
+from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.questions.types import Question
+
+GRADERS = """
+def right(text, question):
+    return question.answer in text
+
+def other_way_round(question, text):
+    return question.answer in text
+
+def never(text, question):
+    return False
+
+def points(text, question):
+    return {"points": 3.0}
+"""
+
+
+def tried(grader: GraderOptions, *keys: str, folder: Path = Path(), choices: tuple[str, ...] = ()) -> KeysFound:
+    async def run() -> KeysFound:
+        pool = GradingPool(grader, open_rubric(RubricConfig()), folder=folder)
+        try:
+            questions = [Question(f"q{number}", "?", key, choices) for number, key in enumerate(keys)]
+            return await require_right_keys(grader, pool, questions)
+        finally:
+            await pool.close()
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "keygraders.py").write_text(GRADERS)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("grader", "keys"),
+    [
+        (Exact(), ("Paris", " two  words ", "-3")),
+        (Contains(), ("Paris", "5")),
+        (Numeric(), ("42", "$1,000", "1/2", "50%", "-3.5", "1e6")),
+        (Math(), ("42", r"\frac{1}{2}", "$x^2+1$", r"\boxed{7}", r"\{1, 2\}", "(1, 2)", "x = 3", r"\sqrt{2}")),
+        (Json(), ("42", "text", '{"a": 1}', "true")),
+        (Json(field="result.0.value"), ("42", "text")),
+        (Regex(pattern=r"Answer: (.+)"), ("42", "B")),
+        (Regex(pattern=r"\\boxed\{(.*)\}"), ("42", "B")),
+    ],
+)
+def test_right_keys_are_found_right(grader: GraderOptions, keys: tuple[str, ...]) -> None:
+    assert tried(grader, *keys) == KeysFound(len(keys), None)
+
+
+def test_choices_are_named_by_letter_text_or_position() -> None:
+    capitals = ("Paris", "Rome", "Oslo")
+    assert tried(Choice(), "B", "Rome", choices=capitals) == KeysFound(2, None)
+    assert tried(Choice(key="index"), "0", "2", choices=capitals) == KeysFound(2, None)
+
+
+def test_a_form_that_nobody_knows_cannot_be_tried() -> None:
+    found = tried(Regex(pattern=r"<<(.*)>>"), "42", "43")
+    assert found.right == 0 and "it may want a form of answer that only you know" in found.words
+
+
+def test_a_pattern_that_finds_some_keys_must_find_all() -> None:
+    with pytest.raises(ConfigError, match=r"question q1: the answer '12.5' is graded wrong \(found in it: '5'\)"):
+        tried(Regex(pattern=r"\d+"), "42", "12.5")
+
+
+def test_a_function_of_ones_own_is_loaded_and_called(folder: Path) -> None:
+    def function(name: str, **more: object) -> Python:
+        return Python.model_validate({"function": f"keygraders:{name}", **more})
+
+    assert tried(function("right"), "42", "43", folder=folder) == KeysFound(2, None)
+    with pytest.raises(
+        ConfigError, match=r"(?s)question q0: .*'str' object has no attribute.*function\(text, question\)"
+    ):
+        tried(function("other_way_round"), "42", folder=folder)
+    with pytest.raises(ConfigError, match=r"question q0: the answer '42' is graded wrong \(nothing is found in it\)"):
+        tried(function("never"), "42", folder=folder)
+    with pytest.raises(ConfigError, match="has no attribute absent"):
+        tried(function("absent", key_is_answer=False), "42", folder=folder)
+    with pytest.raises(ConfigError, match="module nomod could not be imported"):
+        tried(Python(function="nomod:grade"), "42", folder=folder)
+    assert tried(function("never", key_is_answer=False), "42", folder=folder).right == 0
+    assert "does not say of every answer whether it is correct" in tried(function("points"), "42", folder=folder).words
+    assert "a question has no key" in tried(function("right"), "42", "", folder=folder).words
