@@ -11,7 +11,8 @@ AdaptiveEvalError
 │   ├── Rejected         no retry mends it: 400, 401, 403, 404
 │   ├── Unavailable      no replica of the model is left (exit code 5 when it is every model)
 │   └── LaunchFailed     a server that the run was to start does not come up, or not again
-└── GraderError          a grader failed; the answer is kept and can be graded again
+├── GraderError          a grader failed; the answer is kept and can be graded again
+└── Alarmed              the answers cannot be what was asked for (exit code 3)
 
 What the command line returns.
 """
@@ -72,6 +73,10 @@ class GraderError(AdaptiveEvalError):
     """A grader failed; the answer is kept and can be graded again."""
 
 
+class Alarmed(AdaptiveEvalError):
+    """The answers cannot be what was asked for; every one of them is stored, and the run can go on."""
+
+
 class ExitCode(IntEnum):
     """What the command line returns."""
 
@@ -82,7 +87,8 @@ class ExitCode(IntEnum):
     CONFIGURATION = 2
     """The configuration, the questions or an argument is wrong."""
     SPENT = 3
-    """The budget or the horizon came first, or answers that the grader cannot grade: something is not decided."""
+    """The budget or the horizon came first, or answers that the grader cannot grade, or an alarm: something is not
+    decided."""
     STOPPED = 4
     """The user stopped the run."""
     ENDPOINTS = 5
@@ -98,6 +104,8 @@ def exit_code_of(error: Exception) -> ExitCode:
     match error:
         case ConfigError() | RunChanged():
             return ExitCode.CONFIGURATION
+        case Alarmed():
+            return ExitCode.SPENT
         case EndpointError():
             return ExitCode.ENDPOINTS
         case _:

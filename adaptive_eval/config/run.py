@@ -13,6 +13,7 @@ from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
+from adaptive_eval.scheduler.alarms import StopOnAlarm
 from adaptive_eval.sections import Count, Section, refuse
 from adaptive_eval.seeds import SEED_SPAN
 
@@ -109,6 +110,9 @@ class RunConfig(Decisions):
     sampling: Sampling = Sampling()
     models: tuple[ModelConfig, ...] = Field(min_length=1)
     grader: GraderConfig
+    stop_on_alarm: StopOnAlarm = "all"
+    """End the run after its first look where all answers of a model are empty, alike, unread by the grader or wrong: of
+    every model (all), or of one (any); such a run can go on."""
     prior_evidence: PriorEvidenceConfig | None = None
     store: StoreConfig = StoreConfig()
     concurrency: Limits = Limits()

@@ -41,6 +41,7 @@ from adaptive_eval.record.results import (
 )
 from adaptive_eval.record.warnings import (
     Bounds,
+    alarm_cautions,
     cautions,
     decision_cautions,
     horizon_cautions,
@@ -141,7 +142,7 @@ class Snapshot:
     """Seconds since 1970."""
     stopped: bool
     noticed: tuple[Caution, ...]
-    """About changed settings, imported trials and the servers."""
+    """About answers that cannot be right, changed settings, imported trials and the servers."""
     servers: tuple[ServerRow, ...]
     turns: tuple[TurnsRow, ...]
 
@@ -178,6 +179,7 @@ def take_snapshot(
         now=now,
         stopped=stopped,
         noticed=(
+            *alarm_cautions(subject.models, tallies, events),
             *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
             *decision_cautions(events),
             *import_cautions(events),

@@ -79,12 +79,21 @@ class Ended:
     @property
     def worse(self) -> tuple[str, ...]:
         """Models that were found to be worse than the gate's baseline, whatever timed out."""
-        return tuple(name for name in self._behind if not self._may_be_late(name))
+        return tuple(name for name in self._behind if not self._may_be_late(name) and not self._is_mute(name))
+
+    @property
+    def mute(self) -> tuple[str, ...]:
+        """Models that are behind the gate's baseline because they gave no answer but empty ones: nobody knows why."""
+        return tuple(name for name in self._behind if self._is_mute(name))
+
+    def _is_mute(self, name: str) -> bool:
+        row = next(row for row in self.results.models if row.name == name) if self.results is not None else None
+        return row is not None and 0 < row.stored_trials <= row.signals.get("empty", 0)
 
     @property
     def late(self) -> tuple[str, ...]:
         """Models that were found to be worse than the gate's baseline, which time-outs alone could explain."""
-        return tuple(name for name in self._behind if self._may_be_late(name))
+        return tuple(name for name in self._behind if self._may_be_late(name) and not self._is_mute(name))
 
     @property
     def _behind(self) -> tuple[str, ...]:
@@ -112,7 +121,7 @@ class Ended:
             return self.mishap.exit_code
         if self.worse:
             return ExitCode.WORSE
-        if self.late and self.reason is Reason.SETTLED:
+        if (self.late or self.mute) and self.reason is Reason.SETTLED:
             return ExitCode.SPENT
         if self.reason is Reason.BLOCKED and {lost.cause for lost in self.lost.values()} == {Cause.GRADER}:
             return ExitCode.SPENT  # the servers do answer
@@ -133,6 +142,9 @@ class Ended:
         if self.late and self.reason is Reason.SETTLED:
             mend = "raise sampling.timeout, or mend the servers"
             return f"Finished: behind {self.gate}, if time-outs are not why: {', '.join(self.late)}; {mend}."
+        if self.mute and self.reason is Reason.SETTLED:
+            mend = "look at what their servers send"
+            return f"Finished: nothing is said of {', '.join(self.mute)}, all of whose answers are empty; {mend}."
         if self.reason is Reason.BLOCKED:
             return f"Finished: what is not decided needs a model that was set aside: {self._set_aside()}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.rules import Anytime, Intervals, Rule, Sequential, ZScore
 from adaptive_eval.record.results import Caution
-from adaptive_eval.store import Event, ServersNoticed, SettingsChanged, TrialsImported, only
+from adaptive_eval.store import AlarmRaised, Event, ServersNoticed, SettingsChanged, TrialsImported, only
+from adaptive_eval.store.alarms import said_of
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.usage import Tally
 from scorio.moments import FloatArray
@@ -174,6 +175,19 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
                 "longest, its score is that of its quick answers, which are more often right"
             )
             yield Caution("missing", model, text)
+
+
+def alarm_cautions(names: Sequence[str], tallies: Sequence[Tally], events: Sequence[Event]) -> Iterator[Caution]:
+    """What all answers of a model still have in common, with the example that was kept of it."""
+    examples = {(one.model, one.fault): one.example for one in only(events, AlarmRaised)}
+    faults = [tally.answers.fault for tally in tallies]
+    if len(names) > 1 and None not in faults:
+        yield Caution("alarm", None, "of every model all answers are empty, alike, unread or wrong: look at the setup")
+    for name, tally, fault in zip(names, tallies, faults, strict=True):
+        if fault is not None:
+            example = examples.get((name, fault))
+            shown = "" if example is None else f" ({example})"
+            yield Caution(fault, name, f"{said_of(fault, tally.answers.number)}{shown}")
 
 
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:

@@ -22,7 +22,7 @@ from adaptive_eval.config.prepare import Prepared, make_lane
 from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError
+from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ExitCode, StoreError
 from adaptive_eval.record.build import Snapshot, build_results, subject_of, take_snapshot
 from adaptive_eval.record.ending import Ended, note_mishap
 from adaptive_eval.record.history import look_back, trials_there
@@ -31,6 +31,7 @@ from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.running.answer_keys import check_keys, grading_of
 from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
 from adaptive_eval.running.watching import Watcher
+from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import (
@@ -167,8 +168,10 @@ class _Session:
         self._controller = Controller(prepared.plan)
         self._publisher = Publisher(store.directory, self._snapshot)
         lanes = [make_lane(prepared, number, endpoint) for number, endpoint in enumerate(serving.endpoints)]
+        opening, stop_on = prepared.plan.opening, prepared.config.stop_on_alarm
+        self._alarms = Alarms(prepared.models, prepared.questions, opening, stop_on)
         self._scheduler = Scheduler(
-            self._controller, lanes, prepared.questions, grading, store, self, hosts=serving.hosts
+            self._controller, lanes, prepared.questions, grading, store, self, serving.hosts, self._alarms
         )
         questions = tuple(question.id for question in prepared.questions)
         self._taker = StatusTaker(prepared.models, questions, self._controller, self._scheduler, serving.endpoints)
@@ -191,6 +194,8 @@ class _Session:
                     if event is not None:
                         self._watcher.happened(event)
                 await self._scheduler.run()
+            if self._alarms.stopped is not None:
+                raise Alarmed(self._alarms.stopped)
             return await self._end()
         except AdaptiveEvalError:
             self._failed = True

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from adaptive_eval.core.types import Look, Outcome, Reason, SetAside
 from adaptive_eval.errors import EndpointError, Rejected, StoreError
 from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of
 from adaptive_eval.scheduler.regrading import Regrading
@@ -57,6 +58,7 @@ class Scheduler:
         store: Store,
         observer: Observer,
         hosts: Sequence[Host] = (),
+        alarms: Alarms | None = None,
     ) -> None:
         self.tallies = [Tally() for _ in lanes]
         self.in_flight = [0] * len(lanes)
@@ -74,6 +76,7 @@ class Scheduler:
         self._grading = grading
         self._store = store
         self._observer = observer
+        self._alarms = alarms
         self._model_of = {lane.name: model for model, lane in enumerate(lanes)}
         self._question_of = {question.id: number for number, question in enumerate(questions)}
         by_id = {question.id: question for question in questions}
@@ -152,6 +155,9 @@ class Scheduler:
         self.taken_up = sum(tally.trials for tally in self.tallies), sum(tally.tokens for tally in self.tallies)
         looks = self._controller.restore(outcomes)
         self._lose_silent()
+        if looks and self._alarms is not None:
+            self._alarms.look_up(self._store.reader)
+            self._raise_alarms(self._store.reader.events())
         self._store.forget_looks(len(looks))
         self._store_looks(looks)
 
@@ -342,6 +348,8 @@ class Scheduler:
         for record in batch.trials:
             outcome = record.outcome()
             self._count(outcome)
+            if self._alarms is not None:
+                self._alarms.see(self._model_of[record.model], record)
             if record.category is not None:
                 told.append(self._told(outcome))
             else:
@@ -354,12 +362,25 @@ class Scheduler:
             if looks:
                 self._store_looks(looks)
                 self._observer.looked(looks)
+                self._raise_alarms()
                 self._dry = [False] * len(self._lanes)
         if not self.over:
             self._pump()
 
     def _count(self, stored: StoredOutcome) -> None:
-        self.tallies[self._model_of[stored.model]].add(stored)
+        model = self._model_of[stored.model]
+        self.tallies[model].add(stored)
+        if self._alarms is not None:
+            self._alarms.add(model, self._question_of[stored.question], stored)
+
+    def _raise_alarms(self, known: Sequence[Event] = ()) -> None:
+        """At the first look; a run that ends for them lets what is in flight come back, as at a user's wish."""
+        if self._alarms is None:
+            return
+        for event in self._alarms.judge(self._controller.set_aside, known):
+            self.note(event)
+        if self._alarms.stopped is not None:
+            self.stop()
 
     def _told(self, stored: StoredOutcome) -> Outcome:
         model = self._model_of[stored.model]

@@ -3,6 +3,7 @@
 from adaptive_eval.errors import headline
 from adaptive_eval.show.text import duration, safe
 from adaptive_eval.store import (
+    AlarmRaised,
     Event,
     ModelSetAside,
     OnlyFailures,
@@ -38,6 +39,8 @@ def _of_a_model(event: Event) -> str | None:
     match event:
         case ModelSetAside():
             return f"{event.model} is set aside: {headline(event.reason)}"
+        case AlarmRaised():
+            return f"ALARM {event.model}: {event.words}"
         case ServersNoticed():
             return f"{event.model}: {event.text}"
         case ReplicaLost():

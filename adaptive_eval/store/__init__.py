@@ -3,6 +3,7 @@
 from adaptive_eval.store.database import is_held
 from adaptive_eval.store.draft import Draft
 from adaptive_eval.store.events import (
+    AlarmRaised,
     Cause,
     Change,
     Event,
@@ -50,6 +51,7 @@ from adaptive_eval.store.records import (
 from adaptive_eval.store.store import Opened, Store, differences, require_same_meaning
 
 __all__ = [
+    "AlarmRaised",
     "Batch",
     "Cause",
     "Change",

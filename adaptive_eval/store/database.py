@@ -110,7 +110,7 @@ CREATE TABLE trials (
     extracted TEXT,
     grader_error TEXT,
     flags TEXT,                    -- of the answer: truncated, empty, ... by spaces
-    digest INTEGER,                -- of text and reasoning where long, to find identical answers
+    digest INTEGER,                -- of text and reasoning, to find identical answers
     finish_reason TEXT NOT NULL,
     prompt_tokens INTEGER NOT NULL,
     completion_tokens INTEGER NOT NULL,

@@ -183,6 +183,24 @@ class ServersNoticed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AlarmRaised(Event):
+    """After the opening: all answers of a model have something in common that should not be."""
+
+    KIND: ClassVar[str] = "alarm"
+    model: str
+    fault: str = ""
+    """A `Fault`."""
+    text: str = ""
+    example: str | None = None
+    """One of these answers."""
+
+    @property
+    def words(self) -> str:
+        """With the example."""
+        return self.text if self.example is None else f"{self.text} ({self.example})"
+
+
+@dataclass(frozen=True, slots=True)
 class PlaceAwaited(Event):
     """Servers cannot be started yet: another run has their place."""
 
@@ -317,6 +335,7 @@ CLASSES: tuple[type[Event], ...] = (
     ReplicaBack,
     OnlyFailures,
     ServersNoticed,
+    AlarmRaised,
     PlaceAwaited,
     ServerLaunching,
     ServerLaunched,

@@ -13,6 +13,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.store import database
 from adaptive_eval.store.events import Event, Json, event_of
 from adaptive_eval.store.records import (
+    LARGEST_SIZE,
     ReplicaTraffic,
     RunHeader,
     Spending,
@@ -28,8 +29,12 @@ from adaptive_eval.store.rows import unpack_json, unpack_text
 
 Row = tuple[Any, ...]
 
+# what is longer than the size that counts is stored compressed, as a BLOB
+_SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {LARGEST_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
+_SAID = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
 _OUTCOMES = (
-    "SELECT models.name, questions.key, trial, category, tokens, usd, gpu_seconds, flags, digest "
+    "SELECT models.name, questions.key, trial, category, tokens, usd, gpu_seconds, flags, digest, "
+    f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}, {_SAID.format('is_correct')}, {_SAID.format('has_answer')} "
     "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question ORDER BY trials.id"
 )
 _PLACES = (
@@ -137,8 +142,10 @@ class RunReader:
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
-        for name, key, trial, category, tokens, usd, gpu_seconds, flags, digest in self._rows(_OUTCOMES):
-            yield StoredOutcome(name, key, trial, category, Cost(tokens, usd, gpu_seconds), flags or "", digest)
+        for row in self._rows(_OUTCOMES):
+            name, key, trial, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found = row
+            cost, said = Cost(tokens, usd, gpu_seconds), (_truth(correct), _truth(found))
+            yield StoredOutcome(name, key, trial, category, cost, flags or "", digest, size, *said)
 
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and whether it timed out."""
@@ -243,6 +250,11 @@ class RunReader:
     def _rows(self, query: str, *parameters: object) -> Iterator[Row]:
         with database.explained(self.directory):
             yield from self._connection.execute(query, parameters)
+
+
+def _truth(value: int | None) -> bool | None:
+    """SQLite has numbers for true and false."""
+    return None if value is None else bool(value)
 
 
 def _record(row: Row) -> TrialRecord:

@@ -11,8 +11,8 @@ from adaptive_eval.store.events import Event, Json
 
 SignalValue = float | bool | str
 
-SHORTEST_REPEAT = 200
-"""Characters from which two equal answers are no coincidence, unlike one letter or a short number."""
+LARGEST_SIZE = 512
+"""Bytes from which on the length of a text makes no difference: up to here texts are stored as they are."""
 
 
 class StoredOutcome(NamedTuple):
@@ -25,6 +25,13 @@ class StoredOutcome(NamedTuple):
     cost: Cost
     flags: str
     digest: int | None
+    """Equal where the answers are, word for word; None for an empty one."""
+    size: int = LARGEST_SIZE
+    """Bytes of its texts, each counted up to `LARGEST_SIZE`."""
+    correct: bool | None = None
+    """What the grader says, where it says it."""
+    found: bool | None = None
+    """The grader found an answer in it; None where it does not say."""
 
     @property
     def timed_out(self) -> bool:
@@ -85,7 +92,16 @@ class TrialRecord:
         """What a resume would read of it."""
         flags = " ".join(sorted(self.answer.signals))
         return StoredOutcome(
-            self.model, self.question, self.trial, self.category, self.cost, flags, answer_digest(self.answer)
+            self.model,
+            self.question,
+            self.trial,
+            self.category,
+            self.cost,
+            flags,
+            answer_digest(self.answer),
+            size_of(self.answer.text) + size_of(self.answer.reasoning or ""),
+            said_in(self.signals, "is_correct"),
+            said_in(self.signals, "has_answer"),
         )
 
 
@@ -191,12 +207,23 @@ class RunHeader:
     """Every question by its id, with everything a grader or a report needs."""
 
 
+def said_in(signals: Mapping[str, SignalValue], name: str) -> bool | None:
+    """A signal that is true or false; None where it is neither."""
+    value = signals.get(name)
+    return value if isinstance(value, bool) else None
+
+
+def size_of(text: str) -> int:
+    """Bytes of a text, as far as they are counted."""
+    return min(len(text[:LARGEST_SIZE].encode("utf-8", "surrogatepass")), LARGEST_SIZE)
+
+
 def answer_digest(answer: Answer) -> int | None:
     """64 bits of text and reasoning as a signed integer, so that equal answers are found without keeping them.
 
-    None for an answer so short that another may equal it by chance.
+    None for an empty answer, which says nothing that could be said twice.
     """
-    if len(answer.text) + len(answer.reasoning or "") < SHORTEST_REPEAT:
+    if not answer.text and not answer.reasoning:
         return None
     digest = blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=8)
     if answer.reasoning:

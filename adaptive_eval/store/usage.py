@@ -4,6 +4,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from adaptive_eval.store import StoredOutcome
+from adaptive_eval.store.alarms import Answers
+
+SHORTEST_REPEAT = 200
+"""Bytes from which two equal answers are no coincidence, unlike one letter or a short number."""
 
 
 @dataclass(slots=True)
@@ -19,6 +23,8 @@ class Tally:
     gpu_seconds: float = 0.0
     signals: Counter[str] = field(default_factory=Counter)
     """Signals of the answers: truncated, empty, timed_out ..."""
+    answers: Answers = field(default_factory=Answers)
+    """What all of them may have in common."""
     _seen: set[tuple[str, int]] = field(default_factory=set)
 
     def add(self, outcome: StoredOutcome) -> None:
@@ -30,11 +36,12 @@ class Tally:
         self.gpu_seconds += outcome.cost.gpu_seconds
         if outcome.flags:
             self.signals.update(outcome.flags.split())
-        if outcome.digest is not None:
+        self.answers.add(outcome)
+        if outcome.digest is not None and outcome.size >= SHORTEST_REPEAT:
             answer = (outcome.question, outcome.digest)
             self.repeats += answer in self._seen
             self._seen.add(answer)
 
     def copy(self) -> "Tally":
         """The sums as they are now; the copy is not counted on with."""
-        return replace(self, signals=self.signals.copy(), _seen=set())
+        return replace(self, signals=self.signals.copy(), answers=self.answers.copy(), _seen=set())

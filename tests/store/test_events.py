@@ -13,6 +13,7 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.show.events import sentence
 from adaptive_eval.store import (
+    AlarmRaised,
     Batch,
     Cause,
     Change,
@@ -63,6 +64,11 @@ STORED = [
         ServersNoticed("ada", "named", "half \ud800 a pair"),
         "noticed",
         {"model": "ada", "notice": "named", "text": "half \ud800 a pair"},
+    ),
+    (
+        AlarmRaised("ada", "all_wrong", "all 24 answers", "an answer"),
+        "alarm",
+        {"model": "ada", "fault": "all_wrong", "text": "all 24 answers", "example": "an answer"},
     ),
     (PlaceAwaited("gpu0", "the run other"), "waiting", {"on": "gpu0", "by": "the run other"}),
     (

@@ -1,0 +1,106 @@
+"""Whether what the first look is taken on can be what was asked for: judged once, on exactly these answers.
+
+So it is a function of the committed outcomes, at whatever speed they come and however often the run is killed: the
+trials of the opening round, by their numbers, and no others.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.questions.types import Question
+from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord, only
+from adaptive_eval.store.alarms import Answers, Fault, said_of
+
+StopOnAlarm = Literal["all", "any", "never"]
+SHOWN_CHARACTERS = 120
+
+
+class Example(NamedTuple):
+    """One answer, for a reader to see what is meant."""
+
+    question: str
+    key: str
+    text: str
+    extracted: str | None
+
+    @classmethod
+    def of(cls, record: TrialRecord, question: Question) -> "Example":
+        """The end of a stored answer, where its answer stands."""
+        text = record.answer.text.strip()
+        cut = text if len(text) <= SHOWN_CHARACTERS else f"…{text[-SHOWN_CHARACTERS:]}"
+        extracted = None if record.extracted is None else record.extracted[:SHOWN_CHARACTERS]
+        return cls(record.question, question.answer[:SHOWN_CHARACTERS], cut, extracted)
+
+    def __str__(self) -> str:
+        found = "nothing" if self.extracted is None else repr(self.extracted)
+        return f"for example {self.text!r} to question {self.question}: found {found}, key {self.key!r}"
+
+
+class Alarms:
+    """Judges the opening of a run when its first look is taken."""
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        questions: Sequence[Question],
+        opening: NDArray[np.int32],
+        stop_on: StopOnAlarm = "all",
+    ) -> None:
+        """`opening` (L, M) has the trials of the first round."""
+        self._models, self._questions, self._opening, self._stop_on = models, questions, opening, stop_on
+        self._answers = [Answers() for _ in models]
+        self._examples: dict[int, Example] = {}
+        self._judged = False
+        self.stopped: str | None = None
+        """Why the run ends here; None where it goes on."""
+
+    def add(self, model: int, question: int, outcome: StoredOutcome) -> None:
+        """One committed outcome; those beyond the opening are passed over."""
+        if outcome.trial < self._opening[model, question]:
+            self._answers[model].add(outcome)
+
+    def see(self, model: int, record: TrialRecord) -> None:
+        """Keep an answer as an example, where it is the first trial of the first question."""
+        if record.trial == 0 and record.question == self._questions[0].id:
+            self._examples[model] = Example.of(record, self._questions[0])
+
+    def look_up(self, reader: RunReader) -> None:
+        """Take the examples of what is stored already."""
+        for model, name in enumerate(self._models):
+            for record in reader.cell(name, self._questions[0].id):
+                self.see(model, record)
+                break
+
+    def judge(self, gone: Collection[int], known: Sequence[Event] = ()) -> list[Event]:
+        """At the first look: what is raised without the models that are `gone`, and is not among `known`."""
+        if self._judged:
+            return []
+        self._judged = True
+        there = [model for model in range(len(self._models)) if model not in gone]
+        faults = {model: fault for model in there if (fault := self._answers[model].fault) is not None}
+        raised = [self._alarm(model, fault) for model, fault in faults.items()]
+        if self._stop_on != "never" and faults and (self._stop_on == "any" or len(faults) == len(there)):
+            self.stopped = self._reason(faults, everyone=len(faults) == len(there))
+        told = {(event.model, event.fault) for event in only(known, AlarmRaised)}
+        return [event for event in raised if (event.model, event.fault) not in told]
+
+    def _alarm(self, model: int, fault: Fault) -> AlarmRaised:
+        example = self._examples.get(model)
+        said = said_of(fault, self._answers[model].number)
+        return AlarmRaised(self._models[model], fault, said, None if example is None else str(example))
+
+    def _reason(self, faults: Mapping[int, Fault], everyone: bool) -> str:
+        lines = [f"  {self._models[model]}: {self._alarm(model, fault).words}" for model, fault in faults.items()]
+        whom = "every model" if everyone else "a model"
+        return "\n".join(
+            [
+                f"stopped after the first look: the answers of {whom} cannot be what was asked for",
+                *lines,
+                "Every answer is stored. After a change of grader or answer keys `adaptive-eval regrade RUN --config "
+                "CONFIG` grades them anew, and the run goes on; if all is as it should be, go on with "
+                "--set stop_on_alarm=never",
+            ]
+        )

@@ -1,0 +1,106 @@
+"""Answers that cannot be what was asked for: all of a model are empty, the same, unread by the grader, or wrong.
+
+Each may be so with good reason; far oftener a grader, a prompt or a server is at fault, and no ranking can come of it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from adaptive_eval.store.records import StoredOutcome
+
+LEAST = 12
+"""Answers below which all may well be alike or wrong by chance."""
+
+
+class Fault(StrEnum):
+    """What all answers of a model have in common; of several the first tells most."""
+
+    EMPTY = "all_empty"
+    ALIKE = "all_alike"
+    UNREAD = "nothing_extracted"
+    WRONG = "all_wrong"
+
+
+@dataclass(slots=True)
+class Answers:
+    """What some graded answers of one model have in common so far."""
+
+    number: int = 0
+    empty: int = 0
+    unread: int = 0
+    """The grader says that it found no answer in them."""
+    right: int = 0
+    categories: set[int] = field(default_factory=set)
+    texts: set[int | None] = field(default_factory=set)
+    """Two at most: whether there are more makes no difference."""
+    questions: set[str] = field(default_factory=set)
+    """The same."""
+
+    @classmethod
+    def of(cls, outcomes: Iterable[StoredOutcome]) -> "Answers":
+        """Those of some outcomes."""
+        answers = cls()
+        for outcome in outcomes:
+            answers.add(outcome)
+        return answers
+
+    def add(self, outcome: StoredOutcome) -> None:
+        """One more; what has no grade, or has timed out, says nothing."""
+        if outcome.category is None or outcome.timed_out:
+            return
+        self.number += 1
+        self.empty += "empty" in outcome.flags.split()
+        self.unread += outcome.found is False
+        # a grade without a word about right and wrong: category 0 is what no condition of the rubric holds for
+        self.right += outcome.category > 0 if outcome.correct is None else outcome.correct
+        self.categories.add(outcome.category)
+        if len(self.texts) < 2:
+            self.texts.add(outcome.digest)
+        if len(self.questions) < 2:
+            self.questions.add(outcome.question)
+
+    def copy(self) -> "Answers":
+        """These answers, to which no others are added."""
+        return Answers(
+            self.number,
+            self.empty,
+            self.unread,
+            self.right,
+            self.categories.copy(),
+            self.texts.copy(),
+            self.questions.copy(),
+        )
+
+    @property
+    def fault(self) -> Fault | None:
+        """What is wrong with all of them; None where they differ, or are too few to say."""
+        if self.number < LEAST:
+            return None
+        if self.empty == self.number:
+            return Fault.EMPTY
+        alike = len(self.texts) == 1 and None not in self.texts and len(self.questions) > 1
+        if alike and self.right < self.number:
+            return Fault.ALIKE
+        if self.unread == self.number:
+            return Fault.UNREAD
+        return Fault.WRONG if self.right == 0 and len(self.categories) == 1 else None
+
+
+_SAID = {
+    Fault.EMPTY: "are empty",
+    Fault.ALIKE: "are one and the same text, whatever the question",
+    Fault.UNREAD: "hold nothing that the grader takes for an answer",
+    Fault.WRONG: "are graded wrong",
+}
+_MENDED = {
+    Fault.EMPTY: "look at what the server sends, and at max_tokens and the reasoning settings",
+    Fault.ALIKE: "look at the prompt and at the server",
+    Fault.UNREAD: "look at the grader, or ask for the answer in the form that it reads",
+    Fault.WRONG: "look at the grader and the answer keys, unless the questions are that hard",
+}
+
+
+def said_of(fault: Fault, number: int) -> str:
+    """A sentence about this many answers."""
+    return f"all {number} answers {_SAID[fault]}; {_MENDED[fault]}"

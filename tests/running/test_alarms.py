@@ -1,0 +1,175 @@
+"""Answers that cannot be right end a run before it is paid for: whole runs through the command line over loopback."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+import yaml
+from saying import Saying, saying
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.cli import app
+from adaptive_eval.core.types import Cost
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import AlarmRaised, RunReader, StoredOutcome, only
+from adaptive_eval.store.alarms import LEAST, Answers, Fault
+
+MODELS = ("ada", "bob")
+QUESTIONS = 6
+
+
+def share(*parts: object) -> float:
+    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") / 2**64
+
+
+def honest(model: str, question: str, seed: int) -> str:
+    """Right more often for one model than for the other, in words of its own each time."""
+    right = question.split()[1]
+    skill = {"ada": 0.9, "bob": 0.4}[model]
+    return f"After {seed} steps, the answer is {right if share(model, question, seed) < skill else 0}."
+
+
+@pytest.fixture
+def server() -> Iterator[Saying]:
+    with saying(MODELS, honest) as one:
+        yield one
+
+
+class Place:
+    """A folder with a benchmark for one server."""
+
+    def __init__(self, folder: Path, server: Saying) -> None:
+        self.folder, self.server = folder, server
+        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(QUESTIONS)]
+        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        self.run_dir = folder / "run"
+
+    def run(self, *options: str, **changes: object) -> Result:
+        return CliRunner().invoke(
+            app, ["run", str(self.config(**changes)), "--run-dir", str(self.run_dir), "--display", "plain", *options]
+        )
+
+    def config(self, **changes: object) -> Path:
+        models = [{"name": name, "base_url": self.server.base_url} for name in MODELS]
+        settings = {
+            "questions": "questions.jsonl",
+            "models": models,
+            "prompt": "{prompt}",
+            "sampling": {"temperature": 0.6, "max_tokens": 100},
+            "grader": "numeric",
+            "trials": {"min": 4, "max": 8},
+        }
+        path = self.folder / "run.yaml"
+        path.write_text(yaml.safe_dump(settings | changes))
+        return path
+
+    def warnings(self) -> list[tuple[str, str | None]]:
+        found = json.loads((self.run_dir / "results.json").read_bytes())["warnings"]
+        return [(one["kind"], one["model"]) for one in found]
+
+    def alarms(self) -> list[AlarmRaised]:
+        with closing(RunReader.open(self.run_dir)) as reader:
+            return only(reader.events(), AlarmRaised)
+
+
+@pytest.fixture
+def place(tmp_path: Path, server: Saying) -> Place:
+    return Place(tmp_path, server)
+
+
+NEVER = {"kind": "regex", "pattern": "<<(.*)>>"}
+
+
+def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(place: Place, server: Saying) -> None:
+    ended = place.run(grader=NEVER, concurrency=1)
+    assert ended.exit_code == ExitCode.SPENT
+    assert "the answers of every model cannot be what was asked for" in ended.stderr
+    assert "ada: all 24 answers hold nothing that the grader takes for an answer" in ended.stderr
+    assert "to question q0: found nothing, key '10'" in ended.stderr
+    assert "ALARM ada: all 24 answers hold nothing" in ended.stdout
+    assert {(one.model, one.fault) for one in place.alarms()} == {(name, "nothing_extracted") for name in MODELS}
+    found = place.warnings()
+    assert ("alarm", None) in found and ("nothing_extracted", "ada") in found
+    asked = len(server.asked)
+    assert asked <= 2 * QUESTIONS * 8
+    # it does not go on by itself, asks nothing, and says the alarm once in its store
+    assert place.run(grader=NEVER, concurrency=1).exit_code == ExitCode.SPENT
+    assert len(server.asked) == asked and len(place.alarms()) == 2
+    report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md"])
+    assert "hold nothing that the grader takes for an answer" in report.stdout + "".join(
+        path.read_text() for path in place.run_dir.rglob("*.md")
+    )
+
+
+def test_graded_anew_such_a_run_goes_on_with_what_it_has(place: Place, server: Saying) -> None:
+    assert place.run(grader=NEVER).exit_code == ExitCode.SPENT
+    asked = len(server.asked)
+    regraded = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(place.config())])
+    assert regraded.exit_code == 0, regraded.stderr
+    ended = place.run()
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "cannot be what" not in ended.stderr
+    assert "nothing_extracted" not in dict(place.warnings())
+    assert len(set(server.asked)) == len(server.asked) >= asked
+
+
+def test_the_user_may_go_on_all_the_same(place: Place) -> None:
+    ended = place.run("--set", "stop_on_alarm=never", grader=NEVER)
+    assert "cannot be what was asked for" not in ended.stderr
+    assert ("nothing_extracted", "bob") in place.warnings()
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [("", Fault.EMPTY), ("I have 1 thing to say.", Fault.ALIKE), (None, Fault.WRONG)],
+)
+def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
+    place: Place, server: Saying, text: str | None, fault: Fault
+) -> None:
+    def says(model: str, question: str, seed: int) -> str:
+        return honest(model, question, seed) if model == "ada" else f"It is {seed}." if text is None else text
+
+    server.says = says
+    ended = place.run()
+    assert "cannot be what was asked for" not in ended.stderr
+    assert (fault, "bob") in place.warnings() and ("alarm", None) not in place.warnings()
+    assert [(one.model, one.fault) for one in place.alarms()] == [("bob", fault)]
+    again = place.run("--set", "stop_on_alarm=any")
+    assert again.exit_code == ExitCode.SPENT and "the answers of a model cannot be" in again.stderr
+
+
+def test_a_gate_does_not_call_a_model_worse_that_only_gave_empty_answers(place: Place, server: Saying) -> None:
+    gate = {"kind": "baseline", "baseline": "ada", "gate": True}
+    server.says = lambda model, question, seed: "" if model == "bob" else honest(model, question, seed)
+    ended = place.run(objective=gate)
+    assert ended.exit_code == ExitCode.SPENT, ended.stdout
+    assert "nothing is said of bob, all of whose answers are empty" in ended.stdout
+    assert "worse than ada" not in ended.stdout
+
+
+def test_honest_answers_raise_nothing(place: Place) -> None:
+    assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    assert place.alarms() == []
+    assert not {kind for kind, _ in place.warnings()} & {"alarm", *Fault}
+
+
+def outcome(number: int, **changes: object) -> StoredOutcome:
+    one = StoredOutcome("m", f"q{number % 3}", number // 3, 0, Cost(), "", number, correct=False, found=True)
+    return one._replace(**changes)  # type: ignore[arg-type]
+
+
+def test_what_all_answers_have_in_common() -> None:
+    wrong = [outcome(number) for number in range(LEAST)]
+    assert Answers.of(wrong).fault is Fault.WRONG
+    assert Answers.of(wrong[1:]).fault is None
+    assert Answers.of([*wrong[1:], outcome(0, correct=True, category=1)]).fault is None
+    assert Answers.of([one._replace(found=False) for one in wrong]).fault is Fault.UNREAD
+    assert Answers.of([one._replace(digest=7) for one in wrong]).fault is Fault.ALIKE
+    assert Answers.of([one._replace(digest=7, correct=True, category=1) for one in wrong]).fault is None
+    assert Answers.of([one._replace(flags="empty", digest=None) for one in wrong]).fault is Fault.EMPTY
+    assert Answers.of([one._replace(flags="empty timed_out") for one in wrong]).fault is None
+    assert Answers.of([one._replace(category=None) for one in wrong]).fault is None
+    partial = [one._replace(category=number % 2) for number, one in enumerate(wrong)]
+    assert Answers.of(partial).fault is None

@@ -1,0 +1,66 @@
+"""A server on the loopback address that says what a function says, and counts what it was asked."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Says = Callable[[str, str, int], str]
+"""The text by model, question (the last line of the prompt) and seed."""
+
+
+class Saying(ThreadingHTTPServer):
+    """Serves every model of `models`; `says` may be changed while it runs."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, models: tuple[str, ...], says: Says) -> None:
+        self.models, self.says = models, says
+        self.asked: list[tuple[str, str, int]] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Saying
+
+    def do_GET(self) -> None:
+        self._reply({"data": [{"id": name} for name in self.server.models]})
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        one = (asked["model"], asked["messages"][-1]["content"].splitlines()[-1], asked.get("seed", 0))
+        self.server.asked.append(one)
+        text = self.server.says(*one)
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        self._reply({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": len(text) // 4 + 1}})
+
+    def _reply(self, body: Any) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@contextmanager
+def saying(models: tuple[str, ...], says: Says) -> Iterator[Saying]:
+    """The server, while the block runs."""
+    server = Saying(models, says)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
