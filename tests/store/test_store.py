@@ -56,9 +56,24 @@ def test_a_resume_reads_outcomes_without_texts(open_store: OpenStore) -> None:
     short, long, equal = (make_trial(trial=i, text=text) for i, text in enumerate(["B", "why " * 60, "why " * 60]))
     store = open_store()
     store.commit(Batch([short, long, equal]))
+    assert list(store.reader.outcomes()) == [one.outcome() for one in (short, long, equal)]
     first, second, third = store.reader.outcomes()
-    assert first == ("small", "q1", 0, 0, short.cost, "timed_out truncated", None)
-    assert second.digest == third.digest == answer_digest(long.answer) is not None
+    assert (first.question, first.cost, first.flags) == ("q1", short.cost, "timed_out truncated")
+    assert first.digest == answer_digest(short.answer) != second.digest == third.digest
+    assert first.size < second.size == third.size
+
+
+def test_what_the_grader_says_and_how_long_texts_are_is_read_as_it_was_counted(open_store: OpenStore) -> None:
+    texts = ["", "é" * 200, "x" * 512, "x" * 513, "x" * 5000]
+    trials = [
+        make_trial(trial=number, text=text, signals={"is_correct": number % 2 == 0, "has_answer": True, "score": 0.5})
+        for number, text in enumerate(texts)
+    ]
+    store = open_store()
+    store.commit(Batch([*trials, make_trial(trial=9, signals={"is_correct": "yes"})]))
+    found = list(store.reader.outcomes())
+    assert found[:-1] == [one.outcome() for one in trials]
+    assert [one.correct for one in found] == [True, False, True, False, True, None]
 
 
 def test_a_trial_is_unique_and_a_batch_is_whole_or_absent(open_store: OpenStore) -> None:
