@@ -1,29 +1,34 @@
 """What the documents say is so: their code runs, their configurations are valid, their commands and links exist."""
 
+import contextlib
 import os
 import re
+import shutil
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import yaml
-from document_blocks import ROOT, Block, blocks, commands, documents, require_understood, without_fences
+from document_blocks import ROOT, Block, blocks, blocks_of, commands, documents, require_understood, without_fences
 from test_layers import LAYERS, imports, layer_of, sources
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
+from adaptive_eval.errors import ExitCode
 
 LANGUAGES = {"python", "yaml", "sh", "text", "mermaid"}
 OTHERS = {"python3", "pip", "ssh", "kubectl", "curl", "ruff", "mypy", "pytest", "python"}
 """Programs that the documents name besides our own; those of a virtual environment are named by their path."""
 BESIDE: dict[str, object] = {
     "questions": {"path": "questions.jsonl"},
-    "models": [{"name": "small", "base_url": "http://localhost:8000/v1"}],
+    "models": [{"name": name, "base_url": "http://localhost:8000/v1"} for name in ("small", "large")],
     "prompt": "{prompt}",
     "grader": "exact",
 }
 """What stands around a configuration of which a document shows a part."""
+
+ENDED = {ExitCode.REACHED, ExitCode.SPENT}
 
 ALL = documents()
 every_document = pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(ROOT)))
@@ -81,6 +86,47 @@ def test_commands_and_their_options_exist(block: Block, place: Path) -> None:
             files = [word for word in words[1:] if word.startswith(("tests", "benchmarks/", "documents/"))]
             missing = [word for word in files if not (ROOT / word).exists()]
             assert not missing, f"{block}: {missing}"
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the quickstart has been run twice, with fewer trials than the documents speak of."""
+    folder = tmp_path_factory.mktemp("documents")
+    small = yaml.safe_load((ROOT / "configs" / "quickstart.yaml").read_text()) | {"trials": {"min": 2, "max": 3}}
+    (folder / "configs").mkdir()
+    (folder / "configs" / "quickstart.yaml").write_text(yaml.safe_dump(small))
+    for more in ([], ["--fresh"]):
+        with contextlib.chdir(folder):
+            words = ["run", "configs/quickstart.yaml", "--display", "none", *more]
+            assert CliRunner().invoke(app, words).exit_code in ENDED
+    return folder
+
+
+@pytest.mark.parametrize("path", [path for path in ALL if path.parent.name == "guide"], ids=lambda path: path.stem)
+def test_commands_that_need_no_server_of_yours_run(
+    path: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(finished, tmp_path / "here")
+    monkeypatch.chdir(folder)
+    (folder / "questions.jsonl").write_text('{"id": "1", "prompt": "1 + 1?", "answer": "2"}\n')
+    for block in blocks_of(path):
+        for words in commands(block) if block.language == "sh" else ():
+            if Path(words[0]).name == "adaptive-eval" and needs_nothing(words):
+                done = CliRunner().invoke(app, words[1:])
+                assert done.exit_code in ENDED, f"{block}: {words}: {done.output}"
+
+
+def needs_nothing(words: list[str]) -> bool:
+    """Whether a command can be run here, in a moment."""
+    if words[1] == "monitor":
+        return "--once" in words
+    if words[1] == "import":
+        return words[2] == "outcomes.npz"
+    if words[1] == "report":
+        return words[2] != "runs/logs"
+    if words[1] == "run":
+        return words[2] == "configs/quickstart.yaml" and "--fresh" not in words
+    return words[1] in {"compare", "export", "init", "schema"} or words[1:3] == ["replay", "runs/quickstart"]
 
 
 @every_document

@@ -57,7 +57,7 @@ class Result(NamedTuple):
     reversals: tuple[PairVerdict, ...]
     """Comparisons that were called and whose difference has since changed sign."""
     adjusted_p: tuple[tuple[float, ...], ...]
-    """[i][j]: Holm-adjusted p-value over all pairs against "i is not better than j"; 1 where the rule has none."""
+    """At (i, j): Holm-adjusted p-value over all pairs against "i is not better than j"; 1 where the rule has none."""
     trials: int
     fixed_trials: int
     """What the same models would have cost with the maximum of trials for everyone."""

@@ -1,0 +1,61 @@
+"""Build the site of the documents: the guide, the reference, and what is for those who change the code.
+
+    python documents/site.py             # into build/site; any warning fails it
+
+The documents are read as they lie in the repository, so that every link works there and on the site alike. They are put
+into build/pages beside the files that they link to, and Zensical makes pages of them. It is the maintained successor of
+MkDocs with Material, by the makers of the latter, and reads their configuration, so that either could take its place.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "build" / "pages"
+SITE = ROOT / "build" / "site"
+SHOWN = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "docs",
+    "benchmarks/*.md",
+    "benchmarks/*.svg",
+    "configs",
+    "examples/*.py",
+)
+"""What is on the site: documents, and what they link to."""
+
+
+def gather() -> None:
+    """Put the documents and what they link to into one folder."""
+    shutil.rmtree(PAGES, ignore_errors=True)
+    for pattern in SHOWN:
+        for path in sorted(ROOT.glob(pattern)):
+            place = PAGES / path.relative_to(ROOT)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if path.is_dir() else shutil.copy)(path, place)
+
+
+def build() -> int:
+    """The exit code of the generator."""
+    zensical = Path(sys.executable).with_name("zensical")
+    command = [str(zensical), "build", "--strict", "--clean", "--config-file", str(ROOT / "mkdocs.yml")]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False).returncode
+
+
+def main() -> None:
+    gather()
+    shutil.rmtree(SITE, ignore_errors=True)
+    if code := build():
+        raise SystemExit(code)
+    print(f"the site is in {SITE.relative_to(ROOT)}/index.html")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Write the pages of the guide that are made of the program: the worked example and the glossary.
+
+    python documents/write.py            # writes them
+    python documents/write.py --check    # says whether they are up to date
+
+The example is run as a reader would run it, over HTTP. Its answers depend on seeds alone: it is the same anywhere.
+"""
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from adaptive_eval.record.glossary import GLOSSARY
+from adaptive_eval.record.results import Results, read_results
+
+ROOT = Path(__file__).resolve().parents[1]
+GUIDE = ROOT / "docs" / "guide"
+TEMPLATE = ROOT / "documents" / "reading-a-report.md"
+WIDTH = 120
+EXAMPLE = "configs/quickstart.yaml"
+DECIDED = ["resolved"] * 4
+"""What the text of the example says of all pairs but the last."""
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Each page that is written, with its text."""
+    yield GUIDE / "glossary.md", glossary()
+    yield GUIDE / "reading-a-report.md", worked_example()
+
+
+def glossary() -> str:
+    """Every term with what the page and the reports say of it."""
+    head = "# Glossary\n\nThe words of reports and of the page. The page says the same where you click on a word.\n"
+    return filled(head + "".join(f"\n## {term.name}\n\n{term.text}\n" for term in GLOSSARY.values()))
+
+
+def worked_example() -> str:
+    """The page that explains a report, with the numbers of a run made now."""
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(2) as both:
+        with_delta = both.submit(example, Path(folder) / "a")
+        without = both.submit(example, Path(folder) / "b", "--set", "stopping.delta=0")
+        (a, report_a), (b, report_b) = with_delta.result(), without.result()
+    require([pair.verdict for pair in a.pairs], [*DECIDED, "tied"])
+    require([pair.verdict for pair in b.pairs], [*DECIDED, "out_of_reach"])
+    terms = {name: term.text for name, term in GLOSSARY.items()}
+    text = TEMPLATE.read_text().format(
+        **terms,
+        a=a,
+        b=b,
+        horizon=round(a.cost.fixed_trials / len(a.models) / len(a.questions)),
+        looks_a=len(a.looks),
+        said_a=said(report_a),
+        said_b=said(report_b),
+        table_a=tables(report_a)[0],
+        comparisons_b=tables(report_b)[1],
+        needed_b=ceil(b.pairs[-1].trials_needed or 0),
+    )
+    return filled(text)
+
+
+def filled(text: str) -> str:
+    """The text with its paragraphs filled to the width of the other pages."""
+    parts = text.rstrip("\n").split("\n\n")
+    return "\n\n".join(part if part.startswith(("#", "|", "```")) else fill(part) for part in parts) + "\n"
+
+
+def fill(paragraph: str) -> str:
+    """One paragraph, which may be a quotation."""
+    mark = "> " if paragraph.startswith("> ") else ""
+    return textwrap.fill(
+        paragraph.removeprefix(mark), WIDTH, initial_indent=mark, subsequent_indent=mark, break_on_hyphens=False
+    )
+
+
+def example(run: Path, *more: str) -> tuple[Results, str]:
+    """Run the example, and report it as Markdown."""
+    adaptive_eval("run", EXAMPLE, "--run-dir", str(run), "--display", "none", *more)
+    results = read_results(run)
+    assert results is not None
+    return results, adaptive_eval("report", str(run), "--format", "md", "--output", "-")
+
+
+def adaptive_eval(*words: str) -> str:
+    """What a command prints; the exit code says how the run ended."""
+    command = [sys.executable, "-m", "adaptive_eval", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    require(done.returncode in (0, 3), True, done.stderr)
+    return done.stdout
+
+
+def require(got: object, wanted: object, said: str = "") -> None:
+    """The text of the page is only true of a run that ended so."""
+    if got != wanted:
+        raise SystemExit(f"{TEMPLATE} speaks of {wanted}, but the run has {got}; change its text. {said}")
+
+
+def said(report: str) -> str:
+    """The sentence that a report begins with, without what differs from run to run."""
+    return report.split("\n\n")[1].partition(" (")[0] + "."
+
+
+def tables(report: str) -> list[str]:
+    """The tables of a report, in order."""
+    return [part for part in report.split("\n\n") if part.startswith("|")]
+
+
+def main() -> None:
+    check = sys.argv[1:] == ["--check"]
+    for path, text in pages():
+        if check and (not path.exists() or path.read_text() != text):
+            raise SystemExit(f"{path.relative_to(ROOT)} is not up to date; run: python documents/write.py")
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
