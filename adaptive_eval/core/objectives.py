@@ -3,22 +3,24 @@
 An objective also says how many one-sided mistakes it could make, which is what a familywise promise divides by: a
 fixed set of pairs is corrected by Holm's procedure; where the data choose the pairs, the divisor counts every
 comparison that could turn out to be the wrong one (for `best`, the true best model against each of the others).
+
+Beside each stands its entry, which `registry` lists.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.evidence import IndexArray, pair_indices
+from adaptive_eval.core.rules import PRECISION, Precision, Rule, RuleEntry
 from adaptive_eval.core.settings import require
-
-FAR_AWAY = -1e6
-"""A reference that no score comes near, where only the precision of the score matters."""
 
 
 class Objective(Protocol):
-    """Chooses the comparisons."""
+    """Chooses the comparisons; one of your own inherits what it does not say itself."""
 
     def comparisons(self, order: IndexArray) -> IndexArray:
         """Pairs (n, 2) of models, either of them first; with a reference value, (model, L).
@@ -34,14 +36,31 @@ class Objective(Protocol):
     @property
     def reference(self) -> float | None:
         """The fixed value that models are compared with, if that is what is asked."""
-        ...
+        return None
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule that alone can judge it, whatever is configured; None: any rule can."""
+        return None
+
+    @property
+    def compares(self) -> bool:
+        """Its pairs are comparisons; False: each score is judged by itself, and has no difference, z or boundary."""
+        return True
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveEntry(Entry[Objective]):
+    """An objective that can be configured; it may ask for `models`, the names of all."""
+
+    least_models: int = 2
+    own_rule: RuleEntry | None = None
+    """What is told of the rule that it brings itself."""
+
+
+@dataclass(frozen=True)
+class Ranking(Objective):
     """Every model against its neighbour in the current order."""
-
-    reference: None = None
 
     def comparisons(self, order: IndexArray) -> IndexArray:
         return np.stack([order[:-1], order[1:]], axis=1)
@@ -50,11 +69,17 @@ class Ranking:
         return np.stack(pair_indices(models, reference=False), axis=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The leader against every other model."""
+RANKING = ObjectiveEntry(
+    name="ranking",
+    make=Ranking,
+    gist="neighbours in the order",
+    says="Every model is compared with its neighbour in the order.",
+)
 
-    reference: None = None
+
+@dataclass(frozen=True)
+class Best(Objective):
+    """The leader against every other model."""
 
     def comparisons(self, order: IndexArray) -> IndexArray:
         return np.stack([np.full(len(order) - 1, order[0]), order[1:]], axis=1)
@@ -63,12 +88,19 @@ class Best:
         return models - 1
 
 
-@dataclass(frozen=True, slots=True)
-class TopK:
+BEST = ObjectiveEntry(
+    name="best",
+    make=Best,
+    gist="the leader against all others",
+    says="The leader is compared with every other model.",
+)
+
+
+@dataclass(frozen=True)
+class TopK(Objective):
     """Each of the first k against each of the rest."""
 
     k: int
-    reference: None = None
 
     def __post_init__(self) -> None:
         require(self.k >= 1, "k must be at least 1", self.k)
@@ -81,12 +113,20 @@ class TopK:
         return self.k * (models - self.k)
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+TOP_K = ObjectiveEntry(
+    name="top_k",
+    make=TopK,
+    gist="the first k against the rest",
+    says="Each of the first {k} models is compared with each of the others.",
+    options=(Option(name="k", type="models", says="How many models are wanted (top_k).", example=1),),
+)
+
+
+@dataclass(frozen=True)
+class Baseline(Objective):
     """Every model against one that is named."""
 
     baseline: int
-    reference: None = None
 
     def comparisons(self, order: IndexArray) -> IndexArray:
         return self.family(len(order))
@@ -96,12 +136,31 @@ class Baseline:
         return np.stack([np.full(len(others), self.baseline), others], axis=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+def _baseline(models: Sequence[str], baseline: str) -> Baseline:
+    return Baseline(list(models).index(baseline))
+
+
+BASELINE = ObjectiveEntry(
+    name="baseline",
+    make=_baseline,
+    gist="all against one",
+    says="Every model is compared with {baseline}.",
+    options=(
+        Option(
+            name="baseline",
+            type="model",
+            says="The name of the model that all others are compared with (baseline).",
+            example="model-a",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Pairs(Objective):
     """A given list of pairs."""
 
     pairs: tuple[tuple[int, int], ...]
-    reference: None = None
 
     def comparisons(self, order: IndexArray) -> IndexArray:
         return self.family(len(order))
@@ -110,8 +169,75 @@ class Pairs:
         return np.array(self.pairs, dtype=np.intp).reshape(-1, 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+def _pairs(models: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Pairs:
+    at = {name: position for position, name in enumerate(models)}
+    return Pairs(tuple((at[one], at[other]) for one, other in pairs))
+
+
+PAIRS = ObjectiveEntry(
+    name="pairs",
+    make=_pairs,
+    gist="those listed",
+    says="The {pairs} pairs that the configuration names are compared.",
+    options=(
+        Option(name="pairs", type="pairs", says="Pairs of model names (pairs).", example=(("model-a", "model-b"),)),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class PrecisionOf(Objective):
+    """Each model's score to within a half-width, judged by the rule `Precision`.
+
+    A model is put against a value that no score comes near, so that all that is decided is how well the score is known:
+    the rule scales its boundary with that |z|, and power is then 0 or 1, as it is for the width of an interval.
+    """
+
+    half_width: float
+
+    def __post_init__(self) -> None:
+        require(self.half_width > 0.0, "half_width must be positive", self.half_width)
+
+    @property
+    def reference(self) -> float:
+        return -1e6
+
+    @property
+    def rule(self) -> Rule:
+        return Precision(self.half_width)
+
+    @property
+    def compares(self) -> bool:
+        return False
+
+    def comparisons(self, order: IndexArray) -> IndexArray:
+        return np.stack([order, np.full(len(order), len(order))], axis=1)
+
+    def family(self, models: int) -> int:
+        return 1
+
+
+PRECISION_OF = ObjectiveEntry(
+    name="precision",
+    make=PrecisionOf,
+    gist="every score to a half-width",
+    says="Every score is wanted with a 95% interval of at most ±{half_width}.",
+    options=(
+        Option(
+            name="half_width",
+            type="difference",
+            says="Half the width that each model's 95% interval may have in the end, whatever `stopping.confidence` says: "
+            '0.02 or "2%" (precision).',
+            example=0.02,
+        ),
+    ),
+    least_models=1,
+    own_rule=PRECISION,
+)
+
+
+@dataclass(frozen=True)
+class Threshold(Objective):
     """Is each model above a value?"""
 
     value: float
@@ -127,21 +253,13 @@ class Threshold:
         return np.stack(pair_indices(models, reference=True), axis=1)
 
 
-@dataclass(frozen=True, slots=True)
-class PrecisionOf:
-    """Each model's score to within a half-width; judged by the rule `Precision`."""
-
-    half_width: float
-
-    def __post_init__(self) -> None:
-        require(self.half_width > 0.0, "half_width must be positive", self.half_width)
-
-    @property
-    def reference(self) -> float:
-        return FAR_AWAY
-
-    def comparisons(self, order: IndexArray) -> IndexArray:
-        return np.stack([order, np.full(len(order), len(order))], axis=1)
-
-    def family(self, models: int) -> int:
-        return 1
+THRESHOLD = ObjectiveEntry(
+    name="threshold",
+    make=Threshold,
+    gist="every score against a value",
+    says="Every score is held against {value}.",
+    options=(
+        Option(name="value", type="score", says="The score that each model is held against (threshold).", example=0.6),
+    ),
+    least_models=1,
+)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from adaptive_eval.core.evidence import IndexArray, Prior
 from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Objective, PrecisionOf, Ranking
+from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.policies import Policy, Weighted
-from adaptive_eval.core.rules import Correctable, Precision, Rule, Sequential
+from adaptive_eval.core.rules import Correctable, Rule, Sequential
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials, require
 
 
@@ -79,7 +79,6 @@ class Plan:
 
     @property
     def deciding_rule(self) -> Rule:
-        """The rule; the objective `precision` brings its own."""
-        if isinstance(self.objective, PrecisionOf):
-            return Precision(self.objective.half_width)
-        return self.rule
+        """The rule that the objective brings itself, else the one that is configured."""
+        own = self.objective.rule
+        return self.rule if own is None else own

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray, IntArray
@@ -45,6 +46,14 @@ class Policy(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyEntry(Entry[Policy]):
+    """A policy that can be configured."""
+
+    only_for: tuple[str, ...] = ()
+    """Objectives that it is made for; empty: any."""
+
+
 @dataclass(frozen=True, slots=True)
 class Uniform:
     """Every model, every question, as long as anything is open: the fixed-N baseline."""
@@ -54,12 +63,28 @@ class Uniform:
         return _spread_all(view, models, np.ones_like(view.trial_var))
 
 
+UNIFORM = PolicyEntry(
+    name="uniform",
+    make=Uniform,
+    gist="all models, a fixed number",
+    says="Every model gets the same number of trials",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class UnresolvedPairs:
     """Only the models of open pairs, every question alike."""
 
     def allocate(self, view: View) -> IntArray:
         return _spread_all(view, _members(view, view.open_pairs), np.ones_like(view.trial_var))
+
+
+UNRESOLVED_PAIRS = PolicyEntry(
+    name="unresolved_pairs",
+    make=UnresolvedPairs,
+    gist="models in an open pair, all questions alike",
+    says="Further trials go to models in an open comparison, on all questions alike",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +100,14 @@ class Weighted:
     def allocate(self, view: View) -> IntArray:
         weights = question_weights(view.trial_var, self.shrink, self.floor)
         return _spread_all(view, _members(view, view.open_pairs), weights)
+
+
+WEIGHTED = PolicyEntry(
+    name="weighted",
+    make=Weighted,
+    gist="models in an open pair; more where questions tell them apart",
+    says="Further trials go to models in an open comparison, more to questions that tell them apart",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +132,15 @@ class Leader:
             served = served[view.power >= self.share * view.power.max()]
         weights = question_weights(view.trial_var, self.shrink, self.floor)
         return _spread_all(view, _members(view, served), weights)
+
+
+LEADER = PolicyEntry(
+    name="leader",
+    make=Leader,
+    gist="for `best` and `top_k`",
+    says="Further trials go to the leader and its rivals",
+    only_for=("best", "top_k"),
+)
 
 
 def question_weights(trial_var: FloatArray, shrink: float, floor: float) -> FloatArray:

@@ -151,6 +151,7 @@ def _comparisons(plan: Plan, standing: Standing, supply: Supply, means: FloatArr
     reference = 0.0 if plan.objective.reference is None else plan.objective.reference
     against = np.append(means, np.full((1, means.shape[1]), reference), axis=0)
     verdicts = pair_verdicts(standing, supply, plan.bench.questions)
+    told = 1.0 if standing.compares else math.nan
     results = []
     for verdict, place, (first, second) in zip(verdicts, at, standing.pairs, strict=True):
         d = against[first] - against[second]
@@ -158,10 +159,10 @@ def _comparisons(plan: Plan, standing: Standing, supply: Supply, means: FloatArr
         results.append(
             ComparisonResult(
                 verdict=verdict,
-                difference=float(d.mean()),
+                difference=told * float(d.mean()),
                 sigma=float(evidence.sigma[place]),
-                sampled_z=float(d.mean()) / spread if spread > 0.0 else 0.0,
-                certifiable_delta=float(standing.forecast.certifiable[place]),
+                sampled_z=told * (float(d.mean()) / spread if spread > 0.0 else 0.0),
+                certifiable_delta=told * float(standing.forecast.certifiable[place]),
             )
         )
     return tuple(results)

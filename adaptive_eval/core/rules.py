@@ -1,7 +1,8 @@
 """Rules: what |z| must reach for a comparison to be called, given how much is known of it.
 
 A rule is one method, `boundary`; those that can be corrected for many comparisons also give a p-value of one look,
-whose running minimum is valid at any time, and know how to work `at_level` of another error probability.
+whose running minimum is valid at any time, and know how to work `at_level` of another error probability. Beside each
+stands its entry, which `registry` lists.
 
 | rule            | boundary on |z|                        | promise                                         |
 |-----------------|----------------------------------------|-------------------------------------------------|
@@ -23,6 +24,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
+from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
@@ -53,6 +55,43 @@ class Correctable(Rule, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleEntry(Entry[Rule]):
+    """A rule that can be configured; it may ask for `confidence`, and for `start`, the information at the first look.
+
+    Its sentences may name {trials}, the horizon, {wrong} and {tie}, the probabilities of a wrong order and of a call
+    between exact ties, and {whose}, for which comparisons these hold.
+    """
+
+    promise: str
+    """One sentence: how often it is wrong."""
+    correctable: bool
+    """It is a `Correctable`: `familywise` may share its error among many comparisons."""
+    caution: str = ""
+    """What a reader must know before believing it."""
+    spends_error: bool = False
+    """It shares its error out over the way to the horizon, so that another horizon costs power."""
+    only_for: tuple[str, ...] = ()
+    """Objectives that its promise is about; empty: any."""
+    instead: str = ""
+    """For the others: why not, and what to choose."""
+
+
+PEEKING_PROMISE = (
+    "None that survives repeated looks: checked at every look up to 80 trials of 30 questions, z > 1.645 "
+    "names a winner between exact ties in 25 to 49% of runs."
+)
+PEEKING = (
+    "the rule is made for one look and was checked at every one: on 30 questions with looks up to 80 trials, "
+    "z > 1.645 names a winner between exactly equal models in a quarter to a half of all runs, not in a "
+    "tenth; rule: sequential keeps its promise at any number of looks"
+)
+HOLDS_AT_ANY_LOOK = (
+    "A wrong order is called with probability at most {wrong}, and a winner between exact ties with at most {tie}, "
+    "{whose}, however often the data were looked at."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ZScore:
     """A constant, checked at every look, as published."""
@@ -64,6 +103,30 @@ class ZScore:
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         return np.full_like(evidence.z, self.threshold)
+
+
+def _zscore(confidence: float, threshold: float | None = None) -> ZScore:
+    return ZScore(float(ndtri(confidence)) if threshold is None else threshold)
+
+
+ZSCORE = RuleEntry(
+    name="zscore",
+    make=_zscore,
+    gist="as published: repeated looks break it",
+    says="A comparison is called when |z| exceeds {threshold} at a look, as published.",
+    promise=PEEKING_PROMISE,
+    correctable=False,
+    caution=PEEKING,
+    options=(
+        Option(
+            name="threshold",
+            type="number",
+            says="The constant of `zscore`; default: the normal quantile of `confidence`, 1.645 at 0.95.",
+            example=2.0,
+            default="the normal quantile of the confidence",
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +143,17 @@ class Intervals:
         with np.errstate(invalid="ignore"):
             boundary = ndtri((1.0 + self.confidence) / 2.0) * together / evidence.sigma
         return np.where(np.isfinite(boundary), boundary, np.inf)
+
+
+INTERVALS = RuleEntry(
+    name="intervals",
+    make=Intervals,
+    gist="as published: repeated looks break it",
+    says="A comparison is called when the two credible intervals do not overlap at a look, as published.",
+    promise=PEEKING_PROMISE,
+    correctable=False,
+    caution=PEEKING,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +192,22 @@ class Sequential:
         return WangTsiatis(self.kappa, self.start * (1.0 - 1e-9))
 
 
+def _sequential(confidence: float, start: float) -> Sequential:
+    return Sequential(confidence, start)
+
+
+SEQUENTIAL = RuleEntry(
+    name="sequential",
+    make=_sequential,
+    gist="holds at any number of looks",
+    says="A comparison is called when |z| reaches c t^(-1/4), where t is the share of the information at the horizon of "
+    "{trials} trials a question, and c is such that the promise holds at whatever looks are taken from the first one on.",
+    promise=HOLDS_AT_ANY_LOOK,
+    correctable=True,
+    spends_error=True,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Anytime:
     """The normal-mixture boundary, tightest at information `optimum`; it needs no horizon, and pays for that."""
@@ -148,6 +238,20 @@ class Anytime:
         return Mixture(2.0 * (1.0 - self.confidence), self.optimum)
 
 
+def _anytime(confidence: float, start: float) -> Anytime:
+    return Anytime(confidence, start)
+
+
+ANYTIME = RuleEntry(
+    name="anytime",
+    make=_anytime,
+    gist="holds at any number of looks, and without a horizon",
+    says="A comparison is called when |z| reaches a normal-mixture boundary, which needs no horizon.",
+    promise=HOLDS_AT_ANY_LOOK,
+    correctable=True,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedLoss:
     """Called when choosing the one ahead loses less than epsilon on average: s [phi(z) - z (1 - Phi(z))] < epsilon."""
@@ -161,6 +265,27 @@ class ExpectedLoss:
         with np.errstate(invalid="ignore", divide="ignore"):
             allowed = np.where(np.isfinite(evidence.sigma), self.epsilon / evidence.sigma, 0.0)
         return _z_at_loss(allowed)
+
+
+EXPECTED_LOSS = RuleEntry(
+    name="expected_loss",
+    make=ExpectedLoss,
+    gist="bounds what the choice may lose, for `best`",
+    says="A comparison is called when choosing the model ahead loses less than {epsilon} on average.",
+    promise="The model chosen is on average no more than this loss behind the best.",
+    correctable=False,
+    only_for=("best",),
+    instead="its promise is about the model that is chosen: use sequential",
+    options=(
+        Option(
+            name="epsilon",
+            type="difference",
+            says="The loss in score that `expected_loss` puts up with; default 0.0025.",
+            example=0.0025,
+            default="0.0025",
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +306,16 @@ class Precision:
         known = np.isfinite(evidence.sigma)
         too_wide_by = ndtri((1.0 + self.confidence) / 2.0) * np.where(known, evidence.sigma, 0.0) / self.half_width
         return np.where(known, np.abs(evidence.z) * too_wide_by, np.inf)
+
+
+PRECISION = RuleEntry(
+    name="precision",
+    make=Precision,
+    gist="the rule of the objective precision",
+    says="A score is done when its interval is narrow enough.",
+    promise="Each 95% interval contains the score on these questions in 95% of runs.",
+    correctable=False,
+)
 
 
 def _check_confidence(confidence: float) -> None:

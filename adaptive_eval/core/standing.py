@@ -48,6 +48,8 @@ class Standing:
     """The objective's comparisons (n, 2), the model placed higher first."""
     verdicts: NDArray[np.intp]
     """(n,): positions in VERDICTS."""
+    compares: bool
+    """The objective does: else there is no z, difference or boundary to tell."""
 
     def open_pairs(self) -> IndexArray:
         return np.asarray(self.pairs[self.verdicts == VERDICTS.index(Verdict.OPEN)])
@@ -75,6 +77,7 @@ def stand(
         forecast=ahead,
         order=order,
         pairs=pairs,
+        compares=objective.compares,
         verdicts=_verdicts(evidence, memory, ahead, reach, pairs, judging, supply, _spent(level, evidence)),
     )
 
@@ -173,13 +176,14 @@ def describe(
     with np.errstate(invalid="ignore"):  # no trials yet, and no estimate of how many times as many it takes
         times = times_needed(evidence, standing.rule, ahead.boundary)[at]
         needed = np.maximum(per_question * times - not_asked, 0.0)
+    told = 1.0 if standing.compares else np.nan
     columns = (
         pairs[:, 0].tolist(),
         pairs[:, 1].tolist(),
         verdicts.tolist(),
-        z.tolist(),
-        evidence.rho[at].tolist(),
-        boundary.tolist(),
+        (told * z).tolist(),
+        (told * evidence.rho[at]).tolist(),
+        (told * boundary).tolist(),
         evidence.information[at].tolist(),
         ahead.power[at].tolist(),
         needed.tolist(),

@@ -80,7 +80,8 @@ class Reason(StrEnum):
 class PairVerdict(NamedTuple):
     """One comparison at one look; positive z favours `better`, the model placed higher at that look.
 
-    `worse` is None where a model is compared with a fixed value (objectives threshold and precision).
+    `worse` is None where a model stands alone or is compared with a fixed value. z, rho and boundary are nan where the
+    objective does not compare.
     """
 
     better: int

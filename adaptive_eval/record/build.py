@@ -22,7 +22,7 @@ from adaptive_eval import __version__
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result
-from adaptive_eval.core.rules import Precision, Rule
+from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
@@ -274,32 +274,26 @@ def _model(snapshot: Snapshot, row: ModelResult, tally: Tally, bounds: Bounds | 
 
 def _pair(snapshot: Snapshot, one: ComparisonResult) -> PairRow:
     subject, verdict = snapshot.subject, one.verdict
-    # precision's reference is a point far away, which stands for nothing a reader could use
-    compared = _unknown if isinstance(snapshot.rule, Precision) else _known
     return PairRow(
         better=subject.models[verdict.better],
         worse=_name(subject, verdict.worse),
         verdict=str(verdict.verdict),
-        difference=compared(one.difference),
+        difference=_known(one.difference),
         sigma=_known(one.sigma),
-        z=compared(verdict.z),
-        rho=compared(verdict.rho),
-        boundary=compared(verdict.boundary),
+        z=_known(verdict.z),
+        rho=_known(verdict.rho),
+        boundary=_known(verdict.boundary),
         information=_known(verdict.information),
         power=_known(verdict.power),
         trials_needed=_known(verdict.trials_needed) if verdict.trials_needed < MOST_NEEDED else None,
-        sampled_z=compared(one.sampled_z),
-        certifiable_delta=compared(one.certifiable_delta),
+        sampled_z=_known(one.sampled_z),
+        certifiable_delta=_known(one.certifiable_delta),
     )
 
 
 def _known(value: float) -> float | None:
     """The number, or None where there is none: JSON knows neither nan nor infinity."""
     return value if math.isfinite(value) else None
-
-
-def _unknown(value: float) -> None:
-    """None, whatever the number."""
 
 
 def _reordered(result: Result, order: Sequence[int]) -> tuple[tuple[float | None, ...], ...]:

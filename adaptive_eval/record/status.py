@@ -13,7 +13,6 @@ import numpy as np
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.result import Result
-from adaptive_eval.core.rules import Precision
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import PairVerdict, Reason, Verdict
 from adaptive_eval.endpoints.types import Endpoint
@@ -34,7 +33,7 @@ class Standing:
     trials: int
     z: float | None
     """Of the comparison that is shown beside this model, if any: with the model placed next, with a fixed value, or
-    with `against`; None where the objective is about precision alone."""
+    with `against`; None where the objective does not compare."""
     boundary: float | None
     verdict: Verdict | None
     against: str | None
@@ -54,7 +53,7 @@ class Placed(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A comparison; z and boundary are None where the objective is about precision alone."""
+    """A comparison; z and boundary are None where the objective does not compare."""
 
     better: str
     worse: str | None
@@ -235,7 +234,7 @@ class StatusTaker:
 
     def _standings(self, result: Result, pairs: Sequence[PairVerdict]) -> tuple[Standing, ...]:
         names, set_aside = self._models, self._controller.set_aside
-        without_z = isinstance(self._controller.plan.deciding_rule, Precision)
+        compares = self._controller.plan.objective.compares
         placed = [
             Placed(names[row.model], row.tier, row.score, row.lo, row.hi, row.trials, set_aside.get(row.model))
             for row in result.models
@@ -245,8 +244,8 @@ class StatusTaker:
                 names[pair.better],
                 None if pair.worse is None else names[pair.worse],
                 pair.verdict,
-                z=None if without_z else pair.z,
-                boundary=None if without_z else pair.boundary,
+                z=pair.z if compares else None,
+                boundary=pair.boundary if compares else None,
             )
             for pair in pairs
         ]

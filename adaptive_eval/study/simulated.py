@@ -18,7 +18,6 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import Prepared
 from adaptive_eval.config.run import sharing
 from adaptive_eval.core import Bench, Budget, Controller, Plan, Reason
-from adaptive_eval.core.rules import Precision
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.pilot import Usage
@@ -107,7 +106,7 @@ class Ended(NamedTuple):
     worse: int | None
     verdict: str
     gap: float
-    """The true difference, without its sign; nan for the objective precision, which compares nothing."""
+    """The true difference, without its sign; nan where the objective does not compare."""
     trials_needed: float
 
 
@@ -201,7 +200,7 @@ def _comparisons(controller: Controller, truth: FloatArray) -> Iterator[Ended]:
     for pair in () if look is None else look.comparisons:
         other = reference if pair.worse is None else truth[pair.worse]
         assert other is not None
-        gap = nan if isinstance(controller.plan.deciding_rule, Precision) else abs(float(truth[pair.better] - other))
+        gap = abs(float(truth[pair.better] - other)) if controller.plan.objective.compares else nan
         yield Ended(pair.better, pair.worse, str(pair.verdict), gap, pair.trials_needed)
 
 

@@ -15,7 +15,7 @@ from adaptive_eval.config.prepare import Prepared
 from adaptive_eval.core import Budget, Plan, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import first_call
-from adaptive_eval.core.rules import Correctable, Precision, Rule
+from adaptive_eval.core.rules import Correctable, Rule
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.simulated import CAPS, DECIDED, Ended, Scene, Simulated, priced, tallied
@@ -30,7 +30,7 @@ POWER = 0.80
 
 def limits_of(runs: Sequence[Simulated], plan: Plan, chances: Sequence[FloatArray]) -> Limits:
     """What these runs of the plan could tell apart; `chances` (L, M, K) are of the worlds that delta is for."""
-    if isinstance(plan.deciding_rule, Precision):
+    if not plan.objective.compares:
         return Limits(None, None, None)
     compared = [(one.gap, one.verdict == Verdict.RESOLVED) for run in runs for one in run.comparisons]
     if not compared:
