@@ -5,10 +5,13 @@ validator would turn strict JSON into strict Python, where a list is no tuple.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
+
+from adaptive_eval.imports import SPECIFICATION
 
 DURATION = re.compile(
     r"(?:(?P<d>\d+(?:\.\d+)?)d)?(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?"
@@ -25,6 +28,28 @@ class Section(BaseModel):
 def refuse(rule: str, mend: str) -> PydanticCustomError:
     """The error of a value that breaks a rule; `rule` follows the name of the value, `mend` says what to do."""
     return PydanticCustomError("rule", "{rule}; {mend}", {"rule": rule, "mend": mend})
+
+
+def _specifies(name: str) -> str:
+    if not re.fullmatch(SPECIFICATION, name):
+        raise refuse("must name something of yours", "write it as package.module:attribute")
+    return name
+
+
+Specification = Annotated[str, Field(json_schema_extra={"pattern": SPECIFICATION}), AfterValidator(_specifies)]
+"""What is loaded from beside the configuration, or from what is installed: `package.module:attribute`."""
+
+
+class PlugIn(Section):
+    """A rule, policy or objective of your own, with what it is made of."""
+
+    use: Specification
+    """`package.module:attribute`, looked for beside the configuration and among what is installed."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Handed to it by name when it is made."""
+
+    def __str__(self) -> str:
+        return self.use
 
 
 def _share(value: Any) -> Any:

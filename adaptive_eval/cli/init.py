@@ -1,12 +1,12 @@
 """`adaptive-eval init [FILE]`: a commented configuration to start from."""
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from adaptive_eval.cli.shared import reported
+from adaptive_eval.config.starter import starter
 from adaptive_eval.errors import ConfigError
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]
@@ -21,7 +21,7 @@ def init(file: File = Path("adaptive-eval.yaml"), force: Force = False) -> None:
 
 
 def _write(file: Path, force: bool) -> None:
-    text = files("adaptive_eval.config").joinpath("starter.yaml").read_text(encoding="utf-8")
+    text = starter()
     try:
         with file.open("w" if force else "x", encoding="utf-8") as target:
             target.write(text)

@@ -3,20 +3,23 @@
 `names` are the names of the models as the file gives them, so that a mistake in one model does not hide another.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import signature
 from operator import attrgetter
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig
 from adaptive_eval.config.problems import KeyPath, Problem, shown
 from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.core.entries import Entry, Option, OptionType
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.rubric import RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.graders.types import ANSWER_SIGNALS, GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
+from adaptive_eval.sections import Section
 
 Names = tuple[str, ...]
 Models = tuple[ModelConfig | None, ...]
@@ -36,21 +39,36 @@ def _valid(models: Models) -> Iterator[tuple[int, ModelConfig]]:
 
 
 def _enough_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
-    if objective.kind not in ("precision", "threshold") and len(names) < 2:
+    entry = OBJECTIVES.get(str(objective.kind))
+    if entry is not None and len(names) < entry.least_models:
         yield Problem(
-            ("models",), f"must be two or more for the objective {objective.kind}", "add another", str(len(names))
+            ("models",), f"must be two or more for the objective {entry.name}", "add another", str(len(names))
         )
-    if objective.k is not None and objective.k >= len(names):
-        rule = f"must be below the number of models, which is {len(names)}"
-        yield Problem(("objective", "k"), rule, "for all of them, use the objective ranking", str(objective.k))
+    for option, value in _given(objective, OBJECTIVES, objective.kind, "models"):
+        if value >= len(names):
+            rule = f"must be below the number of models, which is {len(names)}"
+            yield Problem(("objective", option.name), rule, "for all of them, use the objective ranking", str(value))
+
+
+def _given(
+    section: Section, entries: Mapping[str, Entry[Any]], chosen: object, *types: str
+) -> Iterator[tuple[Option, Any]]:
+    """The options of these types that a built-in was given."""
+    entry = entries.get(str(chosen))
+    for option in () if entry is None else entry.options:
+        value = getattr(section, option.name)
+        if option.type in types and value is not None:
+            yield option, value
 
 
 def _objective_names_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
     named: list[tuple[KeyPath, str]] = []
-    if objective.baseline is not None:
-        named.append((("objective", "baseline"), objective.baseline))
-    for number, pair in enumerate(objective.pairs or ()):
-        named += [(("objective", "pairs", number, side), name) for side, name in enumerate(pair)]
+    for option, value in _given(objective, OBJECTIVES, objective.kind, "model", "pairs"):
+        path: KeyPath = ("objective", option.name)
+        if option.type == "model":
+            named.append((path, value))
+        else:
+            named += [((*path, at, side), name) for at, pair in enumerate(value) for side, name in enumerate(pair)]
     for path, name in named:
         if name not in names:
             close = get_close_matches(name, names, 1)
@@ -61,16 +79,40 @@ def _objective_names_models(objective: ObjectiveConfig, names: Names) -> Iterato
 def _rules_fit_objective(
     objective: ObjectiveConfig, stopping: StoppingConfig, allocation: AllocationConfig
 ) -> Iterator[Problem]:
-    if stopping.rule == "expected_loss" and objective.kind != "best":
-        mend = "its promise is about the model that is chosen: use sequential"
-        yield Problem(("stopping", "rule"), "expected_loss is for the objective best", mend, objective.kind)
-    if stopping.familywise == "holm" and objective.kind == "precision":
+    asked = OBJECTIVES.get(str(objective.kind))
+    if asked is None:
+        return
+    rule, policy = RULES.get(str(stopping.rule)), POLICIES.get(str(allocation.policy))
+    if rule is not None and rule.only_for and asked.name not in rule.only_for:
+        said = f"{rule.name} is for the {_objectives(rule.only_for)}"
+        yield Problem(("stopping", "rule"), said, rule.instead, asked.name)
+    if stopping.familywise == "holm" and asked.own_rule is not None and not asked.own_rule.correctable:
         mend = "every score has an interval of its own: remove familywise"
-        yield Problem(("stopping", "familywise"), "is for objectives that call an order", mend, "precision")
-    if allocation.policy == "leader" and objective.kind not in ("best", "top_k"):
-        yield Problem(
-            ("allocation", "policy"), "leader is for the objectives best and top_k", "use weighted", objective.kind
-        )
+        yield Problem(("stopping", "familywise"), "is for objectives that call an order", mend, asked.name)
+    if policy is not None and policy.only_for and asked.name not in policy.only_for:
+        said = f"{policy.name} is for the {_objectives(policy.only_for)}"
+        yield Problem(("allocation", "policy"), said, f"use {next(iter(POLICIES))}", asked.name)
+
+
+def _objectives(names: Sequence[str]) -> str:
+    return f"objective{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+
+
+def _options_are_for_built_ins(
+    objective: ObjectiveConfig, stopping: StoppingConfig, allocation: AllocationConfig
+) -> Iterator[Problem]:
+    for key, section, chosen, entries in (
+        (("objective", "kind"), objective, objective.kind, OBJECTIVES),
+        (("stopping", "rule"), stopping, stopping.rule, RULES),
+        (("allocation", "policy"), allocation, allocation.policy, POLICIES),
+    ):
+        if str(chosen) in entries:
+            continue
+        for owner in entries.values():
+            for option, _ in _given(section, entries, owner.name, *get_args(OptionType)):
+                rule = f"is an option of {owner.name}, not of a plug-in"
+                mend = f"write {key[1]}: {{use: {chosen}, options: {{{option.name}: ...}}}}"
+                yield Problem((key[0], option.name), rule, mend)
 
 
 def _values_lie_on_the_scale(
@@ -78,14 +120,19 @@ def _values_lie_on_the_scale(
 ) -> Iterator[Problem]:
     weights = open_rubric(rubric).weights
     low, high = min(weights), max(weights)
-    widths = {("stopping", "delta"): stopping.delta, ("objective", "half_width"): objective.half_width}
+    widths: dict[KeyPath, float] = {("stopping", "delta"): stopping.delta}
+    widths |= {
+        ("objective", option.name): value
+        for option, value in _given(objective, OBJECTIVES, objective.kind, "difference")
+    }
     for path, width in widths.items():
-        if width is not None and width >= high - low:
+        if width >= high - low:
             rule = f"must be a difference of scores, which run from {low:g} to {high:g}"
             yield Problem(path, rule, "for two points in a hundred write 0.02 or 2%", f"{width:g}")
-    if objective.value is not None and not low <= objective.value <= high:
-        rule = f"must be a score, from {low:g} to {high:g}"
-        yield Problem(("objective", "value"), rule, "for 60 in a hundred write 0.6 or 60%", f"{objective.value:g}")
+    for option, value in _given(objective, OBJECTIVES, objective.kind, "score"):
+        if not low <= value <= high:
+            rule = f"must be a score, from {low:g} to {high:g}"
+            yield Problem(("objective", option.name), rule, "for 60 in a hundred write 0.6 or 60%", f"{value:g}")
 
 
 def _templates_name_fields(questions: QuestionsConfig, prompt: PromptConfig, models: Models) -> Iterator[Problem]:
@@ -194,6 +241,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _enough_models,
     _objective_names_models,
     _rules_fit_objective,
+    _options_are_for_built_ins,
     _values_lie_on_the_scale,
     _templates_name_fields,
     _rubric_has_its_signals,

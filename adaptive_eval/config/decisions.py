@@ -1,53 +1,139 @@
 """The sections that say what is to be decided, how surely, by which trials, and at what cost."""
 
 import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    create_model,
+    field_validator,
+)
 
+from adaptive_eval.core.entries import Entry, Option, OptionType
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.imports import SPECIFICATION
-from adaptive_eval.sections import Count, Seconds, Section, Share, refuse
+from adaptive_eval.sections import Count, PlugIn, Seconds, Section, Share, refuse
 
-OBJECTIVES = {"top_k": "k", "baseline": "baseline", "pairs": "pairs", "precision": "half_width", "threshold": "value"}
-"""The key that an objective needs, and no other may have."""
-RULES = ("sequential", "zscore", "intervals", "anytime", "expected_loss")
-POLICIES = ("weighted", "unresolved_pairs", "uniform", "leader")
+Entries = Mapping[str, Entry[Any]]
 
 
-class ObjectiveConfig(Section):
+def _two_models_each(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    if same := [one for one, other in pairs if one == other]:
+        raise refuse(f"may not compare {same[0]!r} with itself", "name two models")
+    if len({frozenset(pair) for pair in pairs}) < len(pairs):
+        raise refuse("may not have a pair twice", "remove one of the two")
+    return pairs
+
+
+OPTION_TYPES: Mapping[OptionType, Any] = {
+    "number": Annotated[float, Field(gt=0)],
+    "difference": Annotated[Share, Field(gt=0)],
+    "score": Share,
+    "models": Annotated[int, Field(ge=1)],
+    "model": str,
+    "pairs": Annotated[tuple[tuple[str, str], ...], Field(min_length=1), AfterValidator(_two_models_each)],
+}
+"""How the options of built-ins are read."""
+
+
+def _named(entries: Entries, what: str) -> Any:
+    """The type of a key that names a built-in, or something of the user's own."""
+
+    def known(name: str) -> str:
+        if name in entries or re.fullmatch(SPECIFICATION, name):
+            return name
+        close = get_close_matches(name.lower(), entries, 1)
+        mend = f"did you mean `{close[0]}`?" if close else "or name one of your own as package.module:attribute"
+        raise refuse(f"must be {what}: {', '.join(entries)}", mend)
+
+    choices = [{"enum": list(entries)}, {"type": "string", "pattern": SPECIFICATION}]
+    name = Annotated[str, AfterValidator(known), WithJsonSchema({"anyOf": choices}), Tag("name")]
+    either = Discriminator(lambda value: "plug_in" if isinstance(value, dict | PlugIn) else "name")
+    said = "; ".join(f"{entry.name}: {entry.gist}" for entry in entries.values())
+    return Annotated[name | Annotated[PlugIn, Tag("plug_in")], either, Field(description=f"{said}; or {YOUR_OWN}")]
+
+
+YOUR_OWN = (
+    "one of your own, `package.module:attribute`, or with options {use: package.module:attribute, options: {...}}."
+)
+
+
+def _with_options(section: type[Section], entries: Entries, key: str, what: str) -> Any:
+    """The section with a key for every option that a built-in has."""
+    options = {option.name: option for entry in entries.values() for option in entry.options}
+
+    def goes_with_the_choice(given: object, info: ValidationInfo) -> object:
+        chosen, option = info.data.get(key), options[str(info.field_name)]
+        entry = entries.get(chosen) if isinstance(chosen, str) else None
+        if entry is None:
+            return given
+        if given is not None and option not in entry.options:
+            owners = " and ".join(one.name for one in entries.values() if option in one.options)
+            mend = f"remove it, or change {what}.{key}"
+            raise refuse(f"is only for the {WORDS[what]} {owners}, not for {chosen}", mend)
+        if given is None and option in entry.options and option.default is None:
+            raise refuse(f"must be given for the {WORDS[what]} {chosen}", f"add `{option.name}:` to {what}")
+        return given
+
+    fields: dict[str, Any] = {
+        name: (
+            Annotated[OPTION_TYPES[option.type] | None, AfterValidator(goes_with_the_choice)],
+            Field(None, description=option.says, validate_default=True),
+        )
+        for name, option in options.items()
+    }
+    name = section.__name__.removeprefix("_")
+    return create_model(name, __base__=section, __doc__=section.__doc__, __module__=__name__, **fields)
+
+
+WORDS = {"objective": "objective", "stopping": "rule", "allocation": "policy"}
+"""What a section names."""
+
+
+def _options(section: Section, chosen: "str | PlugIn", entries: Entries) -> dict[str, Any]:
+    """What was given to the one that a section names."""
+    if isinstance(chosen, PlugIn):
+        return dict(chosen.options)
+    options: tuple[Option, ...] = entries[chosen].options if chosen in entries else ()
+    given = {option.name: getattr(section, option.name) for option in options}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+if TYPE_CHECKING:
+    ObjectiveName = str | PlugIn
+    RuleName = str | PlugIn
+    PolicyName = str | PlugIn
+else:
+    ObjectiveName = _named(OBJECTIVES, "an objective")
+    RuleName = _named(RULES, "a rule")
+    PolicyName = _named(POLICIES, "a policy")
+
+
+class _ObjectiveConfig(Section):
     """Which comparisons matter."""
 
-    kind: Literal["ranking", "best", "top_k", "baseline", "pairs", "precision", "threshold"] = "ranking"
-    """ranking: neighbours in the order; best: the leader against all others; top_k: the first k against the rest;
-    baseline: all against one; pairs: those listed; precision: every score to a half-width; threshold: every score
-    against a value."""
-    k: int | None = Field(None, ge=1, validate_default=True)
-    """How many models are wanted (top_k)."""
-    baseline: str | None = Field(None, validate_default=True)
-    """The name of the model that all others are compared with (baseline)."""
+    kind: ObjectiveName = "ranking"
     gate: bool = False
     """Exit with code 6 when a model is found to be worse than the baseline, for continuous integration (baseline)."""
-    pairs: tuple[tuple[str, str], ...] | None = Field(None, min_length=1, validate_default=True)
-    """Pairs of model names (pairs)."""
-    half_width: Share | None = Field(None, gt=0, validate_default=True)
-    """Half the width that each model's 95% interval may have in the end, whatever `stopping.confidence` says: 0.02 or
-    "2%" (precision)."""
-    value: Share | None = Field(None, validate_default=True)
-    """The score that each model is held against (threshold)."""
 
-    @field_validator("k", "baseline", "pairs", "half_width", "value")
-    @classmethod
-    def _goes_with_the_kind(cls, given: object, info: ValidationInfo) -> object:
-        kind = info.data.get("kind")
-        wanted = OBJECTIVES.get(kind or "")
-        if kind is not None and given is not None and info.field_name != wanted:
-            owner = next(name for name, key in OBJECTIVES.items() if key == info.field_name)
-            raise refuse(f"is only for the objective {owner}, not for {kind}", "remove it, or change objective.kind")
-        if given is None and info.field_name == wanted:
-            raise refuse(f"must be given for the objective {kind}", f"add `{wanted}:` to objective")
-        return given
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was given to the objective."""
+        return _options(self, self.kind, OBJECTIVES)
+
+    @property
+    def gated_by(self) -> str | None:
+        """The baseline that no model may be worse than."""
+        return str(self.options["baseline"]) if self.gate else None
 
     @field_validator("gate")
     @classmethod
@@ -56,35 +142,14 @@ class ObjectiveConfig(Section):
             raise refuse("is only for the objective baseline", "remove it, or change objective.kind")
         return gate
 
-    @field_validator("pairs")
-    @classmethod
-    def _two_models_each(cls, pairs: tuple[tuple[str, str], ...] | None) -> tuple[tuple[str, str], ...] | None:
-        if same := [one for one, other in pairs or () if one == other]:
-            raise refuse(f"may not compare {same[0]!r} with itself", "name two models")
-        if pairs is not None and len({frozenset(pair) for pair in pairs}) < len(pairs):
-            raise refuse("may not have a pair twice", "remove one of the two")
-        return pairs
 
-
-def _named(value: str, builtin: tuple[str, ...], what: str) -> str:
-    if value not in builtin and not re.fullmatch(SPECIFICATION, value):
-        raise refuse(f"must be a {what}: {', '.join(builtin)}", "or name one of your own as package.module:attribute")
-    return value
-
-
-class StoppingConfig(Section):
+class _StoppingConfig(Section):
     """When a comparison is decided, and with what promise."""
 
-    rule: str = "sequential"
-    """sequential (holds at any number of looks), anytime (and without a horizon), zscore and intervals (as published:
-    repeated looks break them), expected_loss (for `best`), or `package.module:attribute`."""
+    rule: RuleName = "sequential"
     confidence: Share = 0.95
     """One-sided confidence in an order: a wrong one is called with probability at most 1 - confidence, a winner among
     exact ties with at most twice that."""
-    threshold: float | None = Field(None, gt=0)
-    """The constant of `zscore`; default: the normal quantile of `confidence`, 1.645 at 0.95."""
-    epsilon: Share | None = Field(None, gt=0)
-    """The loss in score that `expected_loss` puts up with; default 0.0025."""
     delta: Share = Field(0.0, ge=0)
     """Scores within this of each other are as good as equal: 0.01 or "1%". Ties can then be certified."""
     futility: float | Literal[False] = 0.30
@@ -96,10 +161,10 @@ class StoppingConfig(Section):
     """Where variances come from: `self`, a prior centred at each model's own shares, is sharp and calibrated; `uniform`
     is that of the published Bayes@N, whose variances are too large where questions are nearly always or never right."""
 
-    @field_validator("rule")
-    @classmethod
-    def _known_rule(cls, rule: str) -> str:
-        return _named(rule, RULES, "rule")
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was given to the rule."""
+        return _options(self, self.rule, RULES)
 
     @field_validator("confidence")
     @classmethod
@@ -107,15 +172,6 @@ class StoppingConfig(Section):
         if not 0.5 < confidence < 1.0:
             raise refuse("must lie between 0.5 and 1", "for 95 in a hundred write 0.95 or 95%")
         return confidence
-
-    @field_validator("threshold", "epsilon")
-    @classmethod
-    def _goes_with_the_rule(cls, given: float | None, info: ValidationInfo) -> float | None:
-        owner = {"threshold": "zscore", "epsilon": "expected_loss"}[str(info.field_name)]
-        rule = info.data.get("rule", owner)
-        if given is not None and rule in RULES and rule != owner:
-            raise refuse(f"is only for the rule {owner}, not for {rule}", "remove it, or change stopping.rule")
-        return given
 
     @field_validator("futility")
     @classmethod
@@ -128,27 +184,35 @@ class StoppingConfig(Section):
     @classmethod
     def _can_be_corrected(cls, familywise: str, info: ValidationInfo) -> str:
         rule = info.data.get("rule", "sequential")
-        if familywise == "holm" and rule in ("zscore", "intervals", "expected_loss"):
-            raise refuse(f"needs a rule with a valid p-value, which {rule} has not", "choose sequential or anytime")
+        if familywise == "holm" and isinstance(rule, str) and rule in RULES and not RULES[rule].correctable:
+            able = " or ".join(entry.name for entry in RULES.values() if entry.correctable)
+            raise refuse(f"needs a rule with a valid p-value, which {rule} has not", f"choose {able}")
         return familywise
 
 
-class AllocationConfig(Section):
+class _AllocationConfig(Section):
     """Which trials are issued next."""
 
-    policy: str = "weighted"
-    """weighted (models in an open pair; more where questions tell them apart), unresolved_pairs (models in an open
-    pair, all questions alike), uniform (all models, a fixed number), leader (for `best` and `top_k`), or
-    `package.module:attribute`."""
+    policy: PolicyName = "weighted"
     lookahead: int | None = Field(None, ge=0, le=64)
     """Rounds that are in flight while a look is pending; default: what `trials.favour` says."""
     growth: float = Field(0.0, ge=0, le=1)
     """The least size of a round, as a share of the trials that are there; it has one trial a question in any case."""
 
-    @field_validator("policy")
-    @classmethod
-    def _known_policy(cls, policy: str) -> str:
-        return _named(policy, POLICIES, "policy")
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was given to the policy."""
+        return _options(self, self.policy, POLICIES)
+
+
+if TYPE_CHECKING:  # a type checker cannot know the keys that the registry adds: they are read through `options`
+    ObjectiveConfig = _ObjectiveConfig
+    StoppingConfig = _StoppingConfig
+    AllocationConfig = _AllocationConfig
+else:
+    ObjectiveConfig = _with_options(_ObjectiveConfig, OBJECTIVES, "kind", "objective")
+    StoppingConfig = _with_options(_StoppingConfig, RULES, "rule", "stopping")
+    AllocationConfig = _with_options(_AllocationConfig, POLICIES, "policy", "allocation")
 
 
 class TrialsConfig(Section):
@@ -183,6 +247,9 @@ class BudgetConfig(Section):
     """Time from the start, over all resumes: "2h30m", or seconds."""
 
 
+BUILT_IN = OBJECTIVES.keys() | RULES.keys() | POLICIES.keys()
+
+
 class Decisions(Section):
     """Everything that decides, besides the outcomes: what a replay is told, and a run among other things."""
 
@@ -196,10 +263,18 @@ class Decisions(Section):
     budget: BudgetConfig = BudgetConfig()
 
     @property
+    def chosen(self) -> dict[str, str | PlugIn]:
+        """What decides: by the key that names it, the name of a built-in, or something of yours."""
+        return {
+            "objective.kind": self.objective.kind,
+            "stopping.rule": self.stopping.rule,
+            "allocation.policy": self.allocation.policy,
+        }
+
+    @property
     def plug_ins(self) -> dict[str, str]:
         """What of yours decides: by the key that names it, `package.module:attribute`."""
-        named = {"stopping.rule": self.stopping.rule, "allocation.policy": self.allocation.policy}
-        return {key: name for key, name in named.items() if name not in RULES + POLICIES}
+        return {key: str(name) for key, name in self.chosen.items() if str(name) not in BUILT_IN}
 
     def stated(self) -> dict[str, object]:
         """The sections that results.json repeats, so that it says by itself what its verdicts mean."""

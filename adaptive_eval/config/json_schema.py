@@ -32,16 +32,19 @@ def _or_short(section: dict[str, Any], key: str, sections: dict[str, Any]) -> di
     """The section, or the value of one of its keys."""
     long = {name: value for name, value in section.items() if name not in ("description", "default")}
     kept = {name: value for name, value in section.items() if name in ("description", "default")}
-    return {**kept, "anyOf": [_short(section, key, sections), long]}
+    return {**kept, "anyOf": [*_short(section, key, sections), long]}
 
 
-def _short(section: dict[str, Any], key: str, sections: dict[str, Any]) -> dict[str, Any]:
-    """What the one value may be."""
+def _short(section: dict[str, Any], key: str, sections: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the one value may be; a mapping has to stand under its key."""
     if "discriminator" in section:
         kinds = section["discriminator"]["mapping"].items()
-        return {"enum": [kind for kind, reference in kinds if "required" not in sections[_name(reference)]]}
+        return [{"enum": [kind for kind, reference in kinds if "required" not in sections[_name(reference)]]}]
     value: dict[str, Any] = sections[_target(section)]["properties"][key]
-    return {name: part for name, part in value.items() if name not in ("title", "description", "default")}
+    bare = {name: part for name, part in value.items() if name not in ("title", "description", "default")}
+    if "oneOf" not in bare:
+        return [bare]
+    return [choice for one in bare["oneOf"] if "$ref" not in one for choice in one.get("anyOf", [one])]
 
 
 def _target(reference: dict[str, Any]) -> str:

@@ -1,30 +1,32 @@
 """From the configuration, which speaks of names, to the plan of the decision core, which speaks of positions."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar, cast
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from adaptive_eval.config.decisions import (
     AllocationConfig,
     BudgetConfig,
     Decisions,
-    ObjectiveConfig,
-    StoppingConfig,
     TrialsConfig,
 )
+from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, sharing
-from adaptive_eval.core import objectives, policies, rules
 from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.policies import Policy
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
+from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.imports import load_attribute
 from adaptive_eval.questions.types import Question
 
 AHEAD = {"cost": 0, "balanced": 60, "time": 360}
@@ -33,17 +35,10 @@ AHEAD_IN_TURN = {"cost": 180, "balanced": 360, "time": 600}
 """The same where models are served in turn: what a model is asked at a time has to be worth its swap."""
 MOST_AHEAD, MOST_AHEAD_IN_TURN = 0.15, 0.25
 """Rounds run ahead by at most this share of `trials.max`, whatever is favoured."""
-POLICIES = {
-    "weighted": policies.Weighted,
-    "unresolved_pairs": policies.UnresolvedPairs,
-    "uniform": policies.Uniform,
-    "leader": policies.Leader,
-}
 PROMPT_OVERHEAD = 512
 """Tokens that a chat template may add to a prompt, for reserving the worst case: the marks of each turn, and often a
 system message of its own where the configuration has none (who made the model, today's date, how to reason)."""
 MILLION = 1e6
-Given = TypeVar("Given")
 
 
 class Horizon(NamedTuple):
@@ -91,11 +86,12 @@ def plan_on(
     stopping, allocation = config.stopping, config.allocation
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
     start = first_information(bench, [*before, config.trials][0], first)
-    return Plan(
+    plan = partial(
+        Plan,
         bench=bench,
-        objective=objective_of(config.objective, names),
+        objective=_objective(config, names),
         rule=_rule(config, start),
-        policy=cast("policies.Policy", _policy(config)),
+        policy=_policy(config),
         judging=Judging(
             delta=stopping.delta,
             futility=None if stopping.futility is False else stopping.futility,
@@ -115,6 +111,13 @@ def plan_on(
             for horizon, trials in zip(horizons, before, strict=True)
         ),
     )
+    try:
+        return plan()
+    except ValueError as error:
+        if not config.plug_ins:
+            raise
+        named = ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
+        raise ConfigError(f"what you brought does not fit together ({named}): {error}") from error
 
 
 def budget_of(config: BudgetConfig) -> Budget:
@@ -159,44 +162,6 @@ def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, 
         ahead, most = (AHEAD_IN_TURN, MOST_AHEAD_IN_TURN) if in_turn else (AHEAD, MOST_AHEAD)
         lookahead = round(min(ahead[trials.favour] / questions, most * trials.max))
     return Pace(allocation.growth, lookahead)
-
-
-def objective_of(config: ObjectiveConfig, names: Sequence[str]) -> objectives.Objective:
-    """The objective, its models by position."""
-    at = {name: position for position, name in enumerate(names)}
-    match config.kind:
-        case "best":
-            return objectives.Best()
-        case "top_k":
-            return objectives.TopK(_given(config.k))
-        case "baseline":
-            return objectives.Baseline(at[_given(config.baseline)])
-        case "pairs":
-            return objectives.Pairs(tuple((at[one], at[other]) for one, other in _given(config.pairs)))
-        case "precision":
-            return objectives.PrecisionOf(_given(config.half_width))
-        case "threshold":
-            return objectives.Threshold(_given(config.value))
-        case _:
-            return objectives.Ranking()
-
-
-def rule_of(stopping: StoppingConfig, start: float) -> rules.Rule | None:
-    """The built-in rule, or None for a plug-in; calls start with the first look, at information `start`."""
-    confidence = stopping.confidence
-    match stopping.rule:
-        case "sequential":
-            return rules.Sequential(confidence, start)
-        case "anytime":
-            return rules.Anytime(confidence, start)
-        case "zscore":
-            return rules.ZScore(float(ndtri(confidence)) if stopping.threshold is None else stopping.threshold)
-        case "intervals":
-            return rules.Intervals(confidence)
-        case "expected_loss":
-            return rules.ExpectedLoss() if stopping.epsilon is None else rules.ExpectedLoss(stopping.epsilon)
-        case _:
-            return None
 
 
 def clusters(questions: Sequence[Question]) -> NDArray[np.int64] | None:
@@ -260,23 +225,27 @@ def _most_gpu_seconds(model: ModelConfig) -> float:
     return model.sampling.timeout * model.concurrency.attempts * share
 
 
-def _rule(config: Decisions, start: float) -> rules.Rule:
-    rule = rule_of(config.stopping, start)
-    return rule if rule is not None else cast("rules.Rule", _plug_in(config.stopping.rule, config))
+def _objective(config: Decisions, names: Sequence[str]) -> Objective:
+    """The objective, its models by position."""
+    chosen, known = config.objective, {"models": tuple(names)}
+    if isinstance(chosen.kind, str) and chosen.kind in OBJECTIVES:
+        return make(OBJECTIVES[chosen.kind].make, chosen.options, known)
+    objective: Objective = load_plug_in(Objective, "objective.kind", chosen.kind, config.folder, known)
+    return objective
 
 
-def _policy(config: Decisions) -> object:
-    name = config.allocation.policy
-    return POLICIES[name]() if name in POLICIES else _plug_in(name, config)
+def _rule(config: Decisions, start: float) -> Rule:
+    """The rule that is configured; calls start with the first look, at information `start`."""
+    chosen, known = config.stopping, {"confidence": config.stopping.confidence, "start": start}
+    if isinstance(chosen.rule, str) and chosen.rule in RULES:
+        return make(RULES[chosen.rule].make, chosen.options, known)
+    rule: Rule = load_plug_in(Rule, "stopping.rule", chosen.rule, config.folder, known)
+    return rule
 
 
-def _plug_in(specification: str, config: Decisions) -> object:
-    """The object that a configuration names; a class is called without arguments."""
-    found = load_attribute(specification, config.folder)
-    return found() if isinstance(found, type) else found
-
-
-def _given(value: Given | None) -> Given:
-    """A value that the configuration has already required."""
-    assert value is not None
-    return value
+def _policy(config: Decisions) -> Policy:
+    chosen = config.allocation
+    if isinstance(chosen.policy, str) and chosen.policy in POLICIES:
+        return make(POLICIES[chosen.policy].make, chosen.options, {})
+    policy: Policy = load_plug_in(Policy, "allocation.policy", chosen.policy, config.folder, {})
+    return policy

@@ -10,9 +10,10 @@ on a resume, and what was changed in their source is recorded as any other setti
 The programs that a run starts, and whether they are there.
 """
 
+import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from adaptive_eval.endpoints.types import Endpoint, Prompt
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import Rubric, open_rubric
-from adaptive_eval.imports import fingerprints, first_words
+from adaptive_eval.imports import SAID, fingerprints, first_words
 from adaptive_eval.launch.command import command_of, environment_of, missing_program
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.questions import load_questions
@@ -58,6 +59,8 @@ SAMPLING_WORKINGS = {"timeout", "extra_headers"}
 PLUG_INS = "plug_ins"
 """Beside the sections of a stored configuration: what is known of the plug-ins that decide, for those who read the run,
 who load none."""
+OWN_RULE = "objective.rule"
+"""Among them, the rule that an objective of the user's own brings itself."""
 
 
 def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
@@ -162,7 +165,19 @@ def prepare(config: RunConfig) -> Prepared:
     """Load the questions and work everything out; raises `ConfigError`."""
     questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
     _require_gradable(config, questions)
-    return prepared_with(config, questions, run_header(config, questions))
+    prepared = prepared_with(config, questions, run_header(config, questions))
+    return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
+
+
+def _with_own_rule(prepared: Prepared) -> Prepared:
+    """Written down for those who read the run: the objective of the user's own brings its rule."""
+    name = prepared.config.plug_ins.get("objective.kind")
+    if name is None:
+        return prepared
+    header, said = prepared.header, inspect.getdoc(prepared.plan.objective.rule) or ""
+    rule = {"name": name, "says": said.partition("\n")[0][:SAID]}
+    told = {**cast(Json, header.configuration[PLUG_INS]), OWN_RULE: rule}
+    return replace(prepared, header=replace(header, configuration={**header.configuration, PLUG_INS: told}))
 
 
 def prepared_with(config: RunConfig, questions: tuple[Question, ...], header: RunHeader) -> Prepared:

@@ -54,6 +54,8 @@ class ObjectiveEntry(Entry[Objective]):
     """An objective that can be configured; it may ask for `models`, the names of all."""
 
     least_models: int = 2
+    compares: bool = True
+    """As the objective says it of itself."""
     own_rule: RuleEntry | None = None
     """What is told of the rule that it brings itself."""
 
@@ -226,12 +228,13 @@ PRECISION_OF = ObjectiveEntry(
         Option(
             name="half_width",
             type="difference",
-            says="Half the width that each model's 95% interval may have in the end, whatever `stopping.confidence` says: "
-            '0.02 or "2%" (precision).',
+            says="Half the width that each model's 95% interval may have in the end, whatever `stopping.confidence` "
+            'says: 0.02 or "2%" (precision).',
             example=0.02,
         ),
     ),
     least_models=1,
+    compares=False,
     own_rule=PRECISION,
 )
 

@@ -61,4 +61,6 @@ def parameters_of(factory: Callable[..., object]) -> tuple[str, ...]:
         parameters: Iterable[Parameter] = signature(factory).parameters.values()
     except ValueError:
         return ()
-    return tuple(one.name for one in parameters if one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY))
+    return tuple(
+        one.name for one in parameters if one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    )

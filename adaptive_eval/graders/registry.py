@@ -5,24 +5,26 @@ The grader that is a function of yours: `package.module:function`.
 
 import math
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.choice import Choice
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.structured import Json
 from adaptive_eval.graders.text import Contains, Exact, Regex
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue, usual_answers
-from adaptive_eval.imports import SPECIFICATION, load_attribute
+from adaptive_eval.imports import load_attribute
 from adaptive_eval.questions.types import Question
+from adaptive_eval.sections import Specification
 
 
 class Python(GraderOptions):
-    """What `function(text, question)` says: true or false, a number, or a mapping of signals.
+    """What `function(text, question, **options)` says: true or false, a number, or a mapping of signals.
 
     The text comes as the model wrote it, thoughts included; `question` has id, prompt, answer, choices, cluster and
     metadata. A number is the signal `score`, correct at 0.5 and more. A mapping may say under `extracted` what the
@@ -30,8 +32,10 @@ class Python(GraderOptions):
     """
 
     kind: Literal["python"] = "python"
-    function: str = Field(pattern=SPECIFICATION)
+    function: Specification
     """`package.module:function`, looked for beside the configuration and among what is installed."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Handed to the function by name."""
     signals: tuple[str, ...] = ()
     """The names of the signals that it gives, if the rubric is to be checked against them."""
     key_is_answer: bool = True
@@ -47,10 +51,17 @@ class Python(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         function: Any = load_attribute(self.function, Path())
-        return _marks(function(text, question), self.function)
+        return _marks(function(text, question, **self.options), self.function)
 
     def warm_up(self) -> None:
-        load_attribute(self.function, Path())
+        function: Any = load_attribute(self.function, Path())
+        try:
+            signature(function).bind("", None, **self.options)
+        except TypeError as error:
+            given = ", ".join(["text", "question", *self.options])
+            raise ConfigError(f"grader.function: {self.function} cannot be called with {given}: {error}") from error
+        except ValueError:
+            pass  # it does not tell what it takes
 
     def key_problem(self, question: Question) -> str | None:
         return None

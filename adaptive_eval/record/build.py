@@ -208,7 +208,7 @@ def build_results(snapshot: Snapshot) -> Results:
         looks=tuple(map(_look, snapshot.looks)),
         questions=_questions(snapshot, order),
         warnings=(
-            *rule_caution(snapshot.rule),
+            *rule_caution(subject.decisions),
             *prior_caution(subject.models, snapshot.prior_depths.tolist()),
             *reversal_cautions(reversals),
             *snapshot.noticed,

@@ -84,7 +84,7 @@ class ModelRow:
 class PairRow:
     """One comparison of the objective; `better` is placed higher now, and z is positive where it is ahead.
 
-    The objective precision compares with nothing: it has no difference, z or boundary, and `sigma` is the score's own.
+    An objective that does not compare, as precision, has no difference, z or boundary, and `sigma` is the score's own.
     """
 
     better: str
@@ -210,9 +210,8 @@ class Results:
 
     @property
     def compares(self) -> bool:
-        """Whether the objective compares; precision wants narrow intervals, each by itself."""
-        objective = self.decisions.get("objective")
-        return not (isinstance(objective, Mapping) and objective.get("kind") == "precision")
+        """Whether the objective compares; else each score is judged by itself, and there is no z."""
+        return not self.pairs or any(pair.z is not None for pair in self.pairs)
 
 
 def why_stopped(name: str, results: Results | None) -> str:

@@ -16,6 +16,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import question_posteriors
 from adaptive_eval.record.ending import mishap_of
@@ -225,7 +227,7 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
         trials=tuple(map(tuple, counts.sum(axis=-1).tolist())),
         posteriors=known,
         posterior_of=places,
-        looks=tuple(look_views(source.looks(), source.look_times(), compared=config.objective.kind != "precision")),
+        looks=tuple(look_views(source.looks(), source.look_times(), compared=_compares(config))),
         z=z_matrix(results),
         trials_to_go=None if results is None else results.trials_to_go,
         spending=tuple(source.spending(STEPS)),
@@ -257,6 +259,12 @@ def posterior_views(
     columns = [column.tolist() for column in (distinct, *question_posteriors(distinct, np.array(weights)))]
     known = tuple(PosteriorView(tuple(many), *values) for many, *values in zip(*columns, strict=True))
     return known, tuple(map(tuple, places.reshape(models, questions).tolist()))
+
+
+def _compares(config: RunConfig) -> bool:
+    """Whether z in the stored looks means anything; earlier versions stored one for objectives that do not compare."""
+    entry = OBJECTIVES.get(str(config.objective.kind))
+    return entry is None or entry.compares
 
 
 def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
@@ -292,7 +300,6 @@ def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
 
 
 def _pair(verdict: Mapping[str, Any], compared: bool) -> PairView:
-    # precision's reference is a point far away, which stands for nothing a reader could use
     return PairView(
         better=verdict["better"],
         worse=verdict["worse"],

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.horizon import Extension
-from adaptive_eval.core.rules import Anytime, Intervals, Rule, Sequential, ZScore
+from adaptive_eval.core.rules import Anytime, Rule, Sequential
 from adaptive_eval.record.results import Caution
+from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.store import AlarmRaised, Event, ServersNoticed, SettingsChanged, TrialsImported, only
 from adaptive_eval.store.alarms import said_of
 from adaptive_eval.store.looks import changed_horizons
@@ -135,16 +136,11 @@ _MEANING = {
 }
 
 
-def rule_caution(rule: Rule) -> Iterator[Caution]:
+def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
     """What repeated looks do to a rule that was made for one."""
-    if isinstance(rule, ZScore | Intervals):
-        yield Caution(
-            "peeking",
-            None,
-            "the rule is made for one look and was checked at every one: on 30 questions with looks up to 80 trials, "
-            "z > 1.645 names a winner between exactly equal models in a quarter to a half of all runs, not in a "
-            "tenth; rule: sequential keeps its promise at any number of looks",
-        )
+    rule = deciding_rule(decisions)
+    if rule is not None and rule.caution:
+        yield Caution("peeking", None, rule.caution)
 
 
 def prior_caution(names: Sequence[str], depths: Sequence[float]) -> Iterator[Caution]:

@@ -3,9 +3,13 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from adaptive_eval.config.decisions import ObjectiveConfig
+from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.entries import Entry, Option
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
+from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.imports import SAID
 
 
@@ -31,57 +35,71 @@ def words_of(config: RunConfig, plug_ins: Mapping[str, str], *, imported: bool) 
     """The sentences for a configuration; `plug_ins`: what plug-ins say of themselves; `imported`: the first trials came
     from logs."""
     return Words(
-        objective=_objective(config.objective),
-        rule=_rule(config),
-        promise=_promise(config, plug_ins.get("stopping.rule", "")),
+        objective=_objective(config, plug_ins.get("objective.kind", "")),
+        rule=_rule(config, brings_its_own=OWN_RULE in plug_ins),
+        promise=_promise(config, plug_ins),
         allocation=_allocation(config),
         prior=_prior(config),
         seeds=_imported_seeds(config) if imported else _seeds(config),
     )
 
 
-def _objective(objective: ObjectiveConfig) -> str:
-    match objective.kind:
-        case "best":
-            return "The leader is compared with every other model."
-        case "top_k":
-            return f"Each of the first {objective.k} models is compared with each of the others."
-        case "baseline":
-            return f"Every model is compared with {objective.baseline}."
+def deciding_rule(decisions: Mapping[str, object]) -> RuleEntry | None:
+    """What is known of the rule that decides by these settings, as results and stored configurations have them; None
+    for a plug-in."""
+    objective = OBJECTIVES.get(str(_chosen(decisions, "objective", "kind", "ranking")))
+    if objective is not None and objective.own_rule is not None:
+        return objective.own_rule
+    return RULES.get(str(_chosen(decisions, "stopping", "rule", "sequential")))
+
+
+def _chosen(decisions: Mapping[str, object], section: str, key: str, default: str) -> object:
+    settings = decisions.get(section)
+    return settings.get(key, default) if isinstance(settings, Mapping) else default
+
+
+def _objective(config: RunConfig, says: str) -> str:
+    objective = config.objective
+    entry = OBJECTIVES.get(str(objective.kind))
+    if entry is None:
+        return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_quoted(says)}"
+    return entry.says.format(**_options(entry, objective.options))
+
+
+def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
+    rule = deciding_rule(config.stated())
+    if brings_its_own:
+        said = f"It is judged by the rule that the plug-in {config.objective.kind} brings itself."
+    elif rule is None:
+        said = f"A comparison is called by the plug-in {config.stopping.rule}."
+    else:
+        said = rule.says.format(**_options(rule, config.stopping.options), trials=config.trials.max)
+    return said if _judges_alone(config) else said + _delta(config) + _futility(config)
+
+
+def _judges_alone(config: RunConfig) -> bool:
+    """The objective brings a rule that knows neither ties nor what it would take to call."""
+    entry = OBJECTIVES.get(str(config.objective.kind))
+    return entry is not None and entry.own_rule is not None
+
+
+def _options(entry: Entry[Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a built-in as words."""
+    return {option.name: _worded(option, given.get(option.name)) for option in entry.options}
+
+
+def _worded(option: Option, value: Any) -> str:
+    if value is None:
+        return option.default or ""
+    match option.type:
         case "pairs":
-            return f"The {len(objective.pairs or ())} pairs that the configuration names are compared."
-        case "precision":
-            return f"Every score is wanted with a 95% interval of at most ±{_percent(objective.half_width)}."
-        case "threshold":
-            return f"Every score is held against {objective.value:g}."
+            return str(len(value))
+        case "difference" if option.default is None:
+            return _percent(value)
+        case "number" | "difference" | "score":
+            return f"{value:g}"
         case _:
-            return "Every model is compared with its neighbour in the order."
-
-
-def _rule(config: RunConfig) -> str:
-    stopping, trials = config.stopping, config.trials
-    if config.objective.kind == "precision":
-        return "A score is done when its interval is narrow enough."
-    match stopping.rule:
-        case "sequential":
-            said = (
-                "A comparison is called when |z| reaches c t^(-1/4), where t is the share of the information at the "
-                f"horizon of {trials.max} trials a question, and c is such that the promise holds at whatever looks "
-                "are taken from the first one on."
-            )
-        case "anytime":
-            said = "A comparison is called when |z| reaches a normal-mixture boundary, which needs no horizon."
-        case "zscore":
-            threshold = "the normal quantile of the confidence" if stopping.threshold is None else stopping.threshold
-            said = f"A comparison is called when |z| exceeds {threshold} at a look, as published."
-        case "intervals":
-            said = "A comparison is called when the two credible intervals do not overlap at a look, as published."
-        case "expected_loss":
-            epsilon = 0.0025 if stopping.epsilon is None else stopping.epsilon
-            said = f"A comparison is called when choosing the model ahead loses less than {epsilon:g} on average."
-        case _:
-            said = f"A comparison is called by the plug-in {stopping.rule}."
-    return said + _delta(config) + _futility(config)
+            return str(value)
 
 
 def _delta(config: RunConfig) -> str:
@@ -95,38 +113,30 @@ def _futility(config: RunConfig) -> str:
     return " It is given up as out of reach when the trials that are left would hardly decide it."
 
 
-def _promise(config: RunConfig, says: str) -> str:
-    stopping = config.stopping
-    wrong = 1.0 - stopping.confidence
-    if config.objective.kind == "precision":
-        return "Each 95% interval contains the score on these questions in 95% of runs."
-    match stopping.rule:
-        case "sequential" | "anytime":
-            whose = "for all comparisons together" if stopping.familywise == "holm" else "for each comparison"
-            return (
-                f"A wrong order is called with probability at most {_percent(wrong)}, and a winner between exact ties "
-                f"with at most {_percent(2 * wrong)}, {whose}, however often the data were looked at."
-            )
-        case "zscore" | "intervals":
-            return (
-                "None that survives repeated looks: checked at every look up to 80 trials of 30 questions, z > 1.645 "
-                "names a winner between exact ties in 25 to 49% of runs."
-            )
-        case "expected_loss":
-            return "The model chosen is on average no more than this loss behind the best."
-        case _:
-            whose = ", shared among all comparisons" if stopping.familywise == "holm" else ""
-            return f"That of the plug-in {stopping.rule}, not one of adaptive-eval's own{whose}.{_quoted(says)}"
+def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
+    rule, stopping = deciding_rule(config.stated()), config.stopping
+    wrong, together = 1.0 - stopping.confidence, stopping.familywise == "holm"
+    if rule is None or OWN_RULE in plug_ins:
+        key, name = (OWN_RULE, config.objective.kind) if OWN_RULE in plug_ins else ("stopping.rule", stopping.rule)
+        whose = ", shared among all comparisons" if together else ""
+        told = _quoted(plug_ins.get(key, ""))
+        return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{told}"
+    return rule.promise.format(
+        wrong=_percent(wrong),
+        tie=_percent(2 * wrong),
+        whose="for all comparisons together" if together else "for each comparison",
+        trials=config.trials.max,
+        **_options(rule, stopping.options),
+    )
 
 
 def _allocation(config: RunConfig) -> str:
-    trials = config.trials
-    said = {
-        "weighted": "Further trials go to models in an open comparison, more to questions that tell them apart",
-        "unresolved_pairs": "Further trials go to models in an open comparison, on all questions alike",
-        "uniform": "Every model gets the same number of trials",
-        "leader": "Further trials go to the leader and its rivals",
-    }.get(config.allocation.policy, f"Trials are given out by the plug-in {config.allocation.policy}")
+    trials, policy = config.trials, config.allocation.policy
+    entry = POLICIES.get(str(policy))
+    if entry is None:
+        said = f"Trials are given out by the plug-in {policy}"
+    else:
+        said = entry.says.format(**_options(entry, config.allocation.options))
     return f"{said}: {trials.min} trials a question before the first look, {trials.max} on average at most."
 
 

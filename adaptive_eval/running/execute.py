@@ -238,14 +238,12 @@ class _Session:
         results = await self._publisher.publish()
         event = RunStopped() if reason is None else RunFinished(reason)
         self._store.commit(Batch(events=[event], elapsed=self._scheduler.elapsed()))
-        objective = self._prepared.config.objective
-        gate = objective.baseline if objective.gate else None
         return Ended(
             reason,
             self._taker.take(),
             results,
             self._store.directory,
-            gate=gate,
+            gate=self._prepared.config.objective.gated_by,
             lost={self._prepared.models[model]: lost for model, lost in self._scheduler.lost.items()},
             fixed=self._prepared.plan.fixed,
             servers_up=0 if self._serving.at_once else sum(host.up for host in self._serving.hosts),

@@ -11,6 +11,7 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.results import RESULTS_FILE, PairRow, Results
+from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.show.text import Scale, cells, count, duration, number, safe
 
 SHOWN_MODELS = 30
@@ -57,9 +58,9 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
 
 
 def _spends_error(results: Results) -> bool:
-    """The rule shares its error out over the way to the horizon: `sequential`, which is the default."""
-    stopping = results.decisions.get("stopping")
-    return results.compares and (not isinstance(stopping, dict) or stopping.get("rule", "sequential") == "sequential")
+    """The rule shares its error out over the way to the horizon."""
+    rule = deciding_rule(results.decisions)
+    return rule is not None and rule.spends_error
 
 
 def _ranking(results: Results) -> Iterator[str]:

@@ -18,7 +18,9 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import Prepared
 from adaptive_eval.config.run import sharing
 from adaptive_eval.core import Bench, Budget, Controller, Plan, Reason
+from adaptive_eval.core.registry import RULES, make
 from adaptive_eval.core.types import Cost, Verdict
+from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.pilot import Usage
 from adaptive_eval.study.tape import Layers, Tape, Trials
@@ -40,14 +42,12 @@ class Variant(NamedTuple):
 
 
 def confidences(decisions: Decisions) -> tuple[float, ...]:
-    """Those of the table: only the configured one where the rule knows no other."""
-    stopping, own = decisions.stopping, decisions.stopping.confidence
-    varies = stopping.rule in ("sequential", "anytime", "intervals") or (
-        stopping.rule == "zscore" and stopping.threshold is None
-    )
-    if not varies or decisions.objective.kind == "precision":
+    """Those of the table: only the configured one where the rule that decides knows no other."""
+    own, rule = decisions.stopping.confidence, deciding_rule(decisions.stated())
+    if rule is None or RULES.get(rule.name) is not rule:
         return (own,)
-    return tuple(sorted({own, *CONFIDENCES}))
+    low, high = (make(rule.make, decisions.stopping.options, {"confidence": one, "start": 0.5}) for one in (0.8, 0.9))
+    return (own,) if low == high else tuple(sorted({own, *CONFIDENCES}))
 
 
 def scaled(budget: Budget, factor: float) -> Budget:

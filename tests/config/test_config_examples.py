@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.config.document import read_document
 from adaptive_eval.config.json_schema import json_schema
-from adaptive_eval.config.load import load_config
+from adaptive_eval.config.load import check_text, load_config
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.starter import starter
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.questions import load_questions
 from adaptive_eval.questions.prompts import render
@@ -98,7 +100,7 @@ def test_the_quickstart_needs_nothing() -> None:
 
 
 def test_what_the_starter_shows_in_comments_is_sound() -> None:
-    text = uncommented(STARTER.read_text())
+    text = uncommented(starter())
     document = read_document(text, {})
     assert document.problems == []
     path = Path("starter.yaml")
@@ -107,6 +109,25 @@ def test_what_the_starter_shows_in_comments_is_sound() -> None:
     assert config.questions.fields.metadata == ("year",)
     assert (config.models[0].gpus, config.models[1].sampling.temperature) == (2, 0.7)
     assert config.prompt.few_shot[0].answer == r"\boxed{2}"
+
+
+@pytest.mark.parametrize(("section", "entries"), [("objective", OBJECTIVES), ("allocation", POLICIES)])
+def test_the_starter_shows_every_choice_and_each_line_holds(section: str, entries: dict[str, Any]) -> None:
+    lines = re.findall(rf"^#? ?({section}: .*)$", starter(), flags=re.MULTILINE)
+    shown = [line for line in lines if "use:" not in line and '"' not in line]
+    for line, entry in zip(shown, entries.values(), strict=True):
+        text = re.sub(rf"^{section}: .*$", line, starter(), flags=re.MULTILINE)
+        assert entry.gist in line
+        checked = check_text(text, Path("a.yaml"), ["objective=best"] if entry.name == "leader" else (), {})
+        assert checked.config is not None, checked.problems
+        assert checked.config.chosen[f"{section}.{'kind' if section == 'objective' else 'policy'}"] == entry.name
+
+
+def test_the_starter_shows_every_rule_with_its_options() -> None:
+    for entry in RULES.values():
+        (line,) = re.findall(rf"^  (?:rule: |#   ){entry.name} .*$", starter(), flags=re.MULTILINE)
+        assert entry.gist in line
+        assert all(f"{option.name}: {option.example}" in line for option in entry.options)
 
 
 class TestSchema:
@@ -140,9 +161,9 @@ class TestSchema:
                 else:
                     yield from self.unknown(inner, known[key], f"{path}.{key}")
 
-    @pytest.mark.parametrize("path", [*EXAMPLES, STARTER], **by_name)
-    def test_it_knows_every_key_of_the_examples(self, path: Path) -> None:
-        assert list(self.unknown(read_document(path.read_text(), {}).tree, self.SCHEMA)) == []
+    @pytest.mark.parametrize("text", [*(path.read_text() for path in EXAMPLES), starter()])
+    def test_it_knows_every_key_of_the_examples(self, text: str) -> None:
+        assert list(self.unknown(read_document(text, {}).tree, self.SCHEMA)) == []
 
     def test_it_does_not_know_others(self) -> None:
         tree = {"trials": {"mx": 1}, "models": [{"sampling": {"temp": 1}}], "x": 1}
@@ -184,13 +205,13 @@ class TestCommands:
     def test_init_writes_and_never_overwrites(self, tmp_path: Path) -> None:
         assert self.run("init")[0] == 0
         file = tmp_path / "adaptive-eval.yaml"
-        assert file.read_text() == STARTER.read_text()
+        assert file.read_text() == starter()
         file.write_text("mine")
         code, _, err = self.run("init")
         assert (code, file.read_text()) == (2, "mine")
         assert "is there already; give another name, or --force" in err
         assert self.run("init", "--force")[0] == 0
-        assert file.read_text() == STARTER.read_text()
+        assert file.read_text() == starter()
         assert self.run("init", "other.yaml")[0] == 0
         assert self.run("init", "no/such/folder.yaml")[0] == 2
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,9 @@ async def test_nothing_is_there_before_the_first_look(tmp_path: Path) -> None:
 async def test_a_rule_for_one_look_is_warned_of(tmp_path: Path) -> None:
     bed = Bed(tmp_path, plan(rule=ZScore()))
     scheduler = await bed.start()
-    results = results_of(SUBJECT, bed.controller, scheduler.tallies)
+    results = results_of(
+        replace(SUBJECT, decisions={"stopping": {"rule": "zscore"}}), bed.controller, scheduler.tallies
+    )
     assert results is not None and results.warnings[0].kind == "peeking"
 
 

@@ -138,7 +138,7 @@ def ended(feed: Feed) -> Ended:
         status=status_of(feed),
         results=feed.results,
         directory=feed.directory,
-        gate=config.objective.baseline if config.objective.gate else None,
+        gate=config.objective.gated_by,
         lost=lost,
         fixed=config.trials.min == config.trials.max,
         mishap=mishap_of(events),

@@ -1,0 +1,59 @@
+"""What a configuration brings of its own: rules, policies and objectives, made with the options that are given."""
+
+import inspect
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from adaptive_eval.core.registry import make, parameters_of
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.imports import load_attribute
+from adaptive_eval.sections import PlugIn
+
+
+def load_plug_in(kind: type, key: str, named: str | PlugIn, folder: Path, known: Mapping[str, object]) -> Any:
+    """The object that a configuration names under `key`: a class or a function is called with its options, and with
+    those of the `known` values that it has parameters for; anything else is taken as it is."""
+    name, options = str(named), dict(named.options) if isinstance(named, PlugIn) else {}
+    found: Any = load_attribute(name, folder)
+    made_already = not isinstance(found, type) and not _lacks(found, kind)
+    if made_already and options:
+        raise ConfigError(f"{key}: {name} takes no options, since it is made already; name its class instead")
+    made = found if made_already else _made(found, key, name, options, known)
+    if lacks := _lacks(made, kind):
+        raise ConfigError(
+            f"{key}: {name} is no {kind.__name__.lower()}, since it has no {lacks}; "
+            f"see adaptive_eval.core.{kind.__name__}, from which yours may inherit"
+        )
+    return made
+
+
+def _made(found: Any, key: str, name: str, options: Mapping[str, object], known: Mapping[str, object]) -> Any:
+    if not callable(found):
+        raise ConfigError(f"{key}: {name} must be a class, or a function that makes one, but got {found!r:.80}")
+    _check_names(found, key, name, options)
+    try:
+        return make(found, options, known)
+    except Exception as error:  # it is the user's: whatever it raises, it cannot be made like this
+        given = f"with the options {dict(options)!r:.200}" if options else "without options"
+        raise ConfigError(f"{key}: {name} could not be made {given}: {error}") from error
+
+
+def _check_names(found: Any, key: str, name: str, options: Mapping[str, object]) -> None:
+    asked = parameters_of(found)
+    try:
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(found).parameters.values())
+    except ValueError:
+        takes_any = True
+    for option in () if takes_any else options:
+        if option not in asked:
+            close = get_close_matches(option, asked, 1)
+            mend = f"did you mean `{close[0]}`?" if close else f"it takes {', '.join(asked) or 'none'}"
+            raise ConfigError(f"{key}.options.{option} is no option of {name}; {mend}")
+
+
+def _lacks(found: object, kind: type) -> str:
+    """The first thing that is there by the Protocol, and is missing."""
+    wanted = [name for name in vars(kind) if not name.startswith("_")]
+    return next((name for name in wanted if not hasattr(found, name)), "")
