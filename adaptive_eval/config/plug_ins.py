@@ -20,13 +20,19 @@ def load_plug_in(kind: type, key: str, named: str | PlugIn, folder: Path, known:
     made_already = not isinstance(found, type) and not _lacks(found, kind)
     if made_already and options:
         raise ConfigError(f"{key}: {name} takes no options, since it is made already; name its class instead")
+    if isinstance(found, type):
+        _require_all(_lacks(found, kind, methods=True), key, name, kind)
     made = found if made_already else _made(found, key, name, options, known)
-    if lacks := _lacks(made, kind):
+    _require_all(_lacks(made, kind), key, name, kind)
+    return made
+
+
+def _require_all(lacks: str, key: str, name: str, kind: type) -> None:
+    if lacks:
         raise ConfigError(
             f"{key}: {name} is no {kind.__name__.lower()}, since it has no {lacks}; "
             f"see adaptive_eval.core.{kind.__name__}, from which yours may inherit"
         )
-    return made
 
 
 def _made(found: Any, key: str, name: str, options: Mapping[str, object], known: Mapping[str, object]) -> Any:
@@ -53,7 +59,9 @@ def _check_names(found: Any, key: str, name: str, options: Mapping[str, object])
             raise ConfigError(f"{key}.options.{option} is no option of {name}; {mend}")
 
 
-def _lacks(found: object, kind: type) -> str:
-    """The first thing that is there by the Protocol, and is missing."""
-    wanted = [name for name in vars(kind) if not name.startswith("_")]
+def _lacks(found: object, kind: type, *, methods: bool = False) -> str:
+    """The first thing that is there by the Protocol, and is missing; `methods` alone are there before it is made."""
+    wanted = [
+        name for name, value in vars(kind).items() if not name.startswith("_") and (callable(value) or not methods)
+    ]
     return next((name for name in wanted if not hasattr(found, name)), "")

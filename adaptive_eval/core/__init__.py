@@ -1,25 +1,146 @@
-"""The decision core: a pure controller that turns graded trials into the next trials, and says when to stop."""
+"""The decision core: a pure controller that turns graded trials into the next trials, and says when to stop.
 
-from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.result import Result
-from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
-from adaptive_eval.core.types import Ask, Cost, Look, Outcome, PairVerdict, Reason, SetAside, Verdict
+Here is all that whoever embeds it needs: the controller and its plan; every objective, rule and policy, the Protocols
+for your own, and the lists of those that have a name; and the values that go in and come out. Each is imported when it
+is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from adaptive_eval.core.controller import Controller
+    from adaptive_eval.core.entries import Entry, Option
+    from adaptive_eval.core.evidence import Estimates, Evidence, Prior
+    from adaptive_eval.core.horizon import Extension, Stage
+    from adaptive_eval.core.judge import Judging
+    from adaptive_eval.core.objectives import (
+        Baseline,
+        Best,
+        Objective,
+        ObjectiveEntry,
+        Pairs,
+        PrecisionOf,
+        Ranking,
+        Threshold,
+        TopK,
+    )
+    from adaptive_eval.core.plan import Plan
+    from adaptive_eval.core.policies import Leader, Policy, PolicyEntry, Uniform, UnresolvedPairs, View, Weighted
+    from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
+    from adaptive_eval.core.result import ComparisonResult, ModelResult, Result
+    from adaptive_eval.core.rules import (
+        Anytime,
+        Correctable,
+        ExpectedLoss,
+        Intervals,
+        Precision,
+        Rule,
+        RuleEntry,
+        Sequential,
+        ZScore,
+    )
+    from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+    from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, PairVerdict, Reason, SetAside, Verdict
+
+_HOMES = {
+    "controller": ("Controller",),
+    "entries": ("Entry", "Option"),
+    "evidence": ("Estimates", "Evidence", "Prior"),
+    "horizon": ("Extension", "Stage"),
+    "judge": ("Judging",),
+    "objectives": (
+        "Baseline",
+        "Best",
+        "Objective",
+        "ObjectiveEntry",
+        "Pairs",
+        "PrecisionOf",
+        "Ranking",
+        "Threshold",
+        "TopK",
+    ),
+    "plan": ("Plan",),
+    "policies": ("Leader", "Policy", "PolicyEntry", "Uniform", "UnresolvedPairs", "View", "Weighted"),
+    "registry": ("OBJECTIVES", "POLICIES", "RULES"),
+    "result": ("ComparisonResult", "ModelResult", "Result"),
+    "rules": (
+        "Anytime",
+        "Correctable",
+        "ExpectedLoss",
+        "Intervals",
+        "Precision",
+        "Rule",
+        "RuleEntry",
+        "Sequential",
+        "ZScore",
+    ),
+    "settings": ("Bench", "Budget", "Pace", "Trials"),
+    "types": ("NO_COST", "Ask", "Cost", "Look", "Outcome", "PairVerdict", "Reason", "SetAside", "Verdict"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Anytime",
     "Ask",
+    "Baseline",
     "Bench",
+    "Best",
     "Budget",
+    "ComparisonResult",
     "Controller",
+    "Correctable",
     "Cost",
+    "Entry",
+    "Estimates",
+    "Evidence",
+    "ExpectedLoss",
+    "Extension",
+    "Intervals",
+    "Judging",
+    "Leader",
     "Look",
+    "ModelResult",
+    "NO_COST",
+    "OBJECTIVES",
+    "Objective",
+    "ObjectiveEntry",
+    "Option",
     "Outcome",
+    "POLICIES",
     "Pace",
     "PairVerdict",
+    "Pairs",
     "Plan",
+    "Policy",
+    "PolicyEntry",
+    "Precision",
+    "PrecisionOf",
+    "Prior",
+    "RULES",
+    "Ranking",
     "Reason",
     "Result",
+    "Rule",
+    "RuleEntry",
+    "Sequential",
     "SetAside",
+    "Stage",
+    "Threshold",
+    "TopK",
     "Trials",
+    "Uniform",
+    "UnresolvedPairs",
     "Verdict",
+    "View",
+    "Weighted",
+    "ZScore",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'adaptive_eval.core' has no attribute {name!r}")
+    found: object = getattr(import_module(f"adaptive_eval.core.{_HOME_OF[name]}"), name)
+    globals()[name] = found
+    return found

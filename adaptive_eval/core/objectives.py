@@ -7,16 +7,20 @@ comparison that could turn out to be the wrong one (for `best`, the true best mo
 Beside each stands its entry, which `registry` lists.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from adaptive_eval.core.entries import Entry, Option
-from adaptive_eval.core.evidence import IndexArray, pair_indices
 from adaptive_eval.core.rules import PRECISION, Precision, Rule, RuleEntry
 from adaptive_eval.core.settings import require
+
+if TYPE_CHECKING:
+    from adaptive_eval.core.evidence import IndexArray
 
 
 class Objective(Protocol):
@@ -68,7 +72,7 @@ class Ranking(Objective):
         return np.stack([order[:-1], order[1:]], axis=1)
 
     def family(self, models: int) -> IndexArray:
-        return np.stack(pair_indices(models, reference=False), axis=1)
+        return np.stack(np.triu_indices(models, k=1), axis=1)
 
 
 RANKING = ObjectiveEntry(
@@ -253,7 +257,7 @@ class Threshold(Objective):
         return np.stack([order, np.full(len(order), len(order))], axis=1)
 
     def family(self, models: int) -> IndexArray:
-        return np.stack(pair_indices(models, reference=True), axis=1)
+        return self.comparisons(np.arange(models))
 
 
 THRESHOLD = ObjectiveEntry(

@@ -6,16 +6,20 @@ trials are spread over its questions (evenly, or by how uncertain the question i
 a model's own outcomes would bias its score and break the promise of the rule, DESIGN 3.5).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.entries import Entry
-from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from adaptive_eval.core.evidence import IndexArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

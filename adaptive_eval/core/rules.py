@@ -16,20 +16,23 @@ What holds, per pair: a wrong order with probability at most 1 - confidence, a c
 that.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
-from scipy.special import ndtri
 
 from adaptive_eval.core.entries import Entry, Option
-from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
-from scorio.sinf.boundary import Mixture, WangTsiatis
-from scorio.sinf.compare import expected_loss
+
+if TYPE_CHECKING:  # whoever only asks what rules there are, as the schema does, does not wait for scipy
+    from scipy.interpolate import PchipInterpolator
+
+    from adaptive_eval.core.evidence import Evidence
+    from scorio.sinf.boundary import Mixture, WangTsiatis
 
 
 class Rule(Protocol):
@@ -50,7 +53,7 @@ class Correctable(Rule, Protocol):
         """One look's p-value against "the first is not better" (sign 1) or "the second is not better" (sign -1)."""
         ...
 
-    def at_level(self, alpha: float) -> "Correctable":
+    def at_level(self, alpha: float) -> Correctable:
         """The same rule at one-sided error probability alpha; its p-values are the same."""
         ...
 
@@ -106,7 +109,7 @@ class ZScore:
 
 
 def _zscore(confidence: float, threshold: float | None = None) -> ZScore:
-    return ZScore(float(ndtri(confidence)) if threshold is None else threshold)
+    return ZScore(_quantile(confidence) if threshold is None else threshold)
 
 
 ZSCORE = RuleEntry(
@@ -141,7 +144,7 @@ class Intervals:
     def boundary(self, evidence: Evidence) -> FloatArray:
         together = evidence.sigma_first + evidence.sigma_second
         with np.errstate(invalid="ignore"):
-            boundary = ndtri((1.0 + self.confidence) / 2.0) * together / evidence.sigma
+            boundary = _quantile((1.0 + self.confidence) / 2.0) * together / evidence.sigma
         return np.where(np.isfinite(boundary), boundary, np.inf)
 
 
@@ -184,10 +187,12 @@ class Sequential:
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
         return self._shape().p_value(sign * evidence.z, evidence.information, sides=1)
 
-    def at_level(self, alpha: float) -> "Sequential":
+    def at_level(self, alpha: float) -> Sequential:
         return replace(self, confidence=1.0 - alpha)
 
     def _shape(self) -> WangTsiatis:
+        from scorio.sinf.boundary import WangTsiatis
+
         # a hair below, so that rounding in t never hides the first look
         return WangTsiatis(self.kappa, self.start * (1.0 - 1e-9))
 
@@ -230,12 +235,16 @@ class Anytime:
         early = evidence.information < self.start * (1.0 - 1e-9)
         return np.where(early, 1.0, self._shape().p_value(sign * evidence.z, evidence.information, sides=1))
 
-    def at_level(self, alpha: float) -> "Anytime":
+    def at_level(self, alpha: float) -> Anytime:
+        from scorio.sinf.boundary import Mixture
+
         # of the same mixture, whose p-values know no level: another optimum makes up for what the level changes
         tuned = Mixture(2.0 * alpha, self.optimum)
         return replace(self, confidence=1.0 - alpha, optimum=self.optimum * float(tuned.r(1.0) / self._shape().r(1.0)))
 
     def _shape(self) -> Mixture:
+        from scorio.sinf.boundary import Mixture
+
         return Mixture(2.0 * (1.0 - self.confidence), self.optimum)
 
 
@@ -305,7 +314,7 @@ class Precision:
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         known = np.isfinite(evidence.sigma)
-        too_wide_by = ndtri((1.0 + self.confidence) / 2.0) * np.where(known, evidence.sigma, 0.0) / self.half_width
+        too_wide_by = _quantile((1.0 + self.confidence) / 2.0) * np.where(known, evidence.sigma, 0.0) / self.half_width
         return np.where(known, np.abs(evidence.z) * too_wide_by, np.inf)
 
 
@@ -319,6 +328,12 @@ PRECISION = RuleEntry(
 )
 
 
+def _quantile(probability: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(probability))
+
+
 def _check_confidence(confidence: float) -> None:
     require(0.5 <= confidence < 1.0, "confidence must lie in [0.5, 1)", confidence)
 
@@ -326,6 +341,10 @@ def _check_confidence(confidence: float) -> None:
 @lru_cache(maxsize=1)
 def _loss_table() -> PchipInterpolator:
     """z over ln(expected loss at sigma 1), which falls with z."""
+    from scipy.interpolate import PchipInterpolator
+
+    from scorio.sinf.compare import expected_loss
+
     z = np.linspace(0.0, 8.0, 801)
     return PchipInterpolator(np.log(expected_loss(z, np.ones_like(z)))[::-1], z[::-1])
 

@@ -5,7 +5,7 @@ What changed settings do to the promise of a run: what was changed when, and wha
 What the answers that timed out may have done to a score: nobody knows what they would have been.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import starmap
 from typing import NamedTuple

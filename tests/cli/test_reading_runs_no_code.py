@@ -27,6 +27,9 @@ from adaptive_eval.record.view import read_run
 from adaptive_eval.store.database import DATABASE_FILE
 
 PLUG_IN = '''
+from dataclasses import dataclass
+
+from adaptive_eval.core.objectives import Best
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import Sequential
 
@@ -36,8 +39,21 @@ class Rule(Sequential):
 class Policy(Uniform):
     pass
 
-def grade(text, question):
-    return "{" + question.answer + "}" in text
+@dataclass(frozen=True)
+class Objective(Best):
+    """The first against those of <i>its</i> kind."""
+
+    depth: int = 1
+
+    @property
+    def rule(self):
+        return Judge()
+
+class Judge(Rule):
+    """As the rule, but sterner."""
+
+def grade(text, question, sign="{"):
+    return sign + question.answer + "}" in text
 '''
 MARK = "ran"
 ATTACK = f"""
@@ -119,9 +135,10 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     (payload.parent / "__init__.py").touch()
     payload.write_text(PLUG_IN)
     named = site.write(
+        objective={"kind": {"use": "evilrun.payload:Objective", "options": {"depth": 2}}},
         stopping={"rule": "evilrun.payload:Rule"},
         allocation={"policy": "evilrun.payload:Policy"},
-        grader={"kind": "python", "function": "evilrun.payload:grade"},
+        grader={"kind": "python", "function": "evilrun.payload:grade", "options": {"sign": "{"}},
         trials={"min": 2, "max": 4},
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -192,7 +209,7 @@ def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, pl
             assert found is not None
             answers = [httpx2.get(f"{found[0]}/{path}") for path in ("", "api/runs", f"api/run/{run}/view")]
             assert [answer.status_code for answer in answers] == [200, 200, 200]
-            assert "evilrun.payload:Rule" in answers[-1].text
+            assert "evilrun.payload:Objective" in answers[-1].text
         finally:
             process.send_signal(signal.SIGTERM)
     assert not stranger.ran
@@ -247,8 +264,11 @@ def test_what_the_run_has_found_is_told_all_the_same(stranger: Stranger) -> None
     assert view.results is not None
     assert [model.name for model in view.results.models][-1] == "cyd"
     assert view.looks
-    assert "plug-in evilrun.payload:Rule" in view.words.rule
-    assert view.words.promise.endswith("It says of itself: 'Wrong in one run of btwentyb, as they(httpx) say.'.")
+    said = "Which scores and pairs matter is said by the plug-in evilrun.payload:Objective."
+    assert view.words.objective == f"{said} It says of itself: 'The first against those of iitsi kind.'."
+    assert view.words.rule.startswith("It is judged by the rule that the plug-in evilrun.payload:Objective brings")
+    assert view.words.promise.endswith("It says of itself: 'As the rule, but sterner.'.")
+    assert view.results.compares
     assert "evilrun.payload:Policy" in view.words.allocation
     counts = read_counts(stranger.run)
     trials = dict(zip(view.looks[-1].models, view.looks[-1].trials, strict=True))
@@ -256,7 +276,8 @@ def test_what_the_run_has_found_is_told_all_the_same(stranger: Stranger) -> None
     told = [one.text for one in view.results.warnings if one.kind == "plug_in"]
     killed = view.events[-1].kind != "finished"
     assert len(told) == int(killed)
-    assert all("stopping.rule: evilrun.payload:Rule" in text and "not loaded to read it" in text for text in told)
+    for named in ("stopping.rule: evilrun.payload:Rule", "objective.kind: evilrun.payload:Objective"):
+        assert all(named in text and "not loaded to read it" in text for text in told)
 
 
 def test_grading_again_by_a_stored_function_is_refused(stranger: Stranger) -> None:
@@ -269,7 +290,11 @@ def test_a_run_from_before_anything_was_told_of_plug_ins_opens(stranger: Strange
     with closing(sqlite3.connect(stranger.run / DATABASE_FILE)) as database:
         ((body,),) = database.execute("SELECT body FROM configurations")
         stored = json.loads(body)
-        assert stored.pop("plug_ins").keys() == {"stopping.rule", "allocation.policy"}
+        kept = stored.pop("plug_ins")
+        assert kept.keys() == {"objective.kind", "objective.rule", "stopping.rule", "allocation.policy"}
+        assert kept["objective.kind"]["sources"].keys() == {"evilrun/__init__.py", "evilrun/payload.py"}
+        stored["objective"]["kind"] = "best"  # there was no other kind of them
+        assert stored["objective"].keys() >= {"k", "baseline", "pairs", "half_width", "value"}
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
         database.commit()
     words = read_run(stranger.run).words

@@ -1,0 +1,206 @@
+"""Rules, policies, objectives and graders of one's own: with options and without, and what is wrong with them."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adaptive_eval.config.load import check_text, load_decisions
+from adaptive_eval.config.planning import plan_on
+from adaptive_eval.core import Bench, Plan
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.registry import Python
+from adaptive_eval.questions.types import Question
+
+NAMES = ("a", "b", "c", "d")
+BASE = (
+    "questions: q.jsonl\nmodels: [{name: a, base_url: http://a/v1}, {name: b, base_url: http://b/v1}]\ngrader: math\n"
+)
+MINE = '''
+from dataclasses import dataclass
+
+import numpy as np
+
+from adaptive_eval.core.objectives import Objective
+from adaptive_eval.core.rules import Precision, Sequential
+
+
+@dataclass(frozen=True)
+class Strict:
+    """Stands as high as it is told."""
+
+    confidence: float
+    height: float = 3.0
+
+    def __post_init__(self):
+        if self.height <= 0.0:
+            raise ValueError(f"height must be positive, but got {self.height!r}")
+
+    def boundary(self, evidence):
+        return np.full_like(evidence.z, self.height)
+
+
+@dataclass(frozen=True)
+class Frugal:
+    share: float = 1.0
+
+    def allocate(self, view):
+        return np.zeros_like(view.issued)
+
+
+@dataclass(frozen=True)
+class Against(Objective):
+    """Everyone against those who are named."""
+
+    models: tuple
+    named: tuple = ("a",)
+
+    def comparisons(self, order):
+        return self.family(len(order))
+
+    def family(self, models):
+        at = [self.models.index(name) for name in self.named]
+        return np.array([(one, other) for one in at for other in range(models) if other not in at])
+
+
+class Narrow(Objective):
+    compares, rule, reference = False, Precision(0.1), -1e6
+
+    def comparisons(self, order):
+        return np.stack([order, np.full(len(order), len(order))], axis=1)
+
+    def family(self, models):
+        return 1
+
+
+class Itself(Against):
+    def family(self, models):
+        return np.array([[0, 0]])
+
+
+def strict(height):
+    return Strict(0.9, height)
+
+
+ready = Strict(0.9, 5.0)
+nothing = 3
+
+
+def grade(text, question, *, tolerance=0.0):
+    return abs(float(text) - float(question.answer)) <= tolerance
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "mine.py").write_text(MINE)
+    yield tmp_path
+    sys.modules.pop("mine", None)
+
+
+def plan(folder: Path, text: str) -> Plan:
+    (folder / "run.yaml").write_text(text)
+    return plan_on(Bench(4, 5, np.array([0.0, 1.0])), load_decisions(folder / "run.yaml", (), NAMES), NAMES)
+
+
+@pytest.mark.parametrize(
+    ("text", "height", "confidence"),
+    [
+        ("stopping: mine:Strict", 3.0, 0.95),
+        ("stopping: {rule: 'mine:Strict', confidence: 0.8}", 3.0, 0.8),
+        ("stopping: {rule: {use: 'mine:Strict', options: {height: 4}}}", 4, 0.95),
+        ("stopping: {rule: {use: 'mine:Strict', options: {height: 4, confidence: 0.7}}}", 4, 0.7),
+        ("stopping: {rule: {use: 'mine:strict', options: {height: 2}}}", 2, 0.9),
+        ("stopping: {rule: {use: 'mine:ready'}}", 5.0, 0.9),
+    ],
+)
+def test_a_rule_is_made_of_its_options_and_of_what_it_asks_for(
+    folder: Path, text: str, height: float, confidence: float
+) -> None:
+    rule = plan(folder, text).rule
+    assert (rule.height, rule.confidence) == (height, confidence)  # type: ignore[attr-defined]
+
+
+def test_a_policy_and_an_objective_too(folder: Path) -> None:
+    found = plan(folder, "allocation: {policy: {use: 'mine:Frugal', options: {share: 0.5}}}\nobjective: mine:Against")
+    assert found.policy.share == 0.5  # type: ignore[attr-defined]
+    assert found.objective.comparisons(np.arange(4)).tolist() == [[0, 1], [0, 2], [0, 3]]
+    two = plan(folder, "objective: {kind: {use: 'mine:Against', options: {named: [b, d]}}}")
+    assert two.objective.comparisons(np.arange(4)).tolist() == [[1, 0], [1, 2], [3, 0], [3, 2]]
+
+
+def test_an_objective_brings_its_rule(folder: Path) -> None:
+    assert type(plan(folder, "objective: mine:Narrow").deciding_rule).__name__ == "Precision"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "stopping: {rule: {use: 'mine:Strict', options: {hight: 4}}}",
+            "stopping.rule.options.hight is no option of mine:Strict; did you mean `height`?",
+        ),
+        (
+            "stopping: {rule: {use: 'mine:Strict', options: {x: 4}}}",
+            "stopping.rule.options.x is no option of mine:Strict; it takes confidence, height",
+        ),
+        (
+            "stopping: {rule: {use: 'mine:Strict', options: {height: -1}}}",
+            "stopping.rule: mine:Strict could not be made with the options {'height': -1}: height must be positive",
+        ),
+        ("stopping: {rule: {use: 'mine:strict'}}", "stopping.rule: mine:strict could not be made without options"),
+        (
+            "stopping: {rule: {use: 'mine:ready', options: {height: 2}}}",
+            "mine:ready takes no options, since it is made already; name its class instead",
+        ),
+        ("stopping: 'mine:Frugal'", "stopping.rule: mine:Frugal is no rule, since it has no boundary"),
+        ("allocation: 'mine:Strict'", "allocation.policy: mine:Strict is no policy, since it has no allocate"),
+        ("objective: 'mine:Frugal'", "objective.kind: mine:Frugal is no objective, since it has no comparisons"),
+        ("stopping: 'mine:nothing'", "stopping.rule: mine:nothing must be a class"),
+        ("stopping: 'mine:Lost'", "module mine has no attribute Lost"),
+        ("objective: 'mine:Itself'", "must compare two of the models 0 to 3, but got [[0, 0]]"),
+        ("objective: 'mine:Narrow'\nstopping: {familywise: holm}", "familywise needs a rule with p-values"),
+    ],
+)
+def test_what_does_not_fit_is_told(folder: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        plan(folder, text)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (
+            "stopping: {rule: {use: 'mine:Strict'}, threshold: 2}",
+            "stopping.threshold is an option of zscore, not of a plug-in; "
+            "write rule: {use: mine:Strict, options: {threshold: ...}}",
+        ),
+        ("objective: {kind: 'mine:Against', k: 1}", "objective.k is an option of top_k, not of a plug-in"),
+        (
+            "stopping: {rule: {use: mine}}",
+            "stopping.rule.use must name something of yours, but got 'mine'",
+        ),
+        ("stopping: {rule: {usee: 'mine:Strict'}}", "stopping.rule.usee is not a known key; did you mean `use`?"),
+        ("stopping: {rule: [zscore]}", "stopping.rule must be a text"),
+        ("allocation: weigthed", "did you mean `weighted`?"),
+        ("grader: {kind: python, function: mine}", "grader.function must name something of yours"),
+    ],
+)
+def test_a_file_that_names_them_wrongly(line: str, problem: str) -> None:
+    text = BASE.replace("grader: math\n", "") + line if line.startswith("grader") else BASE + line
+    told = [str(one) for one in check_text(text, Path("a.yaml"), (), {}).problems]
+    assert any(problem in one for one in told), told
+
+
+def test_a_grader_is_given_its_options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    grader = Python.model_validate({"function": "mine:grade", "options": {"tolerance": 0.1}})
+    grader.warm_up()
+    assert grader.grade("4.05", Question("q", "?", "4")).signals["is_correct"] is True
+    assert Python(function="mine:grade").grade("4.05", Question("q", "?", "4")).signals["is_correct"] is False
+    with pytest.raises(ConfigError, match=r"mine:grade cannot be called with text, question, tolerence: .*tolerence"):
+        Python(function="mine:grade", options={"tolerence": 0.1}).warm_up()

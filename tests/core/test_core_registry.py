@@ -1,0 +1,81 @@
+"""What the registry tells of each rule, policy and objective is what the thing itself does."""
+
+import string
+
+import pytest
+
+from adaptive_eval import core
+from adaptive_eval.core.entries import Entry, Option
+from adaptive_eval.core.objectives import ObjectiveEntry
+from adaptive_eval.core.policies import PolicyEntry
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make, parameters_of
+from adaptive_eval.core.rules import Correctable, RuleEntry
+
+MODELS = ("model-a", "model-b", "model-c")
+EVERY: list[Entry[object]] = [*RULES.values(), *POLICIES.values(), *OBJECTIVES.values()]  # type: ignore[list-item]
+KNOWN = {"confidence": 0.9, "start": 0.1, "models": MODELS}
+PLACES = {"trials", "wrong", "tie", "whose"}
+
+
+def examples(entry: Entry[object]) -> dict[str, object]:
+    return {option.name: option.example for option in entry.options}
+
+
+def needed(entry: Entry[object]) -> dict[str, object]:
+    return {option.name: option.example for option in entry.options if option.default is None}
+
+
+@pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry.name)
+def test_each_is_made_of_its_options(entry: Entry[object]) -> None:
+    assert make(entry.make, examples(entry), KNOWN) is not None
+    assert make(entry.make, needed(entry), KNOWN) is not None
+    assert set(parameters_of(entry.make)) >= {option.name for option in entry.options}
+
+
+@pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry.name)
+def test_its_sentences_name_nothing_that_is_not_there(entry: Entry[object]) -> None:
+    said = entry.says + (entry.promise if isinstance(entry, RuleEntry) else "")
+    named = {name for _, name, _, _ in string.Formatter().parse(said) if name}
+    assert named <= examples(entry).keys() | (PLACES if isinstance(entry, RuleEntry) else set())
+    assert entry.gist and entry.says
+
+
+@pytest.mark.parametrize("entry", RULES.values(), ids=lambda entry: entry.name)
+def test_a_rule_is_what_its_entry_says(entry: RuleEntry) -> None:
+    rule = make(entry.make, {}, KNOWN)
+    assert isinstance(rule, Correctable) == entry.correctable
+    assert set(entry.only_for) <= OBJECTIVES.keys()
+    assert bool(entry.instead) == bool(entry.only_for)
+    if isinstance(rule, Correctable):
+        assert rule.confidence == KNOWN["confidence"]
+
+
+@pytest.mark.parametrize("entry", POLICIES.values(), ids=lambda entry: entry.name)
+def test_a_policy_is_for_objectives_that_there_are(entry: PolicyEntry) -> None:
+    assert set(entry.only_for) <= OBJECTIVES.keys()
+
+
+@pytest.mark.parametrize("entry", OBJECTIVES.values(), ids=lambda entry: entry.name)
+def test_an_objective_is_what_its_entry_says(entry: ObjectiveEntry) -> None:
+    objective = make(entry.make, examples(entry), KNOWN)
+    assert objective.compares == entry.compares
+    assert (objective.rule is None) == (entry.own_rule is None)
+
+
+def test_no_two_mean_different_things_by_one_key() -> None:
+    for entries in (RULES, POLICIES, OBJECTIVES):
+        known: dict[str, Option] = {}
+        for entry in entries.values():
+            for option in entry.options:
+                assert known.setdefault(option.name, option) == option
+    assert len({entry.name for entry in EVERY}) == len(EVERY)
+
+
+def test_the_room_hands_out_all_that_a_harness_needs() -> None:
+    found = {name: getattr(core, name) for name in core.__all__}
+    assert set(core.__all__) == set(core._HOME_OF)
+    assert sorted(core.__all__) == sorted(set(core.__all__))
+    made = [make(entry.make, examples(entry), KNOWN) for entry in EVERY]
+    assert all(type(one) in list(found.values()) for one in made)
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        _ = core.Nothing  # type: ignore[attr-defined]
