@@ -1,3 +1,28 @@
-"""Rank language models with as few samples as an honest ranking needs."""
+"""Rank language models with as few samples as an honest ranking needs.
+
+From Python: `adaptive_eval.run(config)` ranks the models of a configuration, `await adaptive_eval.run_async(config)`
+does so beside other work, and `adaptive_eval.read_run(directory)` opens a run that is stored. Each is imported when it
+is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adaptive_eval.notebook.started import run, run_async
+    from adaptive_eval.notebook.stored import RunRecord, read_run
 
 __version__ = "0.1.0"
+__all__ = ["RunRecord", "__version__", "read_run", "run", "run_async"]
+
+_HOMES = {"RunRecord": "stored", "read_run": "stored", "run": "started", "run_async": "started"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"adaptive_eval.notebook.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'adaptive_eval' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -35,6 +35,7 @@ LAYERS: list[str] = [
     "adaptive_eval.running",
     "adaptive_eval.study",
     "adaptive_eval.show",
+    "adaptive_eval.notebook",
     "adaptive_eval.cli",
     "adaptive_eval.__main__",
 ]

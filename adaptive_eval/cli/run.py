@@ -12,11 +12,8 @@ from adaptive_eval.cli.check import rehearse
 from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.errors import ConfigError
-from adaptive_eval.record.history import fresh as fresh_directory
-from adaptive_eval.record.history import newest
 from adaptive_eval.running.event_loop import complete
-from adaptive_eval.running.execute import execute
+from adaptive_eval.running.execute import directory_for, execute
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.displays import Display, Kind, open_display
 
@@ -60,12 +57,7 @@ def run(
     with reported():
         settings = load_config(config, overrides or ())
         prepared = prepare(settings)
-        if fresh and run_dir is not None:
-            raise ConfigError(
-                "--fresh chooses a new directory, so it cannot be combined with --run-dir; give one of them"
-            )
-        folder, name = settings.store.folder, settings.name
-        directory = run_dir or (fresh_directory(folder, name) if fresh else newest(folder, name))
+        directory = directory_for(settings, run_dir, fresh)
         if dry_run:
             raise typer.Exit(rehearse(prepared, directory))
         shown = open_display(display, prepared.rubric.weights)

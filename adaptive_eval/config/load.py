@@ -94,6 +94,39 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
     return checked.config
 
 
+def config_of(settings: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
+    """The same for a mapping that a program gives, written as in a file; paths are from the current directory."""
+    document = _complete(_as_text(settings), Path(), overrides, read_environment(Path()))
+    document.places = {path: place for path, place in document.places.items() if place.startswith("--set")}
+    document.places[()] = "here"  # there are no lines
+    config, problems = _validated(document, RunConfig, _names(document))
+    if config is None:
+        raise ConfigError(report("configuration", problems))
+    return config
+
+
+def _as_text(settings: Mapping[str, object]) -> str:
+    try:
+        return json.dumps(settings, default=_written)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"configuration: holds what no file could: {error}") from error
+
+
+def _written(value: object) -> object:
+    """A path, or a function that other processes can import, as a file names it."""
+    if isinstance(value, Path):
+        return str(value)
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not callable(value) or module is None or name is None:
+        raise TypeError(f"{value!r} is neither a plain value, a path nor a function")
+    if module == "__main__" or not name.isidentifier():
+        raise ConfigError(
+            f"the function {name} cannot be imported by the processes that grade, which a notebook or another function "
+            "holds; put it at the top of a file, my_graders.py, and import it from there"
+        )
+    return f"{module}:{name}"
+
+
 def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[str]) -> Decisions:
     """What a file (None: an empty one) and `--set` overrides decide about models of these names."""
     text, source = ("{}", Path()) if path is None else (_text(path), path)
@@ -103,7 +136,7 @@ def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[
 
 def decisions_of(settings: Mapping[str, object], names: Sequence[str]) -> Decisions:
     """The same for settings that a program gives, written as in a file."""
-    document = _complete(json.dumps(settings), Path(), (), {})
+    document = _complete(_as_text(settings), Path(), (), {})
     document.places = {(): "here"}  # there are no lines
     return _decisions(document, names, "decisions")
 

@@ -16,16 +16,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from adaptive_eval import __version__
 from adaptive_eval.config.prepare import Prepared, make_lane
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ExitCode, StoreError
+from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCode, StoreError
 from adaptive_eval.record.build import Snapshot, build_results, subject_of, take_snapshot
 from adaptive_eval.record.ending import Ended, note_mishap
-from adaptive_eval.record.history import look_back, trials_there
+from adaptive_eval.record.history import fresh as fresh_directory
+from adaptive_eval.record.history import look_back, newest, trials_there
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.running.answer_keys import check_keys, grading_of
@@ -49,6 +52,18 @@ from adaptive_eval.store import (
 HEARD = 2
 """The next one acts as it does in any program."""
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stops(Protocol):
+    """Where requests to stop come from: the first waits for what is in flight, the second stops at once."""
+
+    def hear(self, handle: Callable[[], None]) -> None:
+        """Call this at each of them from now on."""
+        ...
+
+    def __enter__(self) -> "Stops": ...
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Interrupts(AbstractContextManager["Interrupts"]):
@@ -123,10 +138,30 @@ class Publisher:
         self._thread.shutdown()
 
 
-async def execute(prepared: Prepared, directory: Path, watcher: Watcher, tell: Callable[[Ended], None]) -> ExitCode:
+def directory_for(config: RunConfig, given: Path | None, fresh: bool) -> Path:
+    """Where a run lies: where the user says, else the newest of its name, or with `fresh` one beside it."""
+    if given is None:
+        folder, name = config.store.folder, config.name
+        return fresh_directory(folder, name) if fresh else newest(folder, name)
+    if fresh:
+        raise ConfigError(
+            "fresh (--fresh) chooses a new directory, so it cannot be combined with one that is given (--run-dir); "
+            "give only one of the two"
+        )
+    return given
+
+
+async def execute(
+    prepared: Prepared,
+    directory: Path,
+    watcher: Watcher,
+    tell: Callable[[Ended], None],
+    stops: Stops | None = None,
+) -> ExitCode:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
-    `tell` hears how it ended while the servers that it has started are being stopped, which may take a while.
+    `tell` hears how it ended while the servers that it has started are being stopped, which may take a while. Who gives
+    no `stops` has Ctrl-C and SIGTERM.
     Raises `ConfigError` when the run does not fit what it begins with, or its grader not the answer keys, `StoreError`
     when the directory cannot be used or written, and `Rejected` when a model refuses its first request; whatever was
     committed by then is intact, and what was raised is stored beside it.
@@ -139,7 +174,7 @@ async def execute(prepared: Prepared, directory: Path, watcher: Watcher, tell: C
     try:
         if prior is not None:
             store.commit(Batch(events=[prior]))
-        with Interrupts() as interrupts:
+        with stops or Interrupts() as interrupts:
             async with opened_endpoints(prepared.config, directory / LOGS) as serving:
                 grading = grading_of(prepared)
                 try:
@@ -179,7 +214,7 @@ class _Session:
         self._events = store.reader.events()
         self._failed = False
 
-    async def carry_on(self, opened: Opened, prior: PriorTaken | None, interrupts: Interrupts) -> Ended:
+    async def carry_on(self, opened: Opened, prior: PriorTaken | None, interrupts: Stops) -> Ended:
         """Run until the end, and write it down."""
         _warm_up(self._prepared.plan)
         trials = self._store.reader.trial_count()

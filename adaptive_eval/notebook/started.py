@@ -1,0 +1,197 @@
+"""Starting a run from Python.
+
+A run gets a thread and a loop of its own, so that it works where a loop is running already, as in a notebook, and
+where none is. Ctrl-C reaches the thread that waits for it, and is passed on: once to wait for what is in flight, twice
+to stop at once; then `KeyboardInterrupt` is raised, so that no later cell goes on as if the run were finished.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Literal
+
+from adaptive_eval.config.load import config_of, load_config
+from adaptive_eval.config.prepare import prepare
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.notebook.display import NotebookDisplay, notebook
+from adaptive_eval.notebook.stored import RunRecord, read_run
+from adaptive_eval.running.event_loop import complete
+from adaptive_eval.running.execute import HEARD, directory_for, execute
+from adaptive_eval.show.displays import Display, Kind, open_display
+from adaptive_eval.show.text import Scale
+
+Configuration = str | Path | Mapping[str, object] | RunConfig
+Shown = Kind | Literal["notebook"]
+
+
+def run(
+    config: Configuration,
+    overrides: Sequence[str] = (),
+    *,
+    directory: str | Path | None = None,
+    fresh: bool = False,
+    display: Shown | None = None,
+) -> RunRecord:
+    """Rank the models of a configuration, and wait until that is done; the same call again resumes the run.
+
+    Args:
+        config: A YAML file, a mapping written as in such a file (functions may stand for their `module:name`), or a
+            `RunConfig`.
+        overrides: Settings over those of the file or mapping, such as `"trials.max=40"`.
+        directory: Where the run lies; default: `store.folder` and the run's name.
+        fresh: Start over beside the run that is there; nothing is deleted.
+        display: notebook, rich, plain, json or none; default: what suits the place.
+
+    Returns:
+        The run as it is stored in the end.
+
+    Raises:
+        AdaptiveEvalError: The configuration, the run's directory or the servers cannot be used.
+        KeyboardInterrupt: Ctrl-C, after the run has stopped; every answer that was graded is stored.
+    """
+    return _Started(_work(config, overrides, directory, fresh, display)).wait()
+
+
+async def run_async(
+    config: Configuration,
+    overrides: Sequence[str] = (),
+    *,
+    directory: str | Path | None = None,
+    fresh: bool = False,
+    display: Shown | None = None,
+) -> RunRecord:
+    """The same as `run`, while the loop that awaits it goes on; cancelled, it stops as Ctrl-C does."""
+    return await _Started(_work(config, overrides, directory, fresh, display)).waited()
+
+
+class StopRequests:
+    """Requests to stop that come from other threads: heard by a run from `hear` to the end of the context."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._handle: Callable[[], None] | None = None
+        self._ready = Event()
+
+    def begin(self) -> None:
+        """The task that is running now is the one to stop."""
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._ready.set()
+
+    def stop(self) -> None:
+        """Stop: at first in order, then at once; called in any thread."""
+        self._ready.wait()
+        with suppress(RuntimeError):  # the loop is closed: there is nothing left to stop
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        if self._handle is not None:
+            self._handle()
+        elif self._task is not None:
+            self._task.cancel()  # nothing has been asked yet
+
+    def hear(self, handle: Callable[[], None]) -> None:
+        """Call this at each of them from now on."""
+        self._handle = handle
+
+    def __enter__(self) -> "StopRequests":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle = self._task = None
+
+
+Work = Callable[[StopRequests], Coroutine[Any, Any, RunRecord]]
+
+
+class _Started:
+    """A run in a thread of its own."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._stops = StopRequests()
+        self._future: Future[RunRecord] = Future()
+        Thread(target=self._run, name="adaptive-eval", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._future.set_result(complete(self._main()))
+        except BaseException as error:  # for whoever waits, whatever it is
+            self._future.set_exception(error)
+
+    async def _main(self) -> RunRecord:
+        self._stops.begin()
+        return await self._work(self._stops)
+
+    def wait(self) -> RunRecord:
+        """Hold the thread up until the run has ended."""
+        interrupted = 0
+        while True:
+            try:
+                record = self._future.result()
+                break
+            except KeyboardInterrupt:
+                interrupted += 1
+                if interrupted > HEARD:
+                    raise
+                self._stops.stop()
+            except asyncio.CancelledError:
+                break
+        if interrupted:
+            raise KeyboardInterrupt
+        return record
+
+    async def waited(self) -> RunRecord:
+        """Await the end of the run."""
+        future, cancelled = asyncio.wrap_future(self._future), None
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._stops.stop()
+        if cancelled is not None:
+            with suppress(BaseException):
+                future.result()
+            raise cancelled
+        return future.result()
+
+
+def _work(
+    config: Configuration,
+    overrides: Sequence[str],
+    directory: str | Path | None,
+    fresh: bool,
+    display: Shown | None,
+) -> Work:
+    async def work(stops: StopRequests) -> RunRecord:
+        prepared = prepare(_loaded(config, overrides))
+        place = directory_for(prepared.config, None if directory is None else Path(directory), fresh)
+        shown = _opened(display, prepared.rubric.weights)
+        again = f"adaptive_eval.run({str(config)!r})" if isinstance(config, str | Path) else "adaptive_eval.run(...)"
+        await execute(prepared, place, shown, lambda ended: shown.ended(ended, again), stops)
+        return read_run(place)
+
+    return work
+
+
+def _loaded(config: Configuration, overrides: Sequence[str]) -> RunConfig:
+    if isinstance(config, RunConfig):
+        if overrides:
+            raise ConfigError("overrides are for a file or a mapping; a RunConfig is complete: change it itself")
+        return config
+    if isinstance(config, Mapping):
+        return config_of(config, overrides)
+    return load_config(Path(config), overrides)
+
+
+def _opened(display: Shown | None, weights: Sequence[float]) -> Display:
+    found = notebook()
+    if display == "notebook" or (display is None and found is not None):
+        if found is None:
+            raise ConfigError("display='notebook' needs the kernel of a notebook; leave it out, or choose plain")
+        return NotebookDisplay(found, Scale.of(weights))
+    return open_display(display, weights)

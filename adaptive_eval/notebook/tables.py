@@ -1,0 +1,62 @@
+"""Tables as HTML for a notebook; names come from outside, so nothing that they hold becomes markup."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Protocol
+
+from adaptive_eval.record.status import Status
+from adaptive_eval.show.text import Scale, count, duration, safe
+
+SHOWN_MODELS = 100
+HEADINGS = ("tier", "model", "score", "95% interval", "trials")
+
+
+class Row(Protocol):
+    """What a table of models shows of each: a row of the results, or of the status of a run that goes on."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tier(self) -> int: ...
+    @property
+    def score(self) -> float | None: ...
+    @property
+    def lo(self) -> float | None: ...
+    @property
+    def hi(self) -> float | None: ...
+    @property
+    def trials(self) -> int: ...
+
+
+def ranking_table(rows: Sequence[Row], scale: Scale) -> str:
+    """The models from best to worst."""
+    lines = (
+        (str(row.tier), row.name, scale.score(row.score), scale.interval(row.lo, row.hi), count(row.trials))
+        for row in rows[:SHOWN_MODELS]
+    )
+    more = len(rows) - SHOWN_MODELS
+    return table(HEADINGS, lines) + (paragraph(f"and {more} more") if more > 0 else "")
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table whose cells are texts."""
+    body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
+    return f"<table><thead><tr>{_cells(headings, 'th')}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cells(texts: Iterable[str], tag: str) -> str:
+    return "".join(f"<{tag}>{escape(safe(text))}</{tag}>" for text in texts)
+
+
+def paragraph(text: str) -> str:
+    """A line of text."""
+    return f"<p>{escape(safe(text, 1000))}</p>"
+
+
+def progress(name: str, status: Status, scale: Scale, told: Sequence[str]) -> str:
+    """A run that goes on: a bar, the ranking so far, and what happened last."""
+    known = status.trials_to_go is not None
+    most = f' value="{status.trials}" max="{status.trials + (status.trials_to_go or 0.0):.0f}"' if known else ""
+    said = f"{name}: look {status.looks}, {count(status.trials)} trials, {duration(status.elapsed)}"
+    ranking = ranking_table(status.standings, scale) if status.standings else ""
+    return f"{paragraph(said)}<progress{most}></progress>{ranking}{''.join(map(paragraph, told))}"

@@ -1,0 +1,217 @@
+"""`adaptive_eval.run` and `adaptive_eval.read_run`: where no loop runs, where one does, and what they give."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from live_runs import MODELS, Found, Site, wait_for_trials
+
+import adaptive_eval
+from adaptive_eval.config.load import load_config
+from adaptive_eval.errors import ConfigError, StoreError
+
+
+@pytest.fixture
+def place(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A site whose folder is the current directory."""
+    monkeypatch.chdir(site.folder)
+    return site
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    code = (
+        "import sys, adaptive_eval; assert {'run', 'run_async', 'read_run', 'RunRecord'} <= set(dir(adaptive_eval));"
+        "heavy = {'numpy', 'scipy', 'pydantic', 'httpx2', 'rich', 'yaml'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_function_stays_one_whatever_was_imported_before() -> None:
+    code = (
+        "import adaptive_eval.running.execute, adaptive_eval.cli.run, adaptive_eval.config.run, adaptive_eval;"
+        "assert callable(adaptive_eval.run) and adaptive_eval.run.__name__ == 'run'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_run_waits_for_its_end_where_no_loop_runs(place: Site) -> None:
+    record = adaptive_eval.run("run.yaml" if place.write() else "", display="none")
+    assert record.results is not None and record.results.run.status == "finished"
+    assert {row.name for row in record.results.models} == set(MODELS)
+
+
+async def test_a_run_waits_for_its_end_where_a_loop_runs_already(place: Site) -> None:
+    record = adaptive_eval.run(place.write(), display="none")
+    assert record.results is not None and record.results.run.status == "finished"
+
+
+async def test_other_tasks_go_on_while_a_run_is_awaited(place: Site) -> None:
+    going = asyncio.create_task(adaptive_eval.run_async(place.write(), display="none"))
+    turns = 0
+    while not going.done():
+        turns += 1
+        await asyncio.sleep(0.001)
+    assert turns > 10 and (await going).directory == Path("runs/run")
+
+
+def test_a_mapping_and_a_whole_configuration_decide_as_their_file_does(place: Site) -> None:
+    of_file = adaptive_eval.run(place.write(), display="none")
+    settings = place.config(name="mapped", questions=place.folder / "questions.jsonl")
+    of_mapping = adaptive_eval.run(settings, ["trials.max=30"], display="none")
+    whole = adaptive_eval.run(load_config(place.write("whole")), display="none")
+    looks = [Found.of(one.directory).looks for one in (of_file, of_mapping, whole)]
+    assert of_mapping.directory == Path("runs/mapped") and looks[0] == looks[1] == looks[2]
+
+
+def test_what_a_program_gives_wrongly_is_named(place: Site) -> None:
+    def local(answer: object, question: object) -> None: ...
+
+    with pytest.raises(ConfigError, match="did you mean max_tokens|max_token"):
+        adaptive_eval.run(place.config(sampling={"max_tokenz": 3}))
+    with pytest.raises(ConfigError, match="put it at the top of a file"):
+        adaptive_eval.run(place.config(grader={"kind": "python", "function": local}))
+    with pytest.raises(ConfigError, match="neither a plain value"):
+        adaptive_eval.run(place.config(seed=object()))
+    with pytest.raises(ConfigError, match="name"):
+        adaptive_eval.run(place.config())
+    with pytest.raises(ConfigError, match="only one of the two"):
+        adaptive_eval.run(place.write(), directory="here", fresh=True)
+    with pytest.raises(ConfigError, match="overrides are for a file"):
+        adaptive_eval.run(load_config(place.write()), ["seed=1"])
+    with pytest.raises(StoreError):
+        adaptive_eval.read_run("nowhere")
+
+
+def test_a_grader_may_be_a_function_of_a_module(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "def right(answer, question):\n    return {'is_correct': question.answer in answer.text}\n"
+    (place.folder / "graders_of_a_notebook.py").write_text(source)
+    monkeypatch.syspath_prepend(place.folder)
+    import graders_of_a_notebook  # type: ignore[import-not-found]
+
+    grader = {"kind": "python", "function": graders_of_a_notebook.right}
+    record = adaptive_eval.run(place.config(name="mine", grader=grader), display="none")
+    assert record.results is not None and record.results.run.status == "finished"
+
+
+LONG: dict[str, Any] = {"allocation": "uniform", "trials": {"min": 4, "max": 20_000}}
+"""A run that nobody waits for."""
+
+
+async def test_a_run_that_is_cancelled_stops_and_can_go_on(site: Site) -> None:
+    path = site.write(**LONG)
+    going = asyncio.create_task(adaptive_eval.run_async(path, directory=site.directory(), display="none"))
+    await asyncio.to_thread(_wait_until_asked, site)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    stopped = adaptive_eval.read_run(site.directory())
+    assert stopped.view.events[-1].kind == "stopped" and stopped.view.error is None
+
+
+def _wait_until_asked(site: Site) -> None:
+    class Alive:
+        def poll(self) -> None:
+            return None
+
+    wait_for_trials(site.directory(), 1, Alive())  # type: ignore[arg-type]
+
+
+PROGRAM = """
+import asyncio, sys, adaptive_eval
+
+async def in_a_loop():
+    adaptive_eval.run(sys.argv[1], directory=sys.argv[2], display="plain")
+
+try:
+    asyncio.new_event_loop().run_until_complete(in_a_loop())
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_stops_a_run_in_order_where_a_loop_runs(site: Site) -> None:
+    path = site.write(**LONG)
+    command = [sys.executable, "-c", PROGRAM, str(path), str(site.directory())]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=site.folder, stdout=pipe, stderr=pipe, text=True)
+    site.processes.append(process)
+    assert wait_for_trials(site.directory(), 1, process), process.communicate()
+    process.send_signal(signal.SIGINT)
+    told, errors = process.communicate(timeout=120)
+    assert process.returncode == 0 and told.endswith("interrupted\n"), errors
+    assert "Stopped. Every answer that was graded is stored." in told and "Traceback" not in errors
+    assert adaptive_eval.read_run(site.directory()).view.events[-1].kind == "stopped"
+
+
+def test_a_run_becomes_data_frames(place: Site) -> None:
+    record = adaptive_eval.run(place.write(), display="none")
+    frames = record.to_pandas(texts=True)
+    assert record.results is not None
+    assert len(frames.trials) == record.results.cost.trials and frames.trials["text"].str.len().min() > 0
+    scores = frames.trials.groupby(["model", "question"])["value"].mean().groupby("model").mean()
+    expected = {row.name: row.score for row in record.results.models if row.stored_trials == row.trials}
+    assert expected and all(np.isclose(scores[name], score) for name, score in expected.items())
+    assert list(frames.ranking["name"]) == [row.name for row in record.results.models]
+    assert set(frames.comparisons["verdict"]) <= {"resolved", "tied", "open", "out_of_reach", "blocked"}
+    latest = frames.looks[frames.looks["look"] == frames.looks["look"].max()].sort_values("place")
+    assert list(latest["model"]) == list(frames.ranking["name"]) and isinstance(frames.looks, pd.DataFrame)
+
+
+def test_without_pandas_the_error_says_how_to_get_it(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = adaptive_eval.run(place.write(), display="none")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match=r"pip install 'adaptive-eval\[pandas\]'"):
+        record.to_pandas()
+
+
+HOSTILE = "<img src=x onerror=alert(1)> & \u202e"
+
+
+def test_a_record_shows_itself_and_no_name_becomes_markup(place: Site) -> None:
+    models = [{"name": name, "base_url": place.base_url, "model": name} for name in MODELS]
+    models[0]["name"] = HOSTILE
+    record = adaptive_eval.run(place.config(name="hostile", models=models), display="none")
+    shown = record._repr_html_()
+    assert "&lt;img src=x" in shown and "<img" not in shown and "\u202e" not in shown
+    assert shown.count("<tr>") == 1 + len(MODELS) and "hostile: finished" in shown
+    assert "hostile" in repr(record)
+
+
+class Kernel:
+    """Stands for IPython in a kernel, and keeps what was displayed."""
+
+    kernel = None
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def HTML(self, html: str) -> str:
+        return html
+
+    def display(self, html: str, display_id: bool) -> "Kernel":
+        assert display_id
+        return self.update(html)
+
+    def update(self, html: str) -> "Kernel":
+        self.shown.append(html)
+        return self
+
+
+def test_in_a_notebook_one_output_is_drawn_anew(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, ipython = Kernel(), ModuleType("IPython")
+    parts: dict[str, Any] = {"display": kernel, "get_ipython": lambda: kernel}
+    ipython.__dict__.update(parts)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    adaptive_eval.run(place.write())
+    assert "<progress" in kernel.shown[0] and "Finished: every comparison is resolved" in kernel.shown[-1]
+    assert all(name in kernel.shown[-2] for name in MODELS)
+    monkeypatch.delitem(sys.modules, "IPython")
+    with pytest.raises(ConfigError, match="kernel of a notebook"):
+        adaptive_eval.run(place.write(), display="notebook")
