@@ -90,7 +90,7 @@ def test_what_a_program_gives_wrongly_is_named(place: Site) -> None:
 
 
 def test_a_grader_may_be_a_function_of_a_module(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "def right(answer, question):\n    return {'is_correct': question.answer in answer.text}\n"
+    source = "def right(answer, question):\n    return {'is_correct': question.answer in answer}\n"
     (place.folder / "graders_of_a_notebook.py").write_text(source)
     monkeypatch.syspath_prepend(place.folder)
     import graders_of_a_notebook  # type: ignore[import-not-found]
