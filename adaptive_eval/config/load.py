@@ -46,6 +46,8 @@ def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
                 mend = "write ${NAME} for an environment variable"
             elif "launch" in inner:
                 mend = INHERITED
+            elif "notify" in inner:
+                mend = "name the variable that holds the URL as notify.webhook_env; a command reads its own files"
             document.problems.append(Problem(inner, rule, mend, place=document.place(inner)))
             value[key] = BLANK
 
@@ -62,8 +64,10 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
         return "holds a secret, which must not stand in the file" if named or looks_secret(literal) else None
     if holds_secret(_key(path)) or looks_secret(str(value)):
         return "holds a secret, which must not stand in the file"
-    if {"launch", "command"} <= set(path) and (given := secret_given(str(value))):
+    if "command" in path and {"launch", "notify"} & set(path) and (given := secret_given(str(value))):
         return f"holds a secret ({given}), which would be stored"
+    if path[0] == "notify" and path[-1] == "webhook" and path_looks_secret(str(value)):
+        return "holds what looks like a key, which would be stored"
     if "base_url" in path and variables and path_looks_secret(str(value)):
         return "takes in what looks like a key, which would be stored with the results"
     if path[-1] != "api_key_env" and any(SECRET_VARIABLE.search(name) for name in variables):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
@@ -14,7 +14,7 @@ from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.scheduler.alarms import StopOnAlarm
-from adaptive_eval.sections import Count, Section, refuse
+from adaptive_eval.sections import Count, Seconds, Section, refuse
 from adaptive_eval.seeds import SEED_SPAN
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -95,6 +95,30 @@ class PriorEvidenceConfig(Section):
     the one of the same name."""
 
 
+class NotifyConfig(Section):
+    """Who is told when a run ends, stalls or raises an alarm, and how: the same JSON by each way that is given."""
+
+    command: tuple[str, ...] | None = Field(None, min_length=1)
+    """A program with its arguments, run in the folder of the configuration without any key; the JSON is its input."""
+    webhook: str | None = Field(None, pattern=r"^https?://", max_length=2000)
+    """A URL that the JSON is posted to; no redirect is followed."""
+    webhook_env: str | None = Field(None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """The environment variable that holds the URL, where it is a secret."""
+    on: tuple[Literal["end", "stall", "alarm"], ...] = Field(("end", "stall", "alarm"), min_length=1)
+    """end: the run is finished or stopped; stall: no answer has come for a while; alarm: all answers of a model are
+    wrong, empty or alike, it was set aside, or its servers do what they should not."""
+    stalled_after: Seconds = Field(1800.0, gt=0)
+    """How long nothing comes before that is a stall."""
+
+    @model_validator(mode="after")
+    def _somebody_is_told(self) -> "NotifyConfig":
+        if self.webhook is not None and self.webhook_env is not None:
+            raise refuse("has both webhook and webhook_env, which are the same thing", "remove one of them")
+        if self.command is None and self.webhook is None and self.webhook_env is None:
+            raise refuse("must say how to tell: by a command, a webhook or a webhook_env", "give one of them")
+        return self
+
+
 class RunConfig(Decisions):
     """Everything that a run is told."""
 
@@ -116,6 +140,7 @@ class RunConfig(Decisions):
     prior_evidence: PriorEvidenceConfig | None = None
     store: StoreConfig = StoreConfig()
     concurrency: Limits = Limits()
+    notify: NotifyConfig | None = None
 
     @property
     def keys(self) -> frozenset[str]:

@@ -32,8 +32,9 @@ from adaptive_eval.record.history import look_back, newest, trials_there
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.running.answer_keys import check_keys, grading_of
+from adaptive_eval.running.notify import notifier_of
 from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
-from adaptive_eval.running.watching import Watcher
+from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.scheduler import Scheduler
@@ -166,6 +167,26 @@ async def execute(
     when the directory cannot be used or written, and `Rejected` when a model refuses its first request; whatever was
     committed by then is intact, and what was raised is stored beside it.
     """
+    notifier = notifier_of(prepared.config)
+    if notifier is None:
+        return await _execute(prepared, directory, watcher, tell, stops)
+
+    def told(ended: Ended) -> None:
+        notifier.ended(ended)
+        tell(ended)
+
+    try:
+        return await _execute(prepared, directory, Watchers(watcher, notifier), told, stops)
+    except Exception as error:
+        notifier.failed(error)
+        raise
+    finally:
+        await asyncio.to_thread(notifier.close)
+
+
+async def _execute(
+    prepared: Prepared, directory: Path, watcher: Watcher, tell: Callable[[Ended], None], stops: Stops | None
+) -> ExitCode:
     prepared, prior = look_back(prepared, directory)
     if not trials_there(prepared, directory):
         await check_keys(prepared)

@@ -1,0 +1,227 @@
+"""Telling somebody that a run has ended, stalls, or has raised an alarm: by a command, or by a POST to a webhook.
+
+Both get the same small JSON, the command on standard input. They are sent by a thread of their own, one after another,
+so that the run never waits for them but a little while at its end; and one that fails is a warning, nothing else.
+"""
+
+import asyncio
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from typing import Literal
+
+import httpx2
+
+from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.run import NotifyConfig, RunConfig
+from adaptive_eval.core.types import Look
+from adaptive_eval.endpoints.secrets import keyless
+from adaptive_eval.errors import AdaptiveEvalError, ConfigError, headline
+from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.status import Status
+from adaptive_eval.store import AlarmRaised, Event, ModelSetAside, OnlyFailures, ServerDied, ServersNoticed
+
+Body = Mapping[str, object]
+When = Literal["end", "stall", "alarm"]
+
+WEBHOOK_SECONDS = 10.0
+COMMAND_SECONDS = 30.0
+AT_THE_END = 45.0
+"""So long a run that has ended waits for what is being sent."""
+LONGEST_BETWEEN = 60.0
+"""Seconds between two questions whether anything has come."""
+
+
+def notifier_of(config: RunConfig) -> "Notifier | None":
+    """Who tells of a run, where its configuration asks for it; raises `ConfigError` where the address is not there."""
+    if config.notify is None:
+        return None
+    environment = read_environment(config.folder)
+    return Notifier(config.name, config.notify, Sender(config, config.notify, environment))
+
+
+class Sender:
+    """Sends what it is given, in a thread of its own."""
+
+    def __init__(self, config: RunConfig, notify: NotifyConfig, environment: Mapping[str, str]) -> None:
+        self._url, self._command, self._folder = _address(notify, environment), notify.command, config.folder
+        self._environment = keyless(os.environ, config.keys | {notify.webhook_env or ""})
+        self._queue: SimpleQueue[Body | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="notify", daemon=True)  # a webhook that hangs holds nothing up
+        self._thread.start()
+
+    def send(self, body: Body) -> None:
+        """Send this when everything before it has been sent."""
+        self._queue.put(body)
+
+    def close(self) -> None:
+        """Wait until everything is sent, or too much time has passed."""
+        self._queue.put(None)
+        self._thread.join(AT_THE_END)
+
+    def _work(self) -> None:
+        while (body := self._queue.get()) is not None:
+            data = json.dumps(body).encode()
+            for problem in (*self._run(data), *self._post(data)):
+                print(f"warning: notify: {problem}; the run goes on without it", file=sys.stderr, flush=True)
+
+    def _run(self, data: bytes) -> Iterator[str]:
+        if self._command is None:
+            return
+        nothing = subprocess.DEVNULL
+        try:
+            done = subprocess.run(
+                self._command,
+                input=data,
+                stdout=nothing,
+                stderr=nothing,
+                cwd=self._folder,
+                env=self._environment,
+                timeout=COMMAND_SECONDS,
+                start_new_session=True,  # Ctrl-C is for the run
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            yield f"the command could not be run to its end ({type(error).__name__})"
+            return
+        if done.returncode:
+            yield f"the command has ended with exit code {done.returncode}"
+
+    def _post(self, data: bytes) -> Iterator[str]:
+        if self._url is None:
+            return
+        headers = {"Content-Type": "application/json"}
+        try:
+            with (
+                httpx2.Client(follow_redirects=False, timeout=WEBHOOK_SECONDS) as client,
+                client.stream("POST", self._url, content=data, headers=headers) as response,
+            ):
+                code = response.status_code
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:  # whose text may have the address
+            yield f"the webhook could not be reached ({type(error).__name__})"
+            return
+        if not 200 <= code < 300:
+            yield f"the webhook has answered with status {code}" + (
+                ", and no redirect is followed" * (code // 100 == 3)
+            )
+
+
+def _address(notify: NotifyConfig, environment: Mapping[str, str]) -> str | None:
+    if notify.webhook_env is None:
+        return notify.webhook
+    if url := environment.get(notify.webhook_env, "").strip():
+        return url
+    raise ConfigError(
+        f"notify.webhook_env names the environment variable {notify.webhook_env}, which is not set; set it to the URL, "
+        "or leave notify out"
+    )
+
+
+class Notifier:
+    """Watches a run, and has it told when something has happened that somebody asked for."""
+
+    def __init__(self, name: str, notify: NotifyConfig, sender: Sender) -> None:
+        self._name, self._on, self._sender = name, notify.on, sender
+        self._patience = notify.stalled_after
+        self._status: Status | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._raised: set[tuple[str, str]] = set()
+        self._stalled = False
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        self._take = take
+        self._loop = asyncio.get_running_loop()
+        self._since, self._trials = self._loop.time(), take().trials
+        if "stall" in self._on:
+            self._later()
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        pass
+
+    def happened(self, event: Event) -> None:
+        told = _alarm(event)
+        if told is not None and "alarm" in self._on and (key := (event.kind, told[0])) not in self._raised:
+            self._raised.add(key)  # once a model: a server that dies again and again would fill a mailbox
+            self._tell("alarm", "running", f"{told[0]}: {told[1]}", self._take())
+
+    def stopping(self, in_flight: int) -> None:
+        pass
+
+    def closed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._status = self._take()
+
+    def ended(self, ended: Ended) -> None:
+        """The run has ended, well or because the user has stopped it."""
+        self._tell("end", "stopped" if ended.reason is None else "finished", ended.why, ended.status)
+
+    def failed(self, error: Exception) -> None:
+        """An error has ended it; of one that was not foreseen nobody knows what its text holds."""
+        foreseen = isinstance(error, AdaptiveEvalError)
+        text = headline(str(error)) if foreseen else f"an error that was not foreseen ({type(error).__name__})"
+        self._tell("end", "stopped", f"Stopped by an error: {text}", self._status)
+
+    def close(self) -> None:
+        """Wait for what is being sent."""
+        self._sender.close()
+
+    def _later(self) -> None:
+        self._timer = self._loop.call_later(min(self._patience / 4.0, LONGEST_BETWEEN), self._look_after)
+
+    def _look_after(self) -> None:
+        """Whether anything has come since."""
+        status, now = self._take(), self._loop.time()
+        if status.trials != self._trials:
+            self._trials, self._since, self._stalled = status.trials, now, False
+        elif not self._stalled and now - self._since >= self._patience:
+            self._stalled = True
+            self._tell("stall", "running", f"no answer has come for {now - self._since:.0f} s", status)
+        self._later()
+
+    def _tell(self, event: When, status: str, reason: str, seen: Status | None) -> None:
+        if event not in self._on:
+            return
+        leaders = [] if seen is None else [one for one in seen.standings if one.tier == 1]
+        names = ", ".join(one.name for one in leaders)
+        first = f" First: {names}." if names else ""
+        self._sender.send(
+            {
+                "name": self._name,
+                "event": event,
+                "status": status,
+                "reason": reason,
+                "leaders": [
+                    {"name": one.name, "score": _number(one.score), "lo": _number(one.lo), "hi": _number(one.hi)}
+                    for one in leaders
+                ],
+                "trials": 0 if seen is None else seen.trials,
+                "text": f"{self._name}: {reason}{first}",
+            }
+        )
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _alarm(event: Event) -> tuple[str, str] | None:
+    """The model that an alarm is about, and what it says; None where the event is none."""
+    match event:
+        case AlarmRaised():
+            return event.model, event.text
+        case ModelSetAside():
+            return event.model, f"set aside: {headline(event.reason)}"
+        case ServersNoticed():
+            return event.model, event.text
+        case ServerDied():
+            return event.model, "its server has died, and is started again"
+        case OnlyFailures():
+            return event.model, f"nothing but failures for {event.seconds} s"
+        case _:
+            return None
