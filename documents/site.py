@@ -8,6 +8,7 @@ MkDocs with Material, by the makers of the latter, and reads their configuration
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,23 @@ def gather() -> None:
             (shutil.copytree if path.is_dir() else shutil.copy)(path, place)
 
 
+def spell_out_drawings() -> None:
+    """Say in text what a drawing by Mermaid shows, since a page could draw it only with a program from elsewhere."""
+    for path in PAGES.rglob("*.md"):
+        text = path.read_text()
+        if "```mermaid" in text:
+            path.write_text(re.sub(r"^```mermaid\n(.*?)^```$", _arrows, text, flags=re.DOTALL | re.MULTILINE))
+
+
+def _arrows(drawing: re.Match[str]) -> str:
+    """One line for each box with what its arrows point to."""
+    targets: dict[str, list[str]] = {}
+    for box, target in re.findall(r"(\w+) --> (\w+)", drawing[1]):
+        targets.setdefault(box, []).append(target)
+    width = max(map(len, targets))
+    return "\n".join(["```text", *(f"{box:{width}} → {', '.join(to)}" for box, to in targets.items()), "```"])
+
+
 def build() -> int:
     """The exit code of the generator."""
     zensical = Path(sys.executable).with_name("zensical")
@@ -51,6 +69,7 @@ def build() -> int:
 
 def main() -> None:
     gather()
+    spell_out_drawings()
     shutil.rmtree(SITE, ignore_errors=True)
     if code := build():
         raise SystemExit(code)
