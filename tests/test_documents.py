@@ -47,6 +47,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+OWN = re.compile(r"# (\w+\.py)\n")
+"""The first line of a block that shows a file of a reader's own."""
+
+
+def write_own_modules(document: str, folder: Path) -> None:
+    """The files that a document shows, for the configurations in it that name them."""
+    for block in blocks("python"):
+        named = OWN.match(block.text)
+        if named and block.document == document:
+            (folder / named[1]).write_text(block.text)
+
+
 @every_document
 def test_every_block_of_code_is_of_a_kind_that_is_tested(path: Path) -> None:
     text = path.read_text()
@@ -68,6 +80,7 @@ def test_configurations_are_valid(block: Block, place: Path) -> None:
     """A whole configuration as it is, a part of one beside the rest."""
     shown = yaml.safe_load(block.text)
     whole = shown if {"questions", "models"} <= shown.keys() else BESIDE | shown
+    write_own_modules(block.document, place)
     path = place / "config.yaml"
     path.write_text(yaml.safe_dump(whole))
     load_config(path)
