@@ -12,6 +12,7 @@ AdaptiveEvalError
 │   ├── Unavailable      no replica of the model is left (exit code 5 when it is every model)
 │   └── LaunchFailed     a server that the run was to start does not come up, or not again
 ├── GraderError          a grader failed; the answer is kept and can be graded again
+│   └── GraderExhausted  its time or memory was used up, or its process has ended, at every attempt
 └── Alarmed              the answers cannot be what was asked for (exit code 3)
 
 What the command line returns.
@@ -71,6 +72,10 @@ class LaunchFailed(EndpointError):
 
 class GraderError(AdaptiveEvalError):
     """A grader failed; the answer is kept and can be graded again."""
+
+
+class GraderExhausted(GraderError):
+    """Its time or memory was used up, or its process has ended, at every attempt: another would cost the same."""
 
 
 class Alarmed(AdaptiveEvalError):

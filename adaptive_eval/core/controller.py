@@ -32,8 +32,9 @@ from adaptive_eval.core.standing import (
     tiers,
     trials_to_horizon,
 )
-from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, Reason, SetAside, Verdict
-from scorio.moments import FloatArray, IntArray
+from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside, Verdict
+from adaptive_eval.core.ungraded import Bounds, bounds_of, why_unjudgeable
+from scorio.moments import CountArray, FloatArray, IntArray
 
 TrialArray = NDArray[np.int32]
 SILENT = (
@@ -60,7 +61,8 @@ class Controller:
         self.unhindered = 0.0
         """A cap of so many trials, and of nothing else, would have changed nothing so far, though caps bear on what is
         out of reach long before they are met."""
-        self.set_aside: dict[int, str] = {}
+        self.set_aside: dict[int, Lost] = {}
+        """Models that the run goes on without, and why: silent ones, and those that cannot be graded, found here."""
         self.extensions: list[Extension] = []
         """Changes of the horizon so far."""
         self._trials, self._pace = plan.trials, plan.pace
@@ -71,6 +73,8 @@ class Controller:
         """What the looks under a horizon that is to change have seen."""
         self.counts = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int32)
         """Committed rounds: what estimates are made of."""
+        self.ungraded = np.zeros((bench.models, bench.questions), dtype=np.int32)
+        """Trials of committed rounds that the grader could not grade."""
         self.arrived = np.zeros_like(self.counts)
         """All outcomes that a round has taken, complete or not: for display only."""
         self.timed_out = np.zeros_like(self.counts)
@@ -183,14 +187,15 @@ class Controller:
     def supply(self) -> Supply:
         """What is left to be had."""
         trials = self.trials
-        horizon = self._trials.max * self.plan.bench.questions
-        return Supply(trials, horizon - trials, self._purse.affordable(), ~self._in_play(), self._known_before)
+        left = self._trials.max * self.plan.bench.questions - trials - self.ungraded.sum(axis=1)
+        return Supply(trials, left, self._purse.affordable(), ~self._in_play(), self._known_before)
 
     def result(self) -> Result | None:
         """Everything that is known after the latest look; None before the first."""
         if self.standing is None:
             return None
-        return conclude(self.plan, self.standing, self.supply, self.counts, self.finished, self._purse.spent())
+        bounds, spent = self._bounds(self.timed_out), self._purse.spent()
+        return conclude(self.plan, self.standing, self.supply, self.counts, bounds, self.finished, spent)
 
     def latest_look(self) -> Look | None:
         """The latest look as plain values, kept or not; None before the first."""
@@ -211,7 +216,8 @@ class Controller:
     def _check(self, outcome: Outcome) -> None:
         model, question, _, category, *_ = outcome
         models, questions, categories = self.counts.shape
-        if not (0 <= model < models and 0 <= question < questions and 0 <= category < categories):
+        graded = category is None or 0 <= category < categories
+        if not (0 <= model < models and 0 <= question < questions and graded):
             raise ValueError(
                 f"an outcome is of one of {models} models, {questions} questions and {categories} categories, "
                 f"each counted from 0, but got {outcome}"
@@ -225,7 +231,8 @@ class Controller:
             if new is not None:
                 if not new:
                     raise ValueError(f"the same trial was told twice: {outcome}")
-                self.arrived[outcome.model, outcome.question, outcome.category] += 1
+                if outcome.category is not None:
+                    self.arrived[outcome.model, outcome.question, outcome.category] += 1
                 return
         if outcome.model not in self.set_aside and self.finished is None:
             raise ValueError(f"no round in flight holds this trial: {outcome}")
@@ -236,12 +243,29 @@ class Controller:
         require(0 <= event.model < models, f"a model is set aside by its number, 0 to {models - 1}", event)
         if event.model in self.set_aside:
             return
-        self.set_aside[event.model] = event.reason
+        self.set_aside[event.model] = Lost(event.cause, event.reason)
         for one in self._rounds:
             batch = one.batches.pop(event.model, None)
             if batch is not None:
                 came, lost = batch.size - batch.missing, batch.asked_and_missing()
                 self._purse.settle(event.model, batch.size, came, batch.total_cost(), lost)
+
+    def _lay_aside_ungradable(self, models: Iterable[int]) -> None:
+        """Go on without models of which too much has no grade (see `ungraded`).
+
+        What is in flight of them stays reserved at its worst: how much of it has come is chance.
+        """
+        before = self.plan.bench.prior_counts
+        for model in models:
+            counts = self.counts[model] if before is None else self.counts[model] + before[model]
+            reason = why_unjudgeable(counts.sum(axis=-1), self.ungraded[model])
+            if reason is None:
+                continue
+            self.set_aside[model] = Lost(Cause.GRADER, reason)
+            for one in self._rounds:
+                batch = one.batches.pop(model, None)
+                if batch is not None:
+                    self._purse.settle(model, batch.size, 0, NO_COST, lost=batch.size)
 
     def _fill(self, batch: Batch) -> None:
         """Give a batch those of its trials that are known from an earlier run."""
@@ -271,22 +295,34 @@ class Controller:
         """Go on without the models whose time-outs in this round are too many to be answers; none of it counts."""
         for model, batch in list(done.batches.items()):
             if not batch.answers:
-                self._lay_aside(SetAside(model, SILENT.format(timed_out=batch.timed_out, trials=batch.size)))
+                reason = SILENT.format(timed_out=batch.timed_out, trials=batch.size)
+                self._lay_aside(SetAside(model, reason, Cause.SERVER))
                 self.arrived[model] = self.counts[model]
 
     def _commit(self, done: Round) -> None:
         bench = self.plan.bench
         for model, batch in done.batches.items():
             self.counts[model] += batch.categories(bench.categories).astype(np.int32)
+            if batch.some_ungraded:
+                self.ungraded[model] += batch.ungraded().astype(np.int32)
             if batch.timed_out:
                 self.timed_out[model] += batch.categories(bench.categories, late=True).astype(np.int32)
             self._purse.settle(model, batch.size, batch.size, batch.total_cost())
-        rows = np.array(sorted(done.batches), dtype=np.intp)
+        self._lay_aside_ungradable(sorted(done.batches))
+        known = self.counts if bench.prior_counts is None else self.counts + bench.prior_counts
+        scored = (model for model in sorted(done.batches) if known[model].any(axis=-1).all())
+        rows = np.fromiter(scored, dtype=np.intp)
         self._estimates = update(self._estimates, rows, self.counts, bench, self.plan.prior, self._trials.max)
+
+    def _bounds(self, timed_out: CountArray | None = None) -> Bounds | None:
+        """How far what is not known could move the estimates: what nobody graded, and time-outs, if they are given."""
+        bench, prior, most = self.plan.bench, self.plan.prior, self._trials.max
+        return bounds_of(self._estimates, self.counts, self.ungraded, bench, prior, most, timed_out)
 
     def _look(self) -> None:
         plan, supply = self.plan, self.supply
-        standing = stand(self._estimates, self._memory, plan.objective, self._rule, plan.judging, supply)
+        bounds = self._bounds()
+        standing = stand(self._estimates, self._memory, plan.objective, self._rule, plan.judging, supply, bounds)
         if self._extending:
             self._looked.append(standing.evidence)
         self.standing, self._memory = standing, standing.memory

@@ -12,9 +12,10 @@ of them would run ahead, and the uniform prior's v_q cost 3 points more on AIME'
 on both scales.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,19 +144,24 @@ def pair_indices(models: int, reference: bool) -> tuple[IndexArray, IndexArray]:
     return first, second
 
 
-def weigh(estimates: Estimates, reference: float | None = None) -> Evidence:
-    """The evidence on all pairs, or on each model against the value `reference`."""
+class _Side(NamedTuple):
+    """What is known of one model of each pair."""
+
+    score: FloatArray
+    var: FloatArray
+    noise: FloatArray
+    noise_at_horizon: FloatArray
+
+
+def weigh(estimates: Estimates, reference: float | None = None, other: Estimates | None = None) -> Evidence:
+    """The evidence on all pairs, or on each model against the value `reference`; with `other` estimates, if they are
+    given, of the second of each pair."""
     models = len(estimates.score)
     first, second = pair_indices(models, reference is not None)
-    fixed = [] if reference is None else [reference]
-    nothing = [0.0] * len(fixed)
-    score = np.append(estimates.score, fixed)
-    var = np.append(estimates.var, nothing)
-    noise = np.append(estimates.noise, nothing)
-    at_horizon = np.append(estimates.noise_at_horizon, nothing)
-    pair = compare(score[first], var[first], score[second], var[second])
+    one = _side(estimates, reference, first)
+    two = _side(estimates if other is None else other, reference, second)
+    pair = compare(one.score, one.var, two.score, two.var)
     known = np.isfinite(pair.sigma)
-    sigma = np.sqrt(var)
     return Evidence(
         models=models,
         against_reference=reference is not None,
@@ -163,11 +169,33 @@ def weigh(estimates: Estimates, reference: float | None = None) -> Evidence:
         second=second,
         difference=np.where(known, pair.difference, 0.0),
         sigma=pair.sigma,
-        sigma_first=sigma[first],
-        sigma_second=sigma[second],
+        sigma_first=np.sqrt(one.var),
+        sigma_second=np.sqrt(two.var),
         z=np.where(known, pair.z, 0.0),
         rho=np.where(known, pair.rho, 0.5),
         information=information_fraction(
-            at_horizon[first] + at_horizon[second], np.maximum(noise[first] + noise[second], np.finfo(float).tiny)
+            one.noise_at_horizon + two.noise_at_horizon,
+            np.maximum(one.noise + two.noise, np.finfo(float).tiny),
         ),
     )
+
+
+def _side(estimates: Estimates, reference: float | None, members: IndexArray) -> _Side:
+    """The reference, number L, has its value and no uncertainty."""
+    fixed = [] if reference is None else [reference]
+    nothing = [0.0] * len(fixed)
+    return _Side(
+        np.append(estimates.score, fixed)[members],
+        np.append(estimates.var, nothing)[members],
+        np.append(estimates.noise, nothing)[members],
+        np.append(estimates.noise_at_horizon, nothing)[members],
+    )
+
+
+def cautious(ways: Sequence[Evidence]) -> Evidence:
+    """The first way, with z as near to 0 as any way has it: what all of them agree on."""
+    if len(ways) == 1:
+        return ways[0]
+    z = np.stack([way.z for way in ways])
+    agreed = np.all(np.sign(z) == np.sign(z[0]), axis=0)
+    return replace(ways[0], z=np.where(agreed, np.sign(z[0]) * np.abs(z).min(axis=0), 0.0))

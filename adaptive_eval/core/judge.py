@@ -10,6 +10,7 @@ looks so far; where the data choose the pairs, Bonferroni's divisor counts the m
 `objectives`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.horizon import Continued
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.rules import Correctable, Rule
+from adaptive_eval.core.rules import Correctable, Rule, calls
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
@@ -35,14 +36,14 @@ class Shared(NamedTuple):
 
 
 def share(
-    p_first: FloatArray, p_second: FloatArray, evidence: Evidence, objective: Objective, rule: Correctable
+    p_first: FloatArray, p_second: FloatArray, ways: Sequence[Evidence], objective: Objective, rule: Correctable
 ) -> Shared:
     """One look's familywise calls, from the least p-values so far (one-sided, for each of a pair)."""
+    evidence = ways[0]
     family = objective.family(evidence.models)
     if isinstance(family, int):
         level = among(family, rule)
-        called = np.abs(evidence.z) >= level.boundary(evidence)
-        return Shared(level, np.where(called, np.sign(evidence.z), 0).astype(np.int8))
+        return Shared(level, calls(level, ways))
     members = evidence.positions(family)
     p = np.concatenate([p_first[members], p_second[members]])
     significant = holm(p, 1.0 - rule.confidence)
@@ -112,28 +113,41 @@ class Forecast(NamedTuple):
 
 
 def judge(
-    memory: Memory, evidence: Evidence, objective: Objective, rule: Rule, judging: Judging
+    memory: Memory, ways: Sequence[Evidence], objective: Objective, rule: Rule, judging: Judging
 ) -> tuple[Memory, Rule]:
-    """Memory after this look, and the rule at the error level that the calls so far have reached."""
+    """Memory after this look, and the rule at the error level that the calls so far have reached.
+
+    A call, a tie and a p-value are what every way to see the evidence allows.
+    """
     called = None
     if isinstance(rule, Correctable):
+        p_first, p_second = (np.max([rule.p_value(way, sign) for way in ways], axis=0) for sign in (1, -1))
         memory = replace(
-            memory,
-            p_first=np.minimum(memory.p_first, rule.p_value(evidence, 1)),
-            p_second=np.minimum(memory.p_second, rule.p_value(evidence, -1)),
+            memory, p_first=np.minimum(memory.p_first, p_first), p_second=np.minimum(memory.p_second, p_second)
         )
         if judging.familywise:
-            rule, called = share(memory.p_first, memory.p_second, evidence, objective, rule)
-    boundary = rule.boundary(evidence)
+            rule, called = share(memory.p_first, memory.p_second, ways, objective, rule)
     if called is None:
-        called = np.where(np.abs(evidence.z) >= boundary, np.sign(evidence.z), 0).astype(np.int8)
+        called = calls(rule, ways)
     call = np.where((memory.call == 0) & ~memory.tie, called, memory.call)
-    if isinstance(rule, Continued) and judging.delta > 0.0:
-        close = rule.tied(evidence, judging.delta)
-    else:
-        close = tied(evidence.difference, evidence.sigma, boundary, judging.delta)
-    tie = memory.tie | ((call == 0) & close)
+    tie = memory.tie | ((call == 0) & np.all(_ties(ways, rule, judging.delta), axis=0))
     return replace(memory, call=call, tie=tie), rule
+
+
+def _ties(ways: Sequence[Evidence], rule: Rule, delta: float) -> list[BoolArray]:
+    """For each way, the pairs that are tied."""
+    if isinstance(rule, Continued) and delta > 0.0:
+        return [rule.tied(way, delta) for way in ways]
+    return [tied(way.difference, way.sigma, rule.boundary(way), delta) for way in ways]
+
+
+def hinges(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
+    """Pairs that some ways to see the evidence would decide and others not, or otherwise."""
+    if len(ways) == 1:
+        return np.zeros(len(ways[0].z), bool)
+    some = np.any([calls(rule, [way]) != 0 for way in ways] + _ties(ways, rule, judging.delta), axis=0)
+    every = (calls(rule, ways) != 0) | np.all(_ties(ways, rule, judging.delta), axis=0)
+    return np.asarray(some & ~every)
 
 
 def forecast(evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray) -> Forecast:

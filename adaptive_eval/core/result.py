@@ -12,6 +12,7 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.standing import VERDICTS, Standing, Supply, describe, pair_verdicts, tiers
 from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
+from adaptive_eval.core.ungraded import Bounds
 from scorio.moments import FloatArray
 from scorio.sinf.compare import sampled_variance
 from scorio.sinf.multiplicity import holm_adjusted
@@ -34,6 +35,11 @@ class ModelResult(NamedTuple):
     sampled_sigma: float
     """Uncertainty of the score when the questions are a sample of questions like these."""
     trials: int
+    """With a grade."""
+    lowest: float
+    """The score with every ungraded answer and every time-out in the worst category."""
+    highest: float
+    """The same with the best."""
 
 
 class ComparisonResult(NamedTuple):
@@ -72,16 +78,17 @@ def conclude(
     standing: Standing,
     supply: Supply,
     counts: NDArray[np.integer],
+    bounds: Bounds | None,
     reason: Reason | None,
     spent: Cost,
 ) -> Result:
-    """The result as of one look."""
+    """The result as of one look; `bounds`: how far what is not known could move the scores."""
     bench = plan.bench
     means = question_means(counts if bench.prior_counts is None else counts + bench.prior_counts, bench.weights)
     comparisons = _comparisons(plan, standing, supply, means)
     return Result(
         reason=reason,
-        models=_models(standing, supply, means, bench.clusters),
+        models=_models(standing, supply, means, bench.clusters, bounds),
         comparisons=comparisons,
         reversals=_reversals(plan, standing, supply),
         adjusted_p=_adjusted(standing),
@@ -121,12 +128,16 @@ def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArr
 
 
 def _models(
-    standing: Standing, supply: Supply, means: FloatArray, clusters: NDArray[np.int64] | None
+    standing: Standing,
+    supply: Supply,
+    means: FloatArray,
+    clusters: NDArray[np.int64] | None,
+    bounds: Bounds | None,
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = standing.estimates, standing.estimates.sigma()
     sampled = np.sqrt(sampled_variance(means, clusters))
     bayes_sigma = np.sqrt(estimates.bayes_var)
-    tier = tiers(standing)
+    tier, ends = tiers(standing), (estimates, estimates) if bounds is None else (bounds.lowest, bounds.highest)
     return tuple(
         ModelResult(
             model=model,
@@ -140,6 +151,8 @@ def _models(
             bayes_sigma=float(bayes_sigma[model]),
             sampled_sigma=float(sampled[model]),
             trials=int(supply.trials[model]),
+            lowest=float(ends[0].score[model]),
+            highest=float(ends[1].score[model]),
         )
         for place, model in enumerate(standing.order.tolist())
     )

@@ -72,8 +72,10 @@ class Purse:
         return np.asarray(self._spent.sum(axis=0))
 
 
-MISSING = MOST_CATEGORIES
-"""The mark of a trial that has not come; categories lie below it."""
+UNGRADED = MOST_CATEGORIES
+"""The mark of a trial that has come without a grade; categories lie below it."""
+MISSING = UNGRADED + 1
+"""The mark of a trial that has not come."""
 PER_UNIT = 10**12
 """USD and GPU seconds are summed in whole trillionths: a sum that no order of arrival can change."""
 
@@ -120,7 +122,7 @@ class Batch:
             self._usd += round(usd * PER_UNIT)
             self._gpu_seconds += round(gpu_seconds * PER_UNIT)
             self._tokens += tokens
-        self._got[slot] = outcome.category
+        self._got[slot] = UNGRADED if outcome.category is None else outcome.category
         self._late[slot] = outcome.timed_out
         self.missing -= 1
         return True
@@ -171,16 +173,29 @@ class Batch:
         return enough_answers(self.timed_out, self.size - self.missing)
 
     def categories(self, categories: int, *, late: bool = False) -> IntArray:
-        """Counts (M, K) of the batch, complete or not; `late`: of those that timed out."""
+        """Counts (M, K) of the batch, complete or not, of what has a grade; `late`: of those that timed out."""
         if self._counts is not None and not late:
             return self._counts
         got = np.frombuffer(self._got, dtype=np.uint8)
-        question = np.repeat(np.arange(len(self.extra)), self.extra)
-        here = got != MISSING
+        here = got < UNGRADED
         if late:
             here &= np.frombuffer(self._late, dtype=np.bool_)
-        flat = np.bincount(question[here] * categories + got[here], minlength=len(self.extra) * categories)
+        flat = np.bincount(self._questions()[here] * categories + got[here], minlength=len(self.extra) * categories)
         return flat.reshape(len(self.extra), categories)
+
+    @property
+    def some_ungraded(self) -> bool:
+        """Whether any trial has come without a grade."""
+        return UNGRADED in self._got
+
+    def ungraded(self) -> IntArray:
+        """How many trials (M,) of the batch have come without a grade."""
+        got = np.frombuffer(self._got, dtype=np.uint8)
+        return np.bincount(self._questions()[got == UNGRADED], minlength=len(self.extra))
+
+    def _questions(self) -> IntArray:
+        """The question of each place."""
+        return np.repeat(np.arange(len(self.extra)), self.extra)
 
     def total_cost(self) -> Cost:
         """What the trials that have come used."""

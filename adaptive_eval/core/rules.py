@@ -18,11 +18,13 @@ that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.settings import require
@@ -41,6 +43,12 @@ class Rule(Protocol):
     def boundary(self, evidence: Evidence) -> FloatArray:
         """What |z| must reach for each pair to be called; infinite where no call is allowed."""
         ...
+
+
+def calls(rule: Rule, ways: Sequence[Evidence]) -> NDArray[np.int8]:
+    """The sign of each pair's call (0: none), where every way to see the evidence gives the same."""
+    signs = [np.where(np.abs(way.z) >= rule.boundary(way), np.sign(way.z), 0).astype(np.int8) for way in ways]
+    return np.where(np.all(np.stack(signs) == signs[0], axis=0), signs[0], 0).astype(np.int8)
 
 
 @runtime_checkable

@@ -17,8 +17,8 @@ def require(holds: bool, rule: str, got: object) -> None:
         raise ValueError(f"{rule}, but got {got!r}")
 
 
-MOST_CATEGORIES = 255
-"""An outcome in flight is held in one byte."""
+MOST_CATEGORIES = 254
+"""An outcome in flight is held in one byte, two values of which are no category."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import AT_HORIZON, Estimates, Evidence, IndexArray, weigh
+from adaptive_eval.core.evidence import AT_HORIZON, Estimates, Evidence, IndexArray, cautious, weigh
 from adaptive_eval.core.horizon import Continued
-from adaptive_eval.core.judge import BoolArray, Forecast, Judging, Memory, forecast, judge, power_by, times_needed
+from adaptive_eval.core.judge import (
+    BoolArray,
+    Forecast,
+    Judging,
+    Memory,
+    forecast,
+    hinges,
+    judge,
+    power_by,
+    times_needed,
+)
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.types import PairVerdict, Verdict
+from adaptive_eval.core.ungraded import Bounds
 from scorio.moments import FloatArray
 
 VERDICTS = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED, Verdict.TIED, Verdict.RESOLVED)
@@ -43,6 +54,8 @@ class Standing:
     memory: Memory
     rule: Rule
     forecast: Forecast
+    cautious: Evidence
+    """What is certain of it whatever the grades of ungraded answers; forecasts are made of this."""
     order: IndexArray
     pairs: IndexArray
     """The objective's comparisons (n, 2), the model placed higher first."""
@@ -59,13 +72,23 @@ class Standing:
 
 
 def stand(
-    estimates: Estimates, memory: Memory, objective: Objective, rule: Rule, judging: Judging, supply: Supply
+    estimates: Estimates,
+    memory: Memory,
+    objective: Objective,
+    rule: Rule,
+    judging: Judging,
+    supply: Supply,
+    bounds: Bounds | None = None,
 ) -> Standing:
     """Judge every pair, then give the objective's comparisons their verdicts."""
     evidence = weigh(estimates, objective.reference)
-    memory, level = judge(memory, evidence, objective, rule, judging)
-    reach = _reach(evidence, supply)
-    ahead = forecast(evidence, level, judging.delta, reach)
+    ways = [evidence]
+    if bounds is not None:
+        ways.append(weigh(bounds.highest, objective.reference, other=bounds.lowest))
+        ways.append(weigh(bounds.lowest, objective.reference, other=bounds.highest))
+    memory, level = judge(memory, ways, objective, rule, judging)
+    reach, certain = _reach(evidence, supply), cautious(ways)
+    ahead = forecast(certain, level, judging.delta, reach)
     order = np.argsort(-estimates.score, kind="stable")
     in_play_first = order[np.argsort(supply.set_aside[order], kind="stable")]
     pairs = _by_rank(order, objective.comparisons(in_play_first))
@@ -75,10 +98,21 @@ def stand(
         memory=memory,
         rule=level,
         forecast=ahead,
+        cautious=certain,
         order=order,
         pairs=pairs,
         compares=objective.compares,
-        verdicts=_verdicts(evidence, memory, ahead, reach, pairs, judging, supply, _spent(level, evidence)),
+        verdicts=_verdicts(
+            evidence,
+            memory,
+            ahead,
+            reach,
+            pairs,
+            judging,
+            supply,
+            spent=_spent(level, evidence),
+            ungraded_decide=hinges(ways, level, judging),
+        ),
     )
 
 
@@ -114,7 +148,9 @@ def _verdicts(
     pairs: IndexArray,
     judging: Judging,
     supply: Supply,
+    *,
     spent: BoolArray,
+    ungraded_decide: BoolArray,
 ) -> NDArray[np.intp]:
     """Positions in VERDICTS: what latched comes first, then blocked, then what the supply allows."""
     at = evidence.positions(pairs)
@@ -125,7 +161,8 @@ def _verdicts(
     if judging.futility is not None:
         over |= ahead.power[at] < judging.futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
     verdict = np.where(over, VERDICTS.index(Verdict.OUT_OF_REACH), VERDICTS.index(Verdict.OPEN))
-    verdict = np.where(set_aside[first] | set_aside[second], VERDICTS.index(Verdict.BLOCKED), verdict)
+    blocked = set_aside[first] | set_aside[second] | (over & ungraded_decide[at])
+    verdict = np.where(blocked, VERDICTS.index(Verdict.BLOCKED), verdict)
     verdict = np.where(memory.tie[at], VERDICTS.index(Verdict.TIED), verdict)
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
 
@@ -151,7 +188,7 @@ def likely_open(standing: Standing, held: NDArray[np.int64], issued: NDArray[np.
     now, then = np.append(held, 0)[pairs].sum(axis=1), np.append(issued, 0)[pairs].sum(axis=1)
     reach = evidence.information.copy()
     reach[at] = np.minimum(reach[at] * then / np.maximum(now, 1), 1.0)
-    return np.asarray(power_by(evidence, standing.rule, delta, reach)[at] <= 0.5)
+    return np.asarray(power_by(standing.cautious, standing.rule, delta, reach)[at] <= 0.5)
 
 
 def pair_verdicts(standing: Standing, supply: Supply, questions: int) -> tuple[PairVerdict, ...]:
@@ -174,7 +211,7 @@ def describe(
     boundary = standing.rule.boundary(evidence)[at]
     call = sign * standing.memory.call[at]
     with np.errstate(invalid="ignore"):  # no trials yet, and no estimate of how many times as many it takes
-        times = times_needed(evidence, standing.rule, ahead.boundary)[at]
+        times = times_needed(standing.cautious, standing.rule, ahead.boundary)[at]
         needed = np.maximum(per_question * times - not_asked, 0.0)
     told = 1.0 if standing.compares else np.nan
     columns = (

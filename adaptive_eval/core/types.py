@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from adaptive_eval.errors import headline
+
 
 class Ask(NamedTuple):
     """One trial to be run: the `trial`-th sample (from 0) of a question by a model, needed for round `round`."""
@@ -29,15 +31,35 @@ NO_COST = Cost()
 
 
 class Outcome(NamedTuple):
-    """One graded trial."""
+    """One trial that has come."""
 
     model: int
     question: int
     trial: int
-    category: int
+    category: int | None
+    """None: the grader could not grade the answer."""
     cost: Cost = NO_COST
     timed_out: bool = False
     """Nothing came within the time limit, at every attempt: an answer only beside as many real ones."""
+
+
+class Cause(StrEnum):
+    """What it was that failed a model."""
+
+    SERVER = "server"
+    GRADER = "grader"
+
+
+class Lost(NamedTuple):
+    """Why a model was set aside."""
+
+    cause: Cause
+    reason: str
+
+    @property
+    def headline(self) -> str:
+        """The reason in one line."""
+        return headline(self.reason)
 
 
 class SetAside(NamedTuple):
@@ -45,6 +67,7 @@ class SetAside(NamedTuple):
 
     model: int
     reason: str
+    cause: Cause = Cause.SERVER
 
 
 class Verdict(StrEnum):
@@ -59,7 +82,7 @@ class Verdict(StrEnum):
     OUT_OF_REACH = "out_of_reach"
     """The trials that are left would hardly decide it; a change of order or a larger budget can reopen it."""
     BLOCKED = "blocked"
-    """One of the two models was set aside."""
+    """One of the two models was set aside, or answers that have no grade could decide it."""
 
 
 class Reason(StrEnum):
@@ -70,7 +93,7 @@ class Reason(StrEnum):
     OUT_OF_REACH = "out_of_reach"
     """What is not settled could hardly be decided with the trials that are left."""
     BLOCKED = "blocked"
-    """What is not settled needs a model that was set aside."""
+    """What is not settled needs a model that was set aside, or grades that could not be had."""
     BUDGET = "budget"
     """The next round no longer fits a cap on trials, tokens, USD or GPU time."""
     WALL_TIME = "wall_time"

@@ -252,7 +252,9 @@ class Desk:
         over = controller.finished is not None or model in controller.set_aside
         if over and model not in self._why:  # worked out once: it is told with every epoch that is skipped
             aside, results = controller.set_aside.get(model), self.results()
-            early = f"the model was set aside: {aside}" if aside is not None else "the budget allows no first look"
+            early = (
+                f"the model was set aside: {aside.reason}" if aside is not None else "the budget allows no first look"
+            )
             self._why[model] = early if results is None else why_stopped(self._subject.models[model], results)
         return self._why.get(model)
 

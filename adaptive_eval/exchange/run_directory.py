@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import Prepared, prepared_with, run_header, stored_questions
 from adaptive_eval.config.run import RunConfig
@@ -40,7 +41,6 @@ from adaptive_eval.record.history import with_beginnings
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.store import (
     Batch,
-    Cause,
     Draft,
     ModelSetAside,
     RunFinished,
@@ -65,9 +65,13 @@ def conclude(directory: Path, config: RunConfig) -> Results | None:
         prepared = with_beginnings(prepared_with(config, stored_questions(header), header), store.reader)
         controller = Controller(prepared.plan)
         tallies = [Tally() for _ in prepared.models]
-        ungraded: dict[int, str] = {}
-        controller.restore(_told(prepared, store.reader.outcomes(), tallies, ungraded))
-        events = _set_aside(prepared, controller, ungraded)
+        there = np.zeros((len(prepared.models), len(prepared.questions)), dtype=np.int32)
+        controller.restore(_told(prepared, store.reader.outcomes(), tallies, there))
+        _set_aside_lacking(prepared, controller, there)
+        events = [
+            ModelSetAside(prepared.models[model], lost.reason, lost.cause)
+            for model, lost in controller.set_aside.items()
+        ]
         looks = [plain_look(look, prepared.models) for look in controller.looks]
         reason = controller.finished
         ended = RunStopped() if reason is None else RunFinished(reason)
@@ -86,37 +90,29 @@ def conclude(directory: Path, config: RunConfig) -> Results | None:
 
 
 def _told(
-    prepared: Prepared, stored: Iterable[StoredOutcome], tallies: list[Tally], ungraded: dict[int, str]
+    prepared: Prepared, stored: Iterable[StoredOutcome], tallies: list[Tally], there: NDArray[np.int32]
 ) -> Iterable[Outcome]:
-    """The graded trials; a model whose answer has no grade is noted in `ungraded`."""
+    """The trials, counted in `there` by model and question."""
     model_at = {name: number for number, name in enumerate(prepared.models)}
     question_at = {question.id: number for number, question in enumerate(prepared.questions)}
     for one in stored:
         model = model_at[one.model]
         tallies[model].add(one)
-        if one.category is None:
-            ungraded.setdefault(model, f"no grade on question {one.question}")
-        else:
-            yield one.told(model, question_at[one.question])
+        question = question_at[one.question]
+        there[model, question] += 1
+        yield one.told(model, question)
 
 
-def _set_aside(prepared: Prepared, controller: Controller, ungraded: dict[int, str]) -> list[ModelSetAside]:
+def _set_aside_lacking(prepared: Prepared, controller: Controller, there: NDArray[np.int32]) -> None:
     """Go on without the models that lack something, unless all of them do."""
-    lacking = controller.arrived.sum(axis=-1) < prepared.plan.opening
-    silent = dict(controller.set_aside)
+    lacking = there < prepared.plan.opening
     models = np.flatnonzero(lacking.any(axis=1)).tolist()
     if len(models) == len(prepared.models):
-        return []
-    events = []
+        return
     for model in models:
         question = prepared.questions[int(lacking[model].argmax())].id
-        reason = silent.get(model) or ungraded.get(
-            model, f"not all trials of question {question} that the first look needs are there"
-        )
+        reason = f"not all trials of question {question} that the first look needs are there"
         controller.tell([SetAside(model, reason)])
-        cause = Cause.GRADER if model in ungraded else Cause.SERVER
-        events.append(ModelSetAside(prepared.models[model], reason, cause))
-    return events
 
 
 class Finished(NamedTuple):

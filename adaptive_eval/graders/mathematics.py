@@ -1,7 +1,8 @@
 r"""The grader of mathematics: the last box, compared as text, as a number, and at last as an expression.
 
-The first two ways decide nearly all answers to competition problems in microseconds. What they leave open goes to
-math-verify, in a worker process without its own time limits: those need the main thread, and count a timeout as "not
+The first two ways decide nearly all answers to competition problems in microseconds. In a worker process, numbers that
+are written as calculations are computed, at a bounded cost. What is left open goes to math-verify, in the same worker
+without its own time limits: those need the main thread, and count a timeout as "not
 equal". Here a comparison that takes too long is a grader error.
 
 What math-verify decides is worth knowing (see the tests): (1,2) and [1,2] differ; the key 0.333 is not 1/3 (use
@@ -155,7 +156,7 @@ class Math(GraderOptions):
         said = box if box is not None else _unboxed(final)
         if said is None:
             return _marks(False, None, "none")
-        settled = _settled(said, question.answer)
+        settled = _settled(said, question.answer) or _computed(said, question.answer)
         marked = settled or _marks(_verified(question.answer, said), said, "expression")
         return marked._replace(signals={**marked.signals, "has_box": box is not None})
 
@@ -193,6 +194,20 @@ def _settled(said: str, key: str) -> Marks | None:
     if given.value == wanted.value or abs(given.value - wanted.value) > APART:
         return _marks(given.value == wanted.value, said, "number")
     return None
+
+
+def _computed(said: str, key: str) -> Marks | None:
+    """The marks, where both are calculations with values that are equal, or too far apart to be."""
+    from adaptive_eval.graders.bounded import equal
+    from adaptive_eval.graders.calculation import value_of
+
+    given, wanted = value_of(said), value_of(bare(key))
+    if given is None or wanted is None:
+        return None
+    same = equal(given, wanted)
+    if same is False and isinstance(given, Fraction) and isinstance(wanted, Fraction):
+        same = None if abs(given - wanted) <= APART else False
+    return None if same is None else _marks(same, said, "number")
 
 
 @lru_cache(maxsize=4096)

@@ -4,7 +4,8 @@ The worker processes: started when there is work, killed when they hang, replace
 
 The clock of an answer starts when its worker begins with it, and runs in the worker. The parent steps in only where a
 worker is silent for longer than that: it is killed, the answer it was at is a grader error, and what it had not begun
-goes to another. A worker that dies, or runs out of memory, gets the benefit of the doubt: its answer is tried again.
+goes to another. What uses up the time or the memory, or ends its worker, gets the benefit of the doubt once: the
+answer is tried again in a fresh process, and after that by nobody in this start of the run.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError
+from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import FLAGS, Grade, Grader, Marks, answer_facts, reads_as_refusal
 from adaptive_eval.graders.worker import Dead, Done, Failed, Hung, Setup, Task, Worker
@@ -45,7 +46,8 @@ class _Job:
             self.result.set_result(reply.marks)
         else:
             reason = reply.reason if isinstance(reply, Failed) else "gave no marks"
-            self.result.set_exception(GraderError(f"the grader {reason}"))
+            final = isinstance(reply, Failed) and reply.over
+            self.result.set_exception((GraderExhausted if final else GraderError)(f"the grader {reason}"))
 
 
 class Workers:
@@ -150,12 +152,14 @@ class Workers:
             return await worker.receive(limit)
         except Hung as error:
             worker.kill()
-            return Failed(str(error), over=True)
+            return Failed(str(error), over=True, again=True)
         except Dead as error:
             return Failed(str(error), over=True, again=True)
 
 
 MOST_WORKERS = 4
+FEWEST_WORKERS = 2
+"""On a small machine, too, one answer that takes long must not hold up all others."""
 
 
 class GradingPool:
@@ -198,5 +202,5 @@ def make_grade(answer: Answer, marks: Marks, rubric: Rubric) -> Grade:
 
 
 def _default_workers() -> int:
-    """One per core but one, four at most."""
-    return max(1, min(MOST_WORKERS, (os.cpu_count() or 2) - 1))
+    """One per core but one, two to four."""
+    return max(FEWEST_WORKERS, min(MOST_WORKERS, (os.cpu_count() or 2) - 1))

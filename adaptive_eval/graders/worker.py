@@ -61,7 +61,7 @@ class Failed(NamedTuple):
     over: bool
     """The process has ended."""
     again: bool = False
-    """It may have been the process rather than the task: what came before may have used up its memory."""
+    """It may not have been the task: what came before may have used up the memory, or the machine was busy."""
 
 
 class Exceeded(BaseException):
@@ -142,7 +142,7 @@ def grade(grader: Grader, task: Task, limits: Limits) -> Done | Failed:
         with limits.one_task():
             return Done(grader.grade(task.text, task.question))
     except Exceeded as error:
-        return Failed(error.reason, over=True, again=error.memory)
+        return Failed(error.reason, over=True, again=True)
     except MemoryError:
         return Failed("ran out of memory", over=True, again=True)
     except GraderError as error:

@@ -39,8 +39,8 @@ from adaptive_eval.record.results import (
     ServerRow,
     TurnsRow,
 )
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.warnings import (
-    Bounds,
     alarm_cautions,
     cautions,
     decision_cautions,
@@ -50,7 +50,7 @@ from adaptive_eval.record.warnings import (
     prior_caution,
     reversal_cautions,
     rule_caution,
-    score_bounds,
+    unknown_cautions,
 )
 from adaptive_eval.store import Event, ServerLaunched, only
 from adaptive_eval.store.usage import Tally
@@ -129,10 +129,6 @@ class Snapshot:
     looks: tuple[Look, ...]
     arrived: NDArray[np.integer]
     """(L, M, K): every outcome, those of the round in flight too."""
-    counts: NDArray[np.integer]
-    """(L, M, K): what scores are made of: complete rounds and R0."""
-    timed_out: NDArray[np.integer]
-    """(L, M, K): of these, those that timed out."""
     prior_depths: FloatArray
     """(L,): outcomes of R0 a question."""
     set_aside: Mapping[int, str]
@@ -170,10 +166,8 @@ def take_snapshot(
         weights=bench.weights,
         looks=tuple(controller.looks),
         arrived=controller.arrived.copy(),
-        counts=controller.counts.copy() if before is None else controller.counts + before,
-        timed_out=controller.timed_out.copy(),
         prior_depths=np.zeros(bench.models) if before is None else before.sum(axis=(1, 2)) / bench.questions,
-        set_aside=dict(controller.set_aside),
+        set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
         tallies=tuple(tally.copy() for tally in tallies),
         elapsed=elapsed,
         now=now,
@@ -194,14 +188,13 @@ def build_results(snapshot: Snapshot) -> Results:
     """The results, which take a while with thousands of questions."""
     subject, result, tallies = snapshot.subject, snapshot.result, snapshot.tallies
     order = [row.model for row in result.models]
-    bounds = _bounds(snapshot)
     reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
     return Results(
         format=FORMAT,
         run=_run_info(snapshot),
         decisions=subject.decisions,
         weights=tuple(snapshot.weights.tolist()),
-        models=tuple(_model(snapshot, row, tallies[row.model], bounds[row.model]) for row in result.models),
+        models=tuple(_model(snapshot, row, tallies[row.model]) for row in result.models),
         pairs=tuple(_pair(snapshot, one) for one in result.comparisons),
         reversals=reversals,
         adjusted_p=_reordered(result, order),
@@ -212,7 +205,8 @@ def build_results(snapshot: Snapshot) -> Results:
             *prior_caution(subject.models, snapshot.prior_depths.tolist()),
             *reversal_cautions(reversals),
             *snapshot.noticed,
-            *cautions(subject.models, tallies, subject.sampled, bounds),
+            *unknown_cautions(subject.models, tallies, result.models, Scale.of(snapshot.weights.tolist())),
+            *cautions(subject.models, tallies, subject.sampled),
         ),
         cost=_cost(result, tallies),
         trials_to_go=result.trials_to_go,
@@ -234,17 +228,7 @@ def _run_info(snapshot: Snapshot) -> RunInfo:
     )
 
 
-def _bounds(snapshot: Snapshot) -> list[Bounds | None]:
-    """What time-outs may have done to each model's score, by the core's numbers."""
-    scores = {row.model: row.score for row in snapshot.result.models}
-    trials = snapshot.counts.sum(axis=-1)
-    return [
-        score_bounds(scores[model], snapshot.timed_out[model], trials[model], snapshot.weights)
-        for model in range(len(scores))
-    ]
-
-
-def _model(snapshot: Snapshot, row: ModelResult, tally: Tally, bounds: Bounds | None) -> ModelRow:
+def _model(snapshot: Snapshot, row: ModelResult, tally: Tally) -> ModelRow:
     return ModelRow(
         name=snapshot.subject.models[row.model],
         rank=row.rank,
@@ -267,8 +251,8 @@ def _model(snapshot: Snapshot, row: ModelResult, tally: Tally, bounds: Bounds | 
         gpu_seconds=tally.gpu_seconds,
         sampling=snapshot.subject.sampling[row.model] if snapshot.subject.sampling else {},
         prior_depth=float(snapshot.prior_depths[row.model]),
-        lowest=None if bounds is None else bounds.lowest,
-        highest=None if bounds is None else bounds.highest,
+        lowest=_known(row.lowest),
+        highest=_known(row.highest),
     )
 
 

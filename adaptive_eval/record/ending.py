@@ -3,18 +3,18 @@
 The error that ended a run, kept in its store: whoever looks at the run later has not seen the terminal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.core import Reason, Verdict
+from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, headline
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.status import Status
-from adaptive_eval.scheduler.types import Lost
-from adaptive_eval.store import Batch, Cause, Event, RunStopped, Store
+from adaptive_eval.store import Batch, Event, RunStopped, Store
 
 
 class Mishap(NamedTuple):
@@ -108,11 +108,9 @@ class Ended:
         """Whether a model would not be behind if what timed out had ended well for it, and badly for the baseline."""
         rows = {row.name: row for row in self.results.models} if self.results is not None else {}
         row, baseline = rows[name], rows[str(self.gate)]
-        if row.highest is None and baseline.lowest is None:
-            return False
-        highest = row.score if row.highest is None else row.highest
-        lowest = baseline.score if baseline.lowest is None else baseline.lowest
-        return highest is not None and lowest is not None and highest >= lowest
+        if not (row.signals.get("timed_out") or baseline.signals.get("timed_out")):
+            return False  # what the grader could not grade would not undo the call
+        return row.highest is not None and baseline.lowest is not None and row.highest >= baseline.lowest
 
     @property
     def exit_code(self) -> ExitCode:
@@ -123,14 +121,24 @@ class Ended:
             return ExitCode.WORSE
         if (self.late or self.mute) and self.reason is Reason.SETTLED:
             return ExitCode.SPENT
-        if self.reason is Reason.BLOCKED and {lost.cause for lost in self.lost.values()} == {Cause.GRADER}:
+        servers = any(lost.cause is Cause.SERVER for lost in self.lost.values())
+        if self.reason is Reason.BLOCKED and self.ungraded and not servers:
             return ExitCode.SPENT  # the servers do answer
         return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
 
     @property
     def ungraded(self) -> bool:
-        """A model was set aside because of an answer that the grader cannot grade."""
-        return any(lost.cause is Cause.GRADER for lost in self.lost.values())
+        """Something is not decided because of answers that the grader cannot grade."""
+        return any(lost.cause is Cause.GRADER for lost in self.lost.values()) or bool(self._hinging)
+
+    @property
+    def _hinging(self) -> list[str]:
+        """Models in play whose ungraded answers keep a comparison from being decided."""
+        if self.results is None:
+            return []
+        blocked = [pair for pair in self.results.pairs if pair.verdict == Verdict.BLOCKED]
+        named = {name for pair in blocked for name in (pair.better, pair.worse)}
+        return [row.name for row in self.results.models if row.name in named and row.ungraded and not row.set_aside]
 
     @property
     def why(self) -> str:
@@ -145,16 +153,24 @@ class Ended:
         if self.mute and self.reason is Reason.SETTLED:
             mend = "look at what their servers send"
             return f"Finished: nothing is said of {', '.join(self.mute)}, all of whose answers are empty; {mend}."
-        if self.reason is Reason.BLOCKED:
-            return f"Finished: what is not decided needs a model that was set aside: {self._set_aside()}."
+        if self.reason is Reason.BLOCKED and (self.lost or self._hinging):
+            return f"Finished: what is not decided needs {' and '.join(self._needed())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
         looked = self.results is not None
         return STOPPED if self.reason is None else why_finished(self.reason, looked, self.fixed)
 
-    def _set_aside(self) -> str:
-        told = [f"{name} ({lost.headline})" for name, lost in self.lost.items()]
-        return ", ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
+    def _needed(self) -> Iterator[str]:
+        """What a blocked comparison waits for."""
+        if self.lost:
+            told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
+            yield f"a model that was set aside: {_some(list(told))}"
+        if self._hinging:
+            yield f"the grades of answers on which the grader failed: those of {_some(self._hinging)}"
+
+
+def _some(told: Sequence[str]) -> str:
+    return ", ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
 
 
 def why_finished(reason: Reason, looked: bool, fixed: bool) -> str:

@@ -166,9 +166,10 @@ def _held(prepared: Prepared, directory: Path) -> _Held:
     if not is_run(directory):
         return _Held()
     with closing(RunReader.open(directory)) as reader:
-        require_same_first_look(prepared.config, reader)
         events = reader.events()
-        return _Held(events, _imported(prepared, reader, events), earlier_horizons(prepared.config, reader, events))
+        first = _imported(prepared, reader, events)
+        require_same_first_look(prepared.config, reader)
+        return _Held(events, first, earlier_horizons(prepared.config, reader, events))
 
 
 def _imported(prepared: Prepared, reader: RunReader, events: Sequence[Event]) -> Cells | None:

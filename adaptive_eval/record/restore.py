@@ -95,7 +95,8 @@ def restored_controller(
     names = [model.name for model in stored.config.models]
     keys = [question.id for question in stored.questions]
     controller.restore(_outcomes(reader, names, keys, tallies, set_aside))
-    controller.tell(SetAside(names.index(event.model), event.reason) for event in set_aside)
+    for event in set_aside:
+        controller.tell([SetAside(names.index(event.model), event.reason, event.cause)])
     controller.tick(reader.elapsed)
     return controller, tallies
 
@@ -107,7 +108,7 @@ def _outcomes(
     tallies: Sequence[Tally],
     set_aside: Sequence[ModelSetAside],
 ) -> Iterator[Outcome]:
-    """The graded trials; of a model that was set aside those that came before, as the run itself has judged it."""
+    """The trials; of a model that was set aside those that came before, as the run itself has judged it."""
     model_of = {name: model for model, name in enumerate(names)}
     question_of = {key: question for question, key in enumerate(keys)}
     last = {event.model: reader.count_until(event.at) for event in set_aside}
@@ -116,7 +117,7 @@ def _outcomes(
         if model is None:
             continue
         tallies[model].add(stored)
-        if stored.category is not None and place < last.get(stored.model, place + 1):
+        if place < last.get(stored.model, place + 1):
             yield stored.told(model, question_of[stored.question])
 
 

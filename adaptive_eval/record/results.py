@@ -62,7 +62,7 @@ class ModelRow:
     stored_trials: int
     """All that are stored, with those of a round that was left incomplete."""
     ungraded: int
-    """Stored answers on which the grader failed."""
+    """Stored answers that the grader could not grade: the score is made without them."""
     repeats: int
     """Long answers that equal an earlier one to the same question, word for word."""
     signals: Mapping[str, int]
@@ -75,9 +75,10 @@ class ModelRow:
     prior_depth: float
     """Outcomes of an earlier run that its score is made of too (R0): D, the mean over the questions."""
     lowest: float | None = None
-    """The score if every answer that timed out had been wrong; None where none did."""
+    """The score if all that is not really known had been of the worst category: answers of complete rounds that the
+    grader could not grade, and those that timed out. Equal to `score` where there is none of either."""
     highest: float | None = None
-    """The same, had they been right."""
+    """The same, had they been of the best."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,8 @@ class StatusTaker:
         )
 
     def _standings(self, result: Result, pairs: Sequence[PairVerdict]) -> tuple[Standing, ...]:
-        names, set_aside = self._models, self._controller.set_aside
+        names = self._models
+        set_aside = {model: lost.reason for model, lost in self._controller.set_aside.items()}
         compares = self._controller.plan.objective.compares
         placed = [
             Placed(names[row.model], row.tier, row.score, row.lo, row.hi, row.trials, set_aside.get(row.model))

@@ -5,45 +5,22 @@ What changed settings do to the promise of a run: what was changed when, and wha
 What the answers that timed out may have done to a score: nobody knows what they would have been.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import starmap
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.core.horizon import Extension
+from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Anytime, Rule, Sequential
 from adaptive_eval.record.results import Caution
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.store import AlarmRaised, Event, ServersNoticed, SettingsChanged, TrialsImported, only
 from adaptive_eval.store.alarms import said_of
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.usage import Tally
-from scorio.moments import FloatArray
-
-
-class Bounds(NamedTuple):
-    """A score, had every answer that timed out been as bad, or as good, as can be."""
-
-    lowest: float
-    highest: float
-
-
-def score_bounds(
-    score: float, timed_out: NDArray[np.integer], trials: NDArray[np.integer], weights: FloatArray
-) -> Bounds | None:
-    """The bounds of one model's score; None where nothing of it timed out.
-
-    a + (1/M) sum_q sum_k t_qk (w' - w_k) / N_q with w' = min w or max w, `timed_out` t (M, K) and `trials` N (M,).
-    """
-    if not timed_out.any():
-        return None
-    shares = timed_out / np.maximum(trials, 1)[:, None]
-    moved = [float((shares * (end - weights)).sum() / len(trials)) for end in (weights.min(), weights.max())]
-    return Bounds(score + moved[0], score + moved[1])
-
 
 DECIDING = ("stopping.", "objective.", "prior_evidence")
 """Settings of what is called, and when."""
@@ -192,16 +169,33 @@ def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Cauti
         yield Caution("reversal", better, f"is ahead of {worse or 'the reference'}, which was called better before")
 
 
+def unknown_cautions(
+    names: Sequence[str], tallies: Sequence[Tally], found: Iterable[ModelResult], scale: Scale
+) -> Iterator[Caution]:
+    """How far time-outs and answers without a grade could move each score; an incomplete round moves nothing yet."""
+    for row in sorted(found, key=lambda row: row.model):
+        tally = tallies[row.model]
+        late, ungraded = tally.signals["timed_out"], tally.ungraded
+        told = [f"{late} ran out of time at every attempt"] if late else []
+        told += [f"{ungraded} could not be graded"] if ungraded else []
+        if not told:
+            continue
+        moved = ", and are not part of any score"
+        if row.highest > row.lowest:
+            ends = scale.width(row.lowest), scale.width(row.highest)
+            moved = f"; its score is {ends[0]} if all of them had been wrong, {ends[1]} if right"
+        mend = ""
+        if ungraded:
+            mend = ". Nothing is called that a grade could undo, and `adaptive-eval regrade` tries again to grade them"
+        yield Caution("unknown", names[row.model], f"of {tally.trials} answers {' and '.join(told)}{moved}{mend}")
+
+
 def cautions(
     names: Sequence[str],
     tallies: Sequence[Tally],
     sampled: Sequence[bool],
-    bounds: Sequence[Bounds | None],
 ) -> Iterator[Caution]:
-    """Everything worth a warning, model by model.
-
-    `sampled` says whose temperature is not 0; `bounds` what the scores would be without time-outs.
-    """
+    """Everything else worth a warning, model by model; `sampled` says whose temperature is not 0."""
     for model, (name, tally) in enumerate(zip(names, tallies, strict=True)):
         if sampled[model] and tally.repeats >= max(REPEATS[0], REPEATS[1] * tally.trials):
             text = (
@@ -209,19 +203,7 @@ def cautions(
                 "its server ignores the seed or serves a cache, so its trials are fewer than they seem"
             )
             yield Caution("repeats", name, text)
-        if number := tally.ungraded:
-            text = f"the grader failed on {number} answers; they are kept, and `adaptive-eval regrade` tries them again"
-            yield Caution("ungraded", name, text)
-        if number := tally.signals["timed_out"]:
-            yield Caution("timed_out", name, _late(number, tally.trials, bounds[model]))
         for signal, meaning in _MEANING.items():
             share = tally.signals[signal] / max(tally.trials, 1)
             if share >= SHARE_WORTH_SAYING:
                 yield Caution(signal, name, f"{share:.1%} of its answers {meaning}")
-
-
-def _late(number: int, trials: int, bounds: Bounds | None) -> str:
-    told = f"{number} of {trials} answers ran out of time at every attempt"
-    if bounds is None:
-        return f"{told}, and are not part of any score"
-    return f"{told}; its score is {bounds.lowest:.4f} if all of them had been wrong, {bounds.highest:.4f} if right"

@@ -1,9 +1,9 @@
 """Grades or the reason why there is none: for new answers, and for those that are stored without a grade.
 
 A failure of the grader says nothing about the answer, so it is never graded wrong, and drawing another answer instead
-would favour what the grader understands. The grader is tried again; if it fails on, the answer is stored ungraded. Then
-the trial cannot be had, and its model is set aside (DESIGN 3.6) until `adaptive-eval regrade`, or the next start of the
-run, can grade the stored answer.
+would favour what the grader understands. The grader is tried again, but not where it has used up its limits; if it
+fails on, the answer is stored ungraded, and the core is told so (see `core.ungraded`). `adaptive-eval regrade`, and the
+next start of the run, try to grade the stored answer.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from itertools import islice
 from typing import Protocol
 
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError
+from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.store import Regrade, TrialRecord
 
 ATTEMPTS = 3
-"""A grader that failed so often on one answer is taken to fail on it always."""
+"""A grader that raised an error so often on one answer is taken to fail on it always."""
 
 AT_A_TIME = 64
 
@@ -38,7 +38,7 @@ async def grade_or_error(grading: Grading, answer: Answer, question: Question) -
         try:
             return await grading.grade(answer, question)
         except GraderError as error:
-            if attempt == ATTEMPTS - 1:
+            if attempt == ATTEMPTS - 1 or isinstance(error, GraderExhausted):
                 return error
     raise AssertionError("unreachable")
 

@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from adaptive_eval.core.types import Look, Outcome, Reason, SetAside
+from adaptive_eval.core.types import Cause, Look, Lost, Outcome, Reason, SetAside
 from adaptive_eval.errors import EndpointError, Rejected, StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
@@ -23,10 +23,10 @@ from adaptive_eval.scheduler.regrading import Regrading
 from adaptive_eval.scheduler.time_outs import to_be_asked_again
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import Asking, Host, Turns
-from adaptive_eval.scheduler.types import Decider, Halt, Lane, Lost, Observer
+from adaptive_eval.scheduler.types import Decider, Halt, Lane, Observer
 from adaptive_eval.scheduler.waiting import Group, WaitingLine
 from adaptive_eval.seeds import SEED_SPAN, trial_seed
-from adaptive_eval.store import Batch, Cause, Event, ModelSetAside, ServersNoticed, Store, StoredOutcome, only
+from adaptive_eval.store import AnswerUngraded, Batch, Event, ModelSetAside, ServersNoticed, Store, StoredOutcome, only
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.usage import Tally
 
@@ -89,6 +89,8 @@ class Scheduler:
         """Requests of each model that were answered since this start."""
         self._refused: dict[int, str] = {}
         """Models that refused their first request, and why."""
+        self._ungraded: dict[int, tuple[str, str]] = {}
+        """Of each model the first question since this start on which the grader failed, and its error."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = Turns(hosts, Asking(self._wanted, self._owed, self._pump_lane, self._on_no_server, self.note))
         self._elapsed_before = store.reader.elapsed
@@ -140,21 +142,18 @@ class Scheduler:
     # -- the beginning and the end -------------------------------------------------------------------------------
 
     async def _take_up(self) -> None:
-        """Take up what earlier starts of the run have stored: nothing is committed or asked meanwhile.
-
-        A model with an answer that cannot be graded now either is set aside, as it was before.
-        """
+        """Take up what earlier starts of the run have stored: nothing is committed or asked meanwhile."""
         self._forget_time_outs()
         for regrade in await self._regrading.run(self._observer.happened):
-            self._lose(self._model_of[regrade.model], _ungraded(regrade.question, regrade.grader_error))
+            self._note_ungraded(self._model_of[regrade.model], regrade.question, str(regrade.grader_error))
         outcomes: list[Outcome] = []
         for stored in self._store.reader.outcomes():
             if stored.model in self._model_of:
                 self._count(stored)
-                outcomes += [] if stored.category is None else [self._told(stored)]
+                outcomes.append(self._told(stored))
         self.taken_up = sum(tally.trials for tally in self.tallies), sum(tally.tokens for tally in self.tallies)
         looks = self._controller.restore(outcomes)
-        self._lose_silent()
+        self._hear_who_is_set_aside()
         if looks and self._alarms is not None:
             self._alarms.look_up(self._store.reader)
             self._raise_alarms(self._store.reader.events())
@@ -336,10 +335,21 @@ class Scheduler:
         self._waiting[model].clear()
         self.note(ModelSetAside(self._lanes[model].name, lost.reason, lost.cause))
 
-    def _lose_silent(self) -> None:
-        """Record whom the core has set aside, since time-outs are all that it gives."""
-        for model, reason in self._controller.set_aside.items():
-            self._lose(model, Lost(Cause.SERVER, reason))
+    def _hear_who_is_set_aside(self) -> None:
+        """Record whom the core itself goes on without."""
+        for model, lost in self._controller.set_aside.items():
+            if model in self.lost:
+                continue
+            if lost.cause is Cause.GRADER and model in self._ungraded:
+                example = "on question {}: {}".format(*self._ungraded[model])
+                lost = lost._replace(reason=f"{lost.reason}; {example}")
+            self._lose(model, lost)
+
+    def _note_ungraded(self, model: int, question: str, error: str) -> None:
+        """Tell of a model's first answer that has no grade: the run goes on."""
+        if model not in self._ungraded:
+            self._ungraded[model] = (question, error)
+            self.note(AnswerUngraded(self._lanes[model].name, question, error))
 
     # -- what was committed --------------------------------------------------------------------------------------
 
@@ -350,15 +360,14 @@ class Scheduler:
             self._count(outcome)
             if self._alarms is not None:
                 self._alarms.see(self._model_of[record.model], record)
-            if record.category is not None:
-                told.append(self._told(outcome))
-            else:
-                self._lose(self._model_of[record.model], _ungraded(record.question, record.grader_error))
+            told.append(self._told(outcome))
+            if record.grader_error is not None:
+                self._note_ungraded(self._model_of[record.model], record.question, record.grader_error)
         for event in only(batch.events, ModelSetAside):
-            told.append(SetAside(self._model_of[event.model], event.reason))
+            told.append(SetAside(self._model_of[event.model], event.reason, event.cause))
         if told and self._controller.finished is None:
             looks = self._controller.tell(told)
-            self._lose_silent()
+            self._hear_who_is_set_aside()
             if looks:
                 self._store_looks(looks)
                 self._observer.looked(looks)
@@ -390,10 +399,6 @@ class Scheduler:
         names = [lane.name for lane in self._lanes]
         for look in looks:
             self._committer.add_look(plain_look(look, names))
-
-
-def _ungraded(question: str, error: str | None) -> Lost:
-    return Lost(Cause.GRADER, f"no grade on question {question}: {error}")
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:

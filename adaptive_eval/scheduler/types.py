@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from adaptive_eval.core.types import Ask, Cost, Look, Outcome, Reason, SetAside
+from adaptive_eval.core.types import Ask, Cost, Look, Lost, Outcome, Reason, SetAside
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
-from adaptive_eval.errors import headline
-from adaptive_eval.store import Cause, Event
+from adaptive_eval.store import Event
 
 
 class Decider(Protocol):
@@ -20,8 +19,8 @@ class Decider(Protocol):
         ...
 
     @property
-    def set_aside(self) -> Mapping[int, str]:
-        """Models that the run goes on without, and why."""
+    def set_aside(self) -> Mapping[int, Lost]:
+        """The models that the run goes on without, and why."""
         ...
 
     def ask(self, slots: int, model: int | None = None) -> list[Ask]:
@@ -71,18 +70,6 @@ class Observer(Protocol):
     def happened(self, event: Event) -> None:
         """A model was set aside, or the run was stopped."""
         ...
-
-
-class Lost(NamedTuple):
-    """Why a model was set aside."""
-
-    cause: Cause
-    reason: str
-
-    @property
-    def headline(self) -> str:
-        """The reason in one line."""
-        return headline(self.reason)
 
 
 class Halt(StrEnum):

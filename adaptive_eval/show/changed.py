@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.changes import Changes, ModelChange
-from adaptive_eval.show.text import Scale, cell, count, number, table
+from adaptive_eval.show.text import cell, count, number, table
 
 SHOWN = 20
 SURE = 0.05

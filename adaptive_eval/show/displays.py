@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
-from adaptive_eval.show.text import Scale
 
 
 class Display(Watcher, Protocol):

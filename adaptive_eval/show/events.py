@@ -4,6 +4,7 @@ from adaptive_eval.errors import headline
 from adaptive_eval.show.text import duration, safe
 from adaptive_eval.store import (
     AlarmRaised,
+    AnswerUngraded,
     Event,
     ModelSetAside,
     OnlyFailures,
@@ -41,6 +42,8 @@ def _of_a_model(event: Event) -> str | None:
             return f"{event.model} is set aside: {headline(event.reason)}"
         case AlarmRaised():
             return f"ALARM {event.model}: {event.words}"
+        case AnswerUngraded():
+            return f"{event.model}: no grade on question {event.question}: {headline(event.error)}; the run goes on"
         case ServersNoticed():
             return f"{event.model}: {event.text}"
         case ReplicaLost():

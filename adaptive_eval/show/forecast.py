@@ -10,8 +10,9 @@ import numpy as np
 from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME
-from adaptive_eval.show.text import Scale, cells, count, duration, number, safe
+from adaptive_eval.show.text import cells, count, duration, number, safe
 from adaptive_eval.study.judged import Judged
 from adaptive_eval.study.types import Cell, Costs, Forecast, Outlook, Range, Undecided
 

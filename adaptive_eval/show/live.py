@@ -17,10 +17,11 @@ from rich.text import Text
 
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, Standing, Status
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import summary
-from adaptive_eval.show.text import Rates, Scale, count, duration, number, safe
+from adaptive_eval.show.text import Rates, count, duration, number, safe
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25

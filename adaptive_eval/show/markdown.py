@@ -26,10 +26,11 @@ from adaptive_eval import __version__
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.exchange.tables.writer import harmless
 from adaptive_eval.record.results import Cost, ModelRow, PairRow, Results
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import UNDECIDED, decided
-from adaptive_eval.show.text import Scale, cell, count, duration, fenced, number, table, telling
+from adaptive_eval.show.text import cell, count, duration, fenced, number, table, telling
 from adaptive_eval.store import RunBegun, event_of, only
 
 SPREAD = ("signals", "sampling")

@@ -11,8 +11,9 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.results import RESULTS_FILE, PairRow, Results
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule
-from adaptive_eval.show.text import Scale, cells, count, duration, number, safe
+from adaptive_eval.show.text import cells, count, duration, number, safe
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 5
@@ -106,7 +107,7 @@ def _need(pair: PairRow) -> float:
 
 def _what_it_needs(pair: PairRow) -> str:
     if pair.verdict == "blocked":
-        return "blocked by a model that was set aside"
+        return "blocked by a model that was set aside, or by answers that have no grade"
     found = _how_far(pair)
     if pair.trials_needed is None:
         return f"{found}, no number of trials can be named"

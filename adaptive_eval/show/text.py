@@ -3,8 +3,6 @@
 Model names, server messages and everything a model wrote come from outside: `safe` leaves nothing in them that a
 terminal obeys. Whoever renders with rich puts them into `Text` objects, never into markup.
 
-How scores are written.
-
 How fast a run goes, and when it will be done at that.
 
 Markdown that also reads well as it stands: columns are as wide as what is in them.
@@ -14,8 +12,6 @@ import math
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Self
 
 from rich.cells import cell_len, set_cell_size
 
@@ -57,37 +53,6 @@ class Rates:
             return 0.0
         first, last = self._seen[0], self._seen[-1]
         return (last[column] - first[column]) / (last[0] - first[0])
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The range of scores that a rubric gives; a range within 0 to 1 is written in percent."""
-
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, weights: Sequence[float]) -> Self:
-        """The scale of a rubric's weights."""
-        return cls(min(weights), max(weights))
-
-    def score(self, value: float | None) -> str:
-        """A score with three decimals, or in percent with one."""
-        if value is None or math.isnan(value):
-            return "-"
-        return f"{100 * value:.1f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.3f}"
-
-    def width(self, value: float | None) -> str:
-        """A difference or a standard error: one digit more than a score."""
-        if value is None or math.isnan(value):
-            return "-"
-        return f"{100 * value:.2f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.4f}"
-
-    def interval(self, lo: float | None, hi: float | None) -> str:
-        """An interval without what lies beyond the scale, where no score can be: few trials make it wide."""
-        if lo is None or hi is None:
-            return "- .. -"
-        return f"{self.score(max(lo, self.low))} .. {self.score(min(hi, self.high))}"
 
 
 LONGEST = 200

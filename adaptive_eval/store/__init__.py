@@ -4,7 +4,7 @@ from adaptive_eval.store.database import is_held
 from adaptive_eval.store.draft import Draft
 from adaptive_eval.store.events import (
     AlarmRaised,
-    Cause,
+    AnswerUngraded,
     Change,
     Event,
     Json,
@@ -53,7 +53,7 @@ from adaptive_eval.store.store import Opened, Store, differences, require_same_m
 __all__ = [
     "AlarmRaised",
     "Batch",
-    "Cause",
+    "AnswerUngraded",
     "Change",
     "Draft",
     "Event",

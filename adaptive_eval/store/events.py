@@ -7,24 +7,16 @@ knows: who reads it gets an `UnknownEvent`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from functools import cache, partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.core.types import Reason
+from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
 
 Json = Mapping[str, object]
 LEFT_OUT = "left out where it is None"
-
-
-class Cause(StrEnum):
-    """What it was that failed a model."""
-
-    SERVER = "server"
-    GRADER = "grader"
 
 
 class Change(NamedTuple):
@@ -140,6 +132,16 @@ class ModelSetAside(Event):
     model: str
     reason: str = ""
     cause: Cause = Cause.SERVER
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerUngraded(Event):
+    """The grader failed on an answer of a model, for the first time since the run was started; the run goes on."""
+
+    KIND: ClassVar[str] = "ungraded"
+    model: str
+    question: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +333,7 @@ CLASSES: tuple[type[Event], ...] = (
     RunResumed,
     SettingsChanged,
     ModelSetAside,
+    AnswerUngraded,
     ReplicaLost,
     ReplicaBack,
     OnlyFailures,

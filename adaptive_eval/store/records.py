@@ -39,8 +39,7 @@ class StoredOutcome(NamedTuple):
         return "timed_out" in self.flags.split()
 
     def told(self, model: int, question: int) -> Outcome:
-        """A graded trial as the core takes it, with the core's numbers."""
-        assert self.category is not None
+        """The trial as the core takes it, with the core's numbers."""
         return Outcome(model, question, self.trial, self.category, self.cost, self.timed_out)
 
 

@@ -10,6 +10,7 @@ from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, R
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking, TopK
 from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.types import Cause, Lost
 
 seeds = st.integers(0, 2**20)
 
@@ -193,7 +194,7 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
 def test_a_second_time_is_no_news() -> None:
     controller, answers = told_once(never(Ranking(), 3))
     controller.tell([SetAside(1, "first"), SetAside(1, "second")])
-    assert controller.set_aside == {1: "first"}
+    assert controller.set_aside == {1: Lost(Cause.SERVER, "first")}
     drained(controller, answers)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from adaptive_eval.core import Bench, Controller, Outcome, Plan
 from adaptive_eval.core.settings import Pace, Trials
-from adaptive_eval.core.types import Ask, Look, Reason, Verdict
+from adaptive_eval.core.types import Ask, Cause, Look, Lost, Reason, Verdict
 
 QUESTIONS = 6
 
@@ -26,7 +26,7 @@ def test_a_model_that_never_answers_has_no_score_and_no_verdict() -> None:
     one = controller()
     one.tell(told(ask, ask.model == 1) for ask in one.ask(100))
     assert one.finished is Reason.BLOCKED
-    assert "12 of the 12 requests" in one.set_aside[1]
+    assert one.set_aside[1].cause is Cause.SERVER and "12 of the 12 requests" in one.set_aside[1].reason
     assert not one.counts[1].any() and not one.arrived[1].any() and one.counts[0].any()
     (look,) = one.looks
     assert np.isnan(look.scores[1]) and look.count(Verdict.BLOCKED) == 1
@@ -58,7 +58,7 @@ def test_the_order_of_arrival_does_not_matter(data: st.DataObject, lookahead: in
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     late = rng.random((2, QUESTIONS, 40)) < share
 
-    def run(shuffled: bool) -> tuple[list[Look], dict[int, str]]:
+    def run(shuffled: bool) -> tuple[list[Look], dict[int, Lost]]:
         one, pending = controller(lookahead), []
         while one.finished is None:
             pending += one.ask(int(rng.integers(1, 30)) if shuffled else 1000)

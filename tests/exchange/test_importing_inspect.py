@@ -135,7 +135,7 @@ def test_failed_and_void_samples_are_missing_never_wrong(tmp_path: Path) -> None
     assert warning["text"].startswith("4 records of its logs are no trials (")
 
 
-def test_an_answer_that_was_not_scored_is_kept_for_a_grader_and_sets_its_model_aside(tmp_path: Path) -> None:
+def test_an_answer_that_was_not_scored_is_kept_for_a_grader_and_bounded(tmp_path: Path) -> None:
     logs = [
         inspect_log(tmp_path / "a.eval", [sample(), sample(epoch=2, value=float("nan"))], header("openai/a")),
         inspect_log(tmp_path / "b.eval", [sample(), sample(epoch=2)], header("openai/b")),
@@ -144,7 +144,9 @@ def test_an_answer_that_was_not_scored_is_kept_for_a_grader_and_sets_its_model_a
     assert outcomes(tmp_path / "run")["openai/a", "q1", 1] is None
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     aside = {row["name"]: row["set_aside"] for row in results["models"]}
-    assert aside == {"openai/a": "no grade on question q1", "openai/b": None}
+    assert aside == {"openai/a": None, "openai/b": None}
+    bounds = {row["name"]: (row["lowest"], row["highest"]) for row in results["models"]}
+    assert bounds["openai/a"] == (0.5, 1.0)
 
 
 def test_a_log_that_was_cut_short_has_what_it_has(tmp_path: Path) -> None:

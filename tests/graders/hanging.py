@@ -21,6 +21,13 @@ def _spin(_: str) -> bool:
         pass
 
 
+def _count(path: str) -> bool:
+    """Leave a trace of every attempt, then hang."""
+    with Path(path).open("a") as file:
+        file.write("tried\n")
+    return _spin(path)
+
+
 def _swallow(_: str) -> bool:
     while True:
         try:
@@ -68,6 +75,7 @@ def _raise(text: str) -> bool:
 
 DEEDS = {
     "spin": _spin,
+    "count": _count,
     "swallow": _swallow,
     "hold": _hold,
     "eat": _eat,

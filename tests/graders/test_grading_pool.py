@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError
+from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.mathematics import Math
-from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.pool import GradingPool, _default_workers
 from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Exact, Regex
 from adaptive_eval.graders.types import Grader, GraderOptions, Marks
 from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.grading import grade_or_error
 
 HERE = Path(__file__).parent
 QUESTION = Question("q7", "?", "42")
@@ -125,6 +126,21 @@ async def test_a_hung_worker_is_replaced_and_only_its_answer_is_lost(deed: str, 
         assert [result.category for result in results if not isinstance(result, GraderError)] == [1] * 5 + [0] * 5
         assert [str(result) for result in results if isinstance(result, GraderError)] == [f"the grader {reason}"]
         assert (await grade("pid")).extracted != before
+
+
+async def test_a_time_out_is_tried_once_more_and_no_oftener(tmp_path: Path) -> None:
+    opened = GradingPool(custom(), BINARY, folder=HERE)
+    answer = Answer(f"count {tmp_path / 'tries'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
+    failed = await grade_or_error(opened, answer, QUESTION)
+    await opened.close()
+    assert isinstance(failed, GraderExhausted)
+    assert (tmp_path / "tries").read_text() == "tried\n" * 2
+
+
+@pytest.mark.parametrize("cores", [None, 1, 2, 3, 64])
+def test_there_are_two_workers_at_least(monkeypatch: pytest.MonkeyPatch, cores: int | None) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert _default_workers() == (4 if cores == 64 else 2)
 
 
 async def test_memory_is_limited() -> None:

@@ -1,11 +1,13 @@
 """results.json says what the controller knows, in a stable format."""
 
 import json
+import math
 import os
 import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -15,13 +17,16 @@ from scipy.stats import beta
 
 from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.objectives import Best, PrecisionOf, Threshold
+from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import ZScore
-from adaptive_eval.core.types import Cost, Verdict
+from adaptive_eval.core.types import Cost, Reason, Verdict
 from adaptive_eval.errors import StoreError, Unavailable
 from adaptive_eval.record.build import Subject, question_posteriors
+from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.results import FORMAT, Results, write_results
-from adaptive_eval.record.status import StatusTaker
-from adaptive_eval.record.warnings import Bounds, cautions, score_bounds
+from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.status import Status, StatusTaker
+from adaptive_eval.record.warnings import cautions, unknown_cautions
 from adaptive_eval.store import StoredOutcome
 from adaptive_eval.store.usage import Tally
 
@@ -163,7 +168,7 @@ def tally_of(*outcomes: tuple[str, str, int | None]) -> Tally:
 
 
 def warned(tally: Tally, *, sampled: bool = True) -> Counter[str]:
-    found = cautions(["m"], [tally], [sampled], [None])
+    found = cautions(["m"], [tally], [sampled])
     return Counter(caution.kind for caution in found)
 
 
@@ -174,27 +179,56 @@ def test_repeated_answers_are_reported_for_sampled_models_only() -> None:
     assert warned(tally_of(("q1", "", 5), ("q2", "", 5), ("q1", "", None), ("q1", "", None))) == {}
 
 
-def test_time_outs_say_what_they_could_move() -> None:
-    tally = tally_of(("q1", "timed_out", None), ("q1", "timed_out truncated", None), ("q2", "", None))
-    (timed_out, truncated) = cautions(["m"], [tally], [True], [Bounds(0.25, 0.35)])
-    assert timed_out.text == (
-        "2 of 3 answers ran out of time at every attempt; its score is 0.2500 if all of them had been wrong, 0.3500 if "
-        "right"
-    )
-    (timed_out, _) = cautions(["m"], [tally], [True], [None])
-    assert "not part of any score" in timed_out.text
-    assert truncated.kind == "truncated" and truncated.text.startswith("33.3%")
+@pytest.mark.parametrize(
+    ("trials", "ends", "text"),
+    [
+        (
+            [("q1", "timed_out", None), ("q1", "timed_out truncated", None), ("q2", "", None)],
+            (0.25, 0.35),
+            "of 3 answers 2 ran out of time at every attempt; its score is 25.00% if all of them had been wrong, "
+            "35.00% if right",
+        ),
+        (
+            [("q1", "timed_out", None)],
+            (math.nan, math.nan),
+            "of 1 answers 1 ran out of time at every attempt, and are not part of any score",
+        ),
+        ([("q1", "", None)], (0.3, 0.3), None),
+    ],
+)
+def test_what_is_not_known_says_what_it_could_move(
+    trials: list[tuple[str, str, int | None]], ends: tuple[float, float], text: str | None
+) -> None:
+    found = list(unknown_cautions(["m"], [tally_of(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
+    assert [one.text for one in found] == ([] if text is None else [text])
 
 
-def test_time_outs_bound_a_score_both_ways() -> None:
-    """Two questions, three categories; each time-out goes to either end of the scale, from where it was graded."""
-    weights = np.array([0.0, 0.5, 2.0])
-    trials, timed_out = np.array([4, 2]), np.array([[1, 1, 0], [0, 0, 1]])
-    found = score_bounds(1.0, timed_out, trials, weights)
-    assert found is not None
-    assert found.lowest == pytest.approx(1.0 - (0.5 / 4 + 2.0 / 2) / 2)
-    assert found.highest == pytest.approx(1.0 + (2.0 / 4 + 1.5 / 4) / 2)
-    assert score_bounds(1.0, np.zeros((2, 3), int), trials, weights) is None
+def test_time_outs_and_ungraded_answers_are_told_together() -> None:
+    tally = tally_of(("q1", "timed_out", None))
+    tally.trials, tally.ungraded = 40, 2
+    (found,) = unknown_cautions(["m"], [tally], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
+    assert found.kind == "unknown" and found.model == "m"
+    assert "of 40 answers 1 ran out of time at every attempt and 2 could not be graded; its score is" in found.text
+    assert "`adaptive-eval regrade`" in found.text
+
+
+def row_between(lowest: float, highest: float) -> ModelResult:
+    return ModelResult(0, 1, 1, lowest, *[0.1] * 6, trials=40, lowest=lowest, highest=highest)
+
+
+async def test_only_time_outs_keep_a_gate_from_failing(finished: tuple[Bed, Results], tmp_path: Path) -> None:
+    """What the grader could not grade would not undo a call; what timed out might."""
+    results = finished[1]
+    resolved = next(pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED)
+
+    def ended(**changes: object) -> Ended:
+        rows = tuple(replace(row, **changes) if row.name == resolved.worse else row for row in results.models)  # type: ignore[arg-type]
+        there = replace(results, models=rows)
+        return Ended(Reason.SETTLED, cast(Status, None), there, tmp_path, gate=resolved.better)
+
+    assert resolved.worse in ended().worse
+    assert resolved.worse in ended(highest=1.0, ungraded=3).worse
+    assert resolved.worse in ended(highest=1.0, signals={"timed_out": 3}).late
 
 
 async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:

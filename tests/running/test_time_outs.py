@@ -14,10 +14,10 @@ from fakes import Bed
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.core.types import Reason
+from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import restored_results, stored_run
-from adaptive_eval.store import Cause, ModelSetAside, RunReader, only
+from adaptive_eval.store import ModelSetAside, RunReader, only
 
 QUESTIONS = 8
 
@@ -167,10 +167,10 @@ def test_a_few_time_outs_are_answers_and_bounded(tmp_path: Path, server: Hanging
     assert bob["signals"]["timed_out"] > 0
     assert bob["lowest"] == pytest.approx(bob["score"])
     assert bob["score"] < bob["highest"] <= bob["score"] + bob["signals"]["timed_out"] / bob["trials"]
-    (warning,) = [warning for warning in results(tmp_path)["warnings"] if warning["kind"] == "timed_out"]
-    assert f"{bob['highest']:.4f} if right" in warning["text"]
+    (warning,) = [warning for warning in results(tmp_path)["warnings"] if warning["kind"] == "unknown"]
+    assert f"{bob['highest']:.2%} if right" in warning["text"]
     assert CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--format", "md"]).exit_code == 0
-    assert f"{bob['highest']:.4f} if right" in (tmp_path / "run" / "report.md").read_text()
+    assert f"{bob['highest']:.2%} if right" in (tmp_path / "run" / "report.md").read_text()
 
 
 def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Hanging) -> None:

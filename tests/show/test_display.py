@@ -14,22 +14,21 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from adaptive_eval.core.settings import Budget
-from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.build import Subject
 from adaptive_eval.record.ending import Ended, why_finished
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Standing, StatusTaker, Traffic
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.types import Lost
 from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.live import LiveDisplay, ranking
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
 from adaptive_eval.show.summary import findings, summary
-from adaptive_eval.show.text import Scale, cells, count, duration, safe
+from adaptive_eval.show.text import cells, count, duration, safe
 from adaptive_eval.store import (
-    Cause,
     Change,
     Event,
     ModelSetAside,
@@ -198,7 +197,8 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     assert all(f"{name} ({one.headline})" in ended.why for name, one in lost.items())
     assert "line of a log" not in ended.why
     last = summary(ended, "go on")
-    assert ("raise grader.timeout or mend the grader, then: go on" in last) == mend
+    assert (("raise grader.timeout, then: go on" in last) and (f"regrade {tmp_path} --config" in last)) == mend
+    assert ("grader" in last.partition("\n\n")[2]) == mend
     assert "raise trials.max" not in last
 
 

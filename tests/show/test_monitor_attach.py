@@ -17,8 +17,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.core.types import Reason
+from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.show import live
 from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay
@@ -26,8 +27,7 @@ from adaptive_eval.show.serve import attach as attaching
 from adaptive_eval.show.serve.attach import attach, open_feed
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import ended, status_of
-from adaptive_eval.show.text import Scale
-from adaptive_eval.store import Cause, Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped
+from adaptive_eval.store import Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped
 from adaptive_eval.store.looks import look_of, plain_look
 
 Play = Callable[..., Played]

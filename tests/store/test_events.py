@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_eval.core.types import Reason
+from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.show.events import sentence
 from adaptive_eval.store import (
     AlarmRaised,
+    AnswerUngraded,
     Batch,
-    Cause,
     Change,
     Event,
     ModelSetAside,
@@ -51,6 +51,11 @@ STORED = [
         SettingsChanged(9, 2, (Change("budget.trials", None, 5),)),
         "configured",
         {"trials": 9, "looks": 2, "changes": [{"path": "budget.trials", "was": None, "now": 5}]},
+    ),
+    (
+        AnswerUngraded("ada", "q1", "too slow"),
+        "ungraded",
+        {"model": "ada", "question": "q1", "error": "too slow"},
     ),
     (
         ModelSetAside("ada", "no grade", Cause.GRADER),

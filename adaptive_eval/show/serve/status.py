@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adaptive_eval.config.planning import budget_of
-from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.core.types import Lost, Reason, Verdict
 from adaptive_eval.record.ending import Ended, mishap_of
 from adaptive_eval.record.results import QuestionRow, Results
 from adaptive_eval.record.status import (
@@ -21,7 +21,6 @@ from adaptive_eval.record.status import (
     caps,
     standings,
 )
-from adaptive_eval.scheduler.types import Lost
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import Event, ModelSetAside, ReplicaBack, ReplicaLost, RunFinished, only, since_the_start
 

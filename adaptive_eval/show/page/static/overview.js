@@ -14,7 +14,7 @@ import { count, duration, listed, moment, name, percent, plain, plural, usd } fr
 const REASONS = {
   settled: "everything is decided",
   out_of_reach: "what is not settled could hardly be decided with the trials that are left",
-  blocked: "what is not settled needs a model that was set aside",
+  blocked: "what is not settled needs a model that was set aside, or grades that could not be had",
   budget: "the next round no longer fits the budget",
   wall_time: "the cap on wall time was reached",
 };

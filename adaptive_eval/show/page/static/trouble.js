@@ -13,6 +13,7 @@ const EVENTS = {
   resumed: "resumed",
   configured: "settings changed",
   set_aside: "model set aside",
+  ungraded: "grader failed on an answer",
   replica_lost: "replica lost",
   replica_back: "replica back",
   retrying: "retrying",

@@ -1,0 +1,37 @@
+"""How scores are written."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The range of scores that a rubric gives; a range within 0 to 1 is written in percent."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, weights: Sequence[float]) -> Self:
+        """The scale of a rubric's weights."""
+        return cls(min(weights), max(weights))
+
+    def score(self, value: float | None) -> str:
+        """A score with three decimals, or in percent with one."""
+        if value is None or math.isnan(value):
+            return "-"
+        return f"{100 * value:.1f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.3f}"
+
+    def width(self, value: float | None) -> str:
+        """A difference or a standard error: one digit more than a score."""
+        if value is None or math.isnan(value):
+            return "-"
+        return f"{100 * value:.2f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.4f}"
+
+    def interval(self, lo: float | None, hi: float | None) -> str:
+        """An interval without what lies beyond the scale, where no score can be: few trials make it wide."""
+        if lo is None or hi is None:
+            return "- .. -"
+        return f"{self.score(max(lo, self.low))} .. {self.score(min(hi, self.high))}"

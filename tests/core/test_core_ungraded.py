@@ -1,0 +1,215 @@
+"""Answers without a grade: rounds and looks go on, and nothing is called that such answers could undo."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from core_runs import Answers, Shell, exact, plans, straight
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_eval.core import Ask, Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core.evidence import Estimates, update
+from adaptive_eval.core.horizon import Continued, Stage
+from adaptive_eval.core.judge import Judging, Memory, judge
+from adaptive_eval.core.objectives import Ranking
+from adaptive_eval.core.rules import Sequential, ZScore
+from adaptive_eval.core.types import Cause, Lost
+from adaptive_eval.core.ungraded import bounds_of, why_unjudgeable
+
+seeds = st.integers(0, 2**20)
+Table = Sequence[Sequence[Sequence[int | None]]]
+
+
+class Patchy(Answers):
+    """Answers of which a share has no grade."""
+
+    def __init__(self, plan: Plan, seed: int, share: float) -> None:
+        super().__init__(plan, seed)
+        self._share = share
+
+    def of(self, asks: Iterable[Ask]) -> list[Outcome]:
+        return [one._replace(category=None) if self._fails(one) else one for one in super().of(asks)]
+
+    def _fails(self, one: Outcome) -> bool:
+        place = (self.seed, one.model, one.question, one.trial)
+        return bool(np.random.default_rng(place).random() < self._share)
+
+
+class Aware(Shell):
+    """A shell that drops what is in flight of a model that the core has set aside."""
+
+    def step(self) -> list:  # type: ignore[type-arg]
+        self.flying = [ask for ask in self.flying if ask.model not in self.controller.set_aside]
+        return super().step()
+
+
+def told(plan: Plan, table: Table) -> Controller:
+    """A controller that was told all its trials, by model and question."""
+    controller = Controller(plan)
+    asks = controller.ask(1 << 20)
+    controller.tell(Outcome(*ask[:3], table[ask.model][ask.question][ask.trial]) for ask in asks)
+    return controller
+
+
+def one_look(questions: int, trials: int, bound: float, delta: float = 0.0) -> Plan:
+    bench = Bench(3, questions, np.array([0.0, 1.0]))
+    judging = Judging(delta=delta, futility=None)
+    return Plan(bench, rule=ZScore(bound), trials=Trials(trials, trials), judging=judging, prior="uniform")
+
+
+def filled(table: Table, values: Sequence[int]) -> Table:
+    """Every ungraded answer of each model with this grade."""
+    return [
+        [[value if one is None else one for one in cells] for cells in rows]
+        for rows, value in zip(table, values, strict=True)
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans(), seeds, st.sampled_from([0.01, 0.04, 0.3]))
+def test_looks_depend_on_what_was_committed_alone(plan: Plan, seed: int, share: float) -> None:
+    answers = Patchy(plan, seed, share)
+    plain = straight(plan, answers)
+    controller = Aware(plan, answers, np.random.default_rng(seed), restarts=0.05).run()
+    assert exact(controller.looks) == exact(plain.looks)
+    assert controller.set_aside == plain.set_aside
+    assert controller.finished is plain.finished
+
+
+@settings(max_examples=30, deadline=None)
+@given(plans(), seeds)
+def test_the_run_ends_though_no_answer_has_a_grade(plan: Plan, seed: int) -> None:
+    controller = straight(plan, Patchy(plan, seed, share=1.1))
+    assert controller.counts.sum() == 0
+    assert controller.finished is not None
+    controller.result()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from([0.0, 0.3, 0.6]))
+def test_what_is_decided_would_be_with_the_best_and_with_the_worst_grades(
+    data: st.DataObject, bound: float, delta: float
+) -> None:
+    grades = st.lists(st.sampled_from([0, 1, 1, 1, 0, None]), min_size=4, max_size=4)
+    row = grades.filter(lambda row: any(one is not None for one in row))
+    table = [[data.draw(row) for _ in range(2)] for _ in range(3)]
+    plan = one_look(questions=2, trials=4, bound=bound, delta=delta)
+    found = told(plan, table)
+    assert found.standing is not None
+    memory = found.standing.memory
+    ways = {values: told(plan, filled(table, values)).standing for values in product((0, 1), repeat=3)}
+    for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
+        for values, way in ways.items():
+            if values[first] == values[second]:
+                continue  # not an extreme: one up, the other down
+            assert way is not None
+            if memory.call[pair]:
+                assert way.memory.call[pair] == memory.call[pair]
+            if memory.tie[pair]:
+                assert way.memory.tie[pair] or way.memory.call[pair]  # a call comes before a tie
+
+
+def test_a_comparison_that_hinges_on_it_is_blocked_and_no_model_set_aside() -> None:
+    """Between calls at best and none at worst: undecided, and said so, while what is clear is called."""
+    plan = one_look(questions=1, trials=40, bound=1.645)
+    table = [[[1] * 29 + [0] * 9 + [None] * 2], [[1] * 22 + [0] * 18], [[0] * 40]]
+    found = told(plan, table)
+    verdicts = {(pair.better, pair.worse): pair.verdict for pair in found.looks[-1].comparisons}
+    assert verdicts == {(0, 1): Verdict.BLOCKED, (1, 2): Verdict.RESOLVED}
+    assert found.finished is Reason.BLOCKED
+    assert found.set_aside == {}
+    result = found.result()
+    assert result is not None
+    assert (result.models[0].lowest, result.models[0].highest) == (29 / 40, 31 / 40)
+    assert result.models[0].score == 29 / 38
+    assert told(plan, filled(table, (0, 0, 0))).looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
+    assert told(plan, filled(table, (1, 0, 0))).looks[-1].comparisons[0].verdict is Verdict.RESOLVED
+
+
+def test_one_ungraded_answer_changes_no_order_and_costs_no_round() -> None:
+    plan = Plan(Bench(3, 30, np.array([0.0, 1.0])), trials=Trials(4, 20))
+    answers = Answers(plan, 3)
+    whole = straight(plan, answers)
+
+    class Once(Answers):
+        def of(self, asks: Iterable[Ask]) -> list[Outcome]:
+            return [one._replace(category=None) if one[:3] == (2, 5, 1) else one for one in super().of(asks)]
+
+    found = straight(plan, Once(plan, 3))
+    assert found.set_aside == {}
+    assert found.ungraded.sum() == 1
+    assert found.looks[-1].order == whole.looks[-1].order
+    assert found.finished is whole.finished
+
+
+@pytest.mark.parametrize(
+    ("graded", "ungraded", "why"),
+    [
+        ([40, 39], [0, 1], None),
+        ([2, 2], [1, 1], None),
+        ([1, 3], [2, 1], "the grader failed on 3 of its 7 answers, more than 5%"),
+        ([285, 300], [15, 15], None),
+        ([284, 300], [16, 15], "the grader failed on 31 of its 615 answers, more than 5%"),
+        ([0, 100], [1, 0], "the grader failed on every answer to question 1 of 2, so there is no score"),
+    ],
+)
+def test_who_is_set_aside(graded: list[int], ungraded: list[int], why: str | None) -> None:
+    assert why_unjudgeable(np.array(graded), np.array(ungraded)) == why
+
+
+@pytest.mark.parametrize(
+    ("ungraded", "lowest", "highest"),
+    [
+        ([0, 0], (2.0 / 4 + 2.0 / 2) / 2, (3 * 2.0 / 4 + 2.0) / 2),
+        ([1, 2], (2.0 / 5 + 2.0 / 4) / 2, (4 * 2.0 / 5 + 2.0) / 2),
+    ],
+)
+def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int], lowest: float, highest: float) -> None:
+    """Two questions, three categories; each unknown answer goes to either end of the scale."""
+    bench = Bench(2, 2, np.array([0.0, 0.5, 2.0]))
+    counts = np.array([[[2, 1, 1], [0, 0, 2]], [[1, 1, 0], [1, 0, 1]]])
+    late = np.array([[[1, 1, 0], [0, 0, 1]], [[0, 0, 0], [0, 0, 0]]])
+    known = update(Estimates.nothing(bench), np.arange(2), counts, bench, "uniform", 8)
+    found = bounds_of(known, counts, np.array([ungraded, [0, 0]]), bench, "uniform", 8, late)
+    assert found is not None
+    assert found.lowest.score[0] == pytest.approx(lowest)
+    assert found.highest.score[0] == pytest.approx(highest)
+    assert found.lowest.score[1] == known.score[1] == found.highest.score[1]
+    assert bounds_of(known, counts, np.zeros((2, 2), int), bench, "uniform", 8) is None
+
+
+def test_time_outs_do_not_block_a_call() -> None:
+    """They are answers: results bound them, and decisions are made on them."""
+    plan = one_look(questions=1, trials=40, bound=1.645)
+    controller = Controller(plan)
+    right = {0: 31, 1: 22, 2: 0}
+    controller.tell(
+        Outcome(*ask[:3], int(ask.trial < right[ask.model]), timed_out=ask.trial >= 38) for ask in controller.ask(1000)
+    )
+    assert controller.looks[-1].count(Verdict.RESOLVED) == 2
+    result = controller.result()
+    assert result is not None
+    assert (result.models[0].lowest, result.models[0].highest) == (31 / 40, 33 / 40)
+
+
+def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
+    judging = Judging(delta=0.4, futility=None)
+    earlier = (Stage(Trials(4, 8), Pace(), 2),)
+    bench, rule = Bench(3, 6, np.array([0.0, 1.0])), Sequential(start=0.5)
+    plan = Plan(bench, rule=rule, judging=judging, trials=Trials(4, 32), earlier=earlier)
+    standing = straight(plan, Answers(plan, 1)).standing
+    assert standing is not None and isinstance(standing.rule, Continued)
+    here, blank = standing.evidence, Memory.blank(3)
+    apart = replace(here, difference=here.difference + 1.0)
+    near, _ = judge(blank, [replace(here, z=0.0 * here.z)], Ranking(), standing.rule, judging)
+    both, _ = judge(blank, [replace(way, z=0.0 * here.z) for way in (here, apart)], Ranking(), standing.rule, judging)
+    assert near.tie.any() and not both.tie.any()
+
+
+def test_the_core_says_what_failed_a_model() -> None:
+    plan = one_look(questions=1, trials=40, bound=1.645)
+    found = told(plan, [[[1] * 30 + [None] * 10], [[1] * 40], [[0] * 40]])
+    assert found.set_aside == {0: Lost(Cause.GRADER, "the grader failed on 10 of its 40 answers, more than 5%")}

@@ -1,0 +1,98 @@
+"""Whole runs with a grader that fails on some answers: they go on, and nothing is lost by it."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from live_runs import Found, Site
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.core.types import Cause
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import ModelSetAside, RunReader, only
+
+GRADER = """
+import hashlib, time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+def grade(text, question):
+    if (HERE / "broken").exists() and len(text) > 2 * len(question.answer) + 20:  # an answer, not the key
+        chance = int(hashlib.sha256(text.encode()).hexdigest(), 16) % 1000 / 1000
+        if chance < float((HERE / "broken").read_text()):
+            time.sleep(1000) if (HERE / "hangs").exists() else 1 / 0
+    return "{" + question.answer + "}" in text
+"""
+
+
+@pytest.fixture
+def patchy(site: Site) -> Path:
+    """A grader that fails on a share of all answers, which the file `broken` says."""
+    (site.folder / "patchy.py").write_text(GRADER)
+    grader = {"kind": "python", "function": "patchy:grade", "timeout": 0.3}
+    return site.write(trials={"min": 4, "max": 12}, grader=grader)
+
+
+def results(site: Site) -> dict[str, dict[str, object]]:
+    rows = json.loads((site.directory() / "results.json").read_text())["models"]
+    return {row["name"]: row for row in rows}
+
+
+def requests(site: Site) -> int:
+    return len(Found.of(site.directory()).outcomes)
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_a_grader_that_fails_now_and_then_sets_nobody_aside(site: Site, patchy: Path, hangs: bool) -> None:
+    whole = site.run(patchy, "--run-dir", str(site.directory("whole")))
+    assert whole.exit_code in (ExitCode.REACHED, ExitCode.SPENT), whole.stdout
+    (site.folder / "broken").write_text("0.012")
+    if hangs:
+        (site.folder / "hangs").touch()
+    ended = site.run(patchy)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stdout
+    found, rows = Found.of(site.directory()), results(site)
+    missing = [trial for trial, category in found.outcomes.items() if category is None]
+    assert missing, "the grader failed on nothing: choose another share"
+    assert all(row["set_aside"] is None for row in rows.values())
+    assert min(rows, key=lambda name: rows[name]["rank"]) == "ada"  # type: ignore[arg-type, return-value]
+    for name, row in rows.items():
+        failed = sum(model == name for model, _, _ in missing)
+        assert row["ungraded"] == failed
+        assert (row["lowest"] < row["highest"]) == (failed > 0)  # type: ignore[operator]
+        assert row["lowest"] <= row["score"] <= row["highest"]  # type: ignore[operator]
+    assert "could not be graded; its score is" in ended.stdout
+    again = site.run(patchy)
+    assert again.exit_code == ended.exit_code
+    assert Found.of(site.directory()) == found, "a resume buys and changes nothing"
+
+    (site.folder / "broken").unlink()
+    done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(patchy)])
+    assert f"answers again: {len(missing)} have another category" in done.stdout
+    assert site.run(patchy).exit_code == whole.exit_code
+    graded, reference = Found.of(site.directory()), Found.of(site.directory("whole"))
+    assert graded.looks == reference.looks
+    assert None not in graded.outcomes.values()
+    assert all(graded.outcomes[trial] == category for trial, category in reference.outcomes.items())
+
+
+def test_a_grader_that_fails_on_a_third_sets_the_models_aside(site: Site, patchy: Path) -> None:
+    (site.folder / "broken").write_text("0.3")
+    ended = site.run(patchy)
+    assert ended.exit_code == ExitCode.SPENT, ended.stdout
+    assert "more than 5%" in ended.stdout
+    assert "raise grader.timeout" in ended.stdout
+    bought = requests(site)
+    with closing(RunReader.open(site.directory())) as reader:
+        aside = only(reader.events(), ModelSetAside)
+    assert {event.cause for event in aside} == {Cause.GRADER}
+    again = site.run(patchy)
+    assert again.exit_code == ExitCode.SPENT, again.stdout
+    assert requests(site) == bought, "a resume buys nothing"
+    (site.folder / "broken").unlink()
+    mended = site.run(patchy)
+    assert "set aside" not in mended.stdout
+    assert all(row["set_aside"] is None and row["ungraded"] == 0 for row in results(site).values())
