@@ -16,9 +16,9 @@ from adaptive_eval.endpoints.failures import SECRET_LENGTH, Failure, Kind, clean
 from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.parsing import StreamReader, parsed
 from adaptive_eval.endpoints.reach import Reach
-from adaptive_eval.endpoints.transport import CONNECT_SECONDS
+from adaptive_eval.endpoints.transport import CONNECT_SECONDS, MOST_BYTES
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
-from adaptive_eval.endpoints.wire import PATHS
+from adaptive_eval.endpoints.wire import PATHS, longest_response
 from adaptive_eval.errors import ConfigError
 
 PROBE_SECONDS = 10.0
@@ -119,13 +119,17 @@ class HttpCaller:
         """Send one request and wait for its whole response."""
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         silence = QUIET_SECONDS if reader is not None else None
+        content = orjson.dumps(body)
         # built here, since the client would put the same headers together each time
         request = httpx2.Request(
             "POST",
             self._urls[base_url],
             headers=self._headers,
-            content=orjson.dumps(body),
-            extensions={"timeout": time_outs(self._limit, silence)},
+            content=content,
+            extensions={
+                "timeout": time_outs(self._limit, silence),
+                MOST_BYTES: longest_response(body, len(content)),
+            },
         )
         begun = perf_counter()
         with failures(self.secrets, self._limit):

@@ -12,6 +12,7 @@ import httpx2
 
 MAX_HEAD = 64 * 1024
 MAX_BODY = 256 * 1024 * 1024
+"""What no response exceeds, whatever was asked for (see `wire.longest_response`)."""
 
 Header = tuple[bytes, bytes]
 

@@ -15,7 +15,7 @@ from urllib.request import getproxies
 
 import httpx2
 
-from adaptive_eval.endpoints.transport import Origin, SlotTransport, origin_of, unpacked
+from adaptive_eval.endpoints.transport import MOST_BYTES, Origin, SlotTransport, origin_of, unpacked
 from adaptive_eval.endpoints.types import EndpointConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_attribute
@@ -115,7 +115,8 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
         except BaseException:
             await slot.aclose()
             raise
-        return unpacked(response, self._max_body, lambda: idle.append(slot))
+        most = request.extensions.get(MOST_BYTES, self._max_body)
+        return unpacked(response, most, lambda: idle.append(slot))
 
     async def aclose(self) -> None:
         """Close every idle connection; a busy one ends with its request."""

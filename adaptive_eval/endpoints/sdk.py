@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 import openai
+import orjson
 from pydantic import SecretStr
 
 from adaptive_eval.endpoints.client import (
@@ -30,7 +31,9 @@ from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.parsing import StreamReader
 from adaptive_eval.endpoints.reach import Reach
+from adaptive_eval.endpoints.transport import MOST_BYTES
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.wire import longest_response
 
 NO_KEY = "EMPTY"
 """The SDK insists on a key; servers without one ignore it."""
@@ -51,6 +54,7 @@ class SdkCaller:
         # of the SDK's own headers httpx2 adds this one, for packings that it may not have
         plain = {"Accept-Encoding": "identity"}
         self._http = reach.client(plain, MAX_BODY)
+        self._http.event_hooks = {"request": [_bound]}
         self._beside_http = reach.client(plain, BESIDE_BYTES)
 
         def client(base_url: str, http: httpx2.AsyncClient) -> openai.AsyncOpenAI:
@@ -118,3 +122,8 @@ class SdkCaller:
                     raise error.__cause__ from None
                 raise
         return reply_of(response, reader, begun, perf_counter(), self.secrets)
+
+
+async def _bound(request: httpx2.Request) -> None:
+    """Bound the response by what was asked for."""
+    request.extensions[MOST_BYTES] = longest_response(orjson.loads(request.content), len(request.content))

@@ -218,6 +218,10 @@ def unpacked(response: httpx2.Response, most: int, release: Callable[[], None] =
     )
 
 
+MOST_BYTES = "adaptive_eval.most_bytes"
+"""The extension of a request that bounds the body of its response further than its client does."""
+
+
 class SlotTransport(httpx2.AsyncBaseTransport):
     """Connections by origin: a stack of idle ones, and as many busy ones as there are requests in flight.
 
@@ -235,11 +239,12 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         head = [b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path), *lines, b"", b""]
         payload = b"\r\n".join(head) + await request.aread()
         timeout = request.extensions.get("timeout", {})
+        most = request.extensions.get(MOST_BYTES, self._max_body)
         origin = origin_of(request.url)
         while True:
             connection = self._take(origin) or await self._connect(origin, timeout.get("connect"))
             try:
-                parser = await connection.ask(payload, self._max_body, timeout.get("read"))
+                parser = await connection.ask(payload, most, timeout.get("read"))
                 break
             except httpx2.ReadError:
                 if not connection.stale:
@@ -254,7 +259,7 @@ class SlotTransport(httpx2.AsyncBaseTransport):
                 return httpx2.Response(parser.status, headers=parser.headers, content=body)
             stream = httpx2.ByteStream(body)
         response = httpx2.Response(parser.status, headers=parser.headers, stream=stream)
-        return unpacked(response, self._max_body) if parser.packed else response
+        return unpacked(response, most) if parser.packed else response
 
     async def aclose(self) -> None:
         """Close every idle connection; a busy one ends with its request."""

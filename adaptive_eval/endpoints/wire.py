@@ -8,6 +8,7 @@ answers are asked for as a stream, unless their log-probabilities count them (it
 
 from collections.abc import Mapping
 
+from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.types import EndpointConfig, Prompt, Sampling
 
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
@@ -26,6 +27,14 @@ _PLAIN_KEYS = (
 _TINY_ANSWER = 16
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 SERVER_DEFAULT = "server default"
+
+_ENVELOPE = 1024 * 1024
+_TOKEN = 256
+"""Bytes of a token on average at most: the longest of any vocabulary have 128, JSON makes six of some."""
+_EVENT = 1024
+"""What surrounds a token that is streamed alone."""
+_LOGPROB = 512
+"""A token with its log-probability, and each alternative: the token as text and as a list of its bytes."""
 
 
 def _logprob_keys(config: EndpointConfig, sampling: Sampling) -> dict[str, object]:
@@ -56,6 +65,22 @@ def sent_sampling(config: EndpointConfig, sampling: Sampling) -> dict[str, objec
 def counted_apart(body: Mapping[str, object]) -> Mapping[str, object]:
     """The request to a server that says the tokens of each of several answers in a stream only."""
     return body if "n" not in body or body.get("logprobs") else {**body, **_STREAM}
+
+
+def longest_response(body: Mapping[str, object], length: int) -> int:
+    """Bytes that the response to this request of `length` bytes can have at most: what is longer is no answer."""
+    most = body.get("max_tokens") or body.get("max_completion_tokens")
+    if not isinstance(most, int) or isinstance(most, bool):
+        return MAX_BODY
+    number = body.get("n")
+    logprobs, alternatives = body.get("logprobs"), body.get("top_logprobs") or 0
+    if isinstance(logprobs, int) and not isinstance(logprobs, bool):
+        alternatives = logprobs
+    listed = 1 + alternatives if logprobs and isinstance(alternatives, int) else 0
+    token = _TOKEN + _EVENT * bool(body.get("stream")) + _LOGPROB * listed
+    asked = length * (token if "prompt_logprobs" in body or body.get("echo") else 1)
+    answers = number if isinstance(number, int) else 1
+    return min(_ENVELOPE + asked * answers + most * answers * token, MAX_BODY)
 
 
 class BodyBuilder:

@@ -13,9 +13,12 @@ import zlib
 from collections.abc import Iterable
 
 from adaptive_eval import __version__
+from adaptive_eval.errors import StoreError
 from adaptive_eval.store.events import Event, Json
 from adaptive_eval.store.records import RunHeader, TrialRecord
 
+MOST_UNPACKED = 256 * 1024 * 1024
+"""No response is longer (`endpoints.http1.MAX_BODY`), so that no text is: what unpacks to more was not written here."""
 PLAIN_UP_TO = 512
 SMALL_UP_TO = 8192
 
@@ -33,7 +36,7 @@ def pack_text(text: str | None) -> str | bytes | None:
 def unpack_text(stored: str | bytes | None) -> str | None:
     """The text that `pack_text` was given."""
     if isinstance(stored, bytes):
-        return zlib.decompress(stored).decode("utf-8", "surrogatepass")
+        return _unpacked(stored).decode("utf-8", "surrogatepass")
     return stored
 
 
@@ -44,7 +47,7 @@ def pack_json(value: object) -> bytes:
 
 def unpack_json(stored: bytes) -> object:
     """The values that `pack_json` was given."""
-    return json.loads(zlib.decompress(stored))
+    return json.loads(_unpacked(stored))
 
 
 def dump_json(value: object) -> str:
@@ -62,6 +65,20 @@ def _compress(data: bytes) -> bytes:
         return zlib.compress(data)
     compressor = zlib.compressobj(level=6, wbits=12, memLevel=5)
     return compressor.compress(data) + compressor.flush()
+
+
+def _unpacked(stored: bytes) -> bytes:
+    """What was compressed; raises `StoreError` where it is damaged or unpacks to more than was ever written."""
+    unpacking = zlib.decompressobj()
+    try:
+        data = unpacking.decompress(stored, MOST_UNPACKED)
+    except zlib.error as error:
+        raise StoreError(f"a stored text is damaged ({error}); restore a copy of the run") from error
+    if not unpacking.eof:
+        raise StoreError(
+            f"a stored text is cut off, or unpacks to more than {MOST_UNPACKED} bytes; restore a copy of the run"
+        )
+    return data
 
 
 def _has_surrogates(text: str) -> bool:

@@ -16,9 +16,11 @@ from small_proxy import small_proxy
 
 from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
 from adaptive_eval.endpoints.failures import Failure, Kind
+from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.reach import Reach
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.wire import longest_response
 from adaptive_eval.errors import ConfigError
 
 CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
@@ -358,6 +360,33 @@ async def test_no_page_is_unpacked_beyond_what_it_could_need(client: str) -> Non
             await asking.models(server.base_url)
         assert "longer than anything" in str(await asking.probe(server.base_url))
         await asking.close()
+
+
+@CLIENTS
+@pytest.mark.parametrize("packed", [False, True])
+async def test_an_answer_is_no_longer_than_what_was_asked_for(client: str, packed: bool) -> None:
+    endless = b'{"choices": [' + b" " * (4 * 1024 * 1024)
+
+    async def explode(asked: Exchange) -> None:
+        body = gzip.compress(endless) if packed else endless
+        await asked.reply(200, body, *(["Content-Encoding: gzip"] if packed else []))
+
+    async with raw_server(explode) as server:
+        asking = caller(server.base_url, client)
+        with pytest.raises(Failure, match="longer than anything"):
+            await asking.ask(server.base_url, {**BODY, "max_tokens": 16})
+        await asking.close()
+
+
+def test_what_a_response_may_hold_follows_from_the_request() -> None:
+    def bound(**options: object) -> int:
+        return longest_response({**BODY, "max_tokens": 1000, **options}, 500)
+
+    plain = bound()
+    assert plain < bound(stream=True) < bound(stream=True, logprobs=True) < bound(stream=True, logprobs=True, n=8)
+    assert bound(logprobs=True) < bound(logprobs=True, top_logprobs=5)
+    assert plain < bound(prompt_logprobs=0)
+    assert longest_response(BODY | {"max_tokens": None}, 500) == bound(n=10**9) == MAX_BODY
 
 
 @CLIENTS
