@@ -19,10 +19,10 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.notebook.display import NotebookDisplay, notebook
 from adaptive_eval.notebook.stored import RunRecord, read_run
+from adaptive_eval.record.scale import Scale
 from adaptive_eval.running.event_loop import complete
 from adaptive_eval.running.execute import HEARD, directory_for, execute
 from adaptive_eval.show.displays import Display, Kind, open_display
-from adaptive_eval.show.text import Scale
 
 Configuration = str | Path | Mapping[str, object] | RunConfig
 Shown = Kind | Literal["notebook"]

@@ -11,7 +11,7 @@ from adaptive_eval.imports import load_extra
 from adaptive_eval.notebook.tables import paragraph, ranking_table
 from adaptive_eval.record import view as views
 from adaptive_eval.record.results import ModelRow, PairRow, Results
-from adaptive_eval.show.text import Scale
+from adaptive_eval.record.scale import Scale
 
 Row = dict[str, object]
 NESTED = {"signals", "sampling"}
