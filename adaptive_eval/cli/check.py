@@ -20,6 +20,7 @@ from adaptive_eval.graders.types import Grade
 from adaptive_eval.record.history import look_back, trials_there
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, look_around
+from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
 from adaptive_eval.show.forecast import in_time
 from adaptive_eval.show.text import count, duration, safe
@@ -34,7 +35,8 @@ def rehearse(prepared: Prepared, directory: Path) -> ExitCode:
 
     Raises `ConfigError` or `StoreError` where the run could not begin or go on.
     """
-    there = trials_there(prepared, directory)
+    chosen = asyncio.run(require_agreement(prepared, directory)) is not None
+    there = trials_there(prepared, directory, grader_chosen=chosen)
     prepared = look_back(prepared, directory).prepared
     keys = asyncio.run(check_keys(prepared))
     found = asyncio.run(look_around(prepared.config))

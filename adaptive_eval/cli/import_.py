@@ -11,8 +11,9 @@ from adaptive_eval.cli.shared import Progress, reported
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, Request
-from adaptive_eval.exchange.importing import Imported, import_logs
+from adaptive_eval.exchange.importing import Compared, Imported, import_logs
 from adaptive_eval.show.summary import findings
+from adaptive_eval.show.text import safe
 
 SHOWN_REASONS = 3
 
@@ -121,11 +122,24 @@ def _told(done: Imported, config: Path | None, finished: bool) -> Iterator[str]:
         yield "no look yet: every model lacks trials that the first look needs (trials.min of each question); run it"
     if done.path.is_file():
         yield f"array     {done.path}"
+    elif done.compared is not None and done.compared.grader is None:
+        yield from _without_grader(done, done.compared, config)
     elif config is not None:
         yield f"for more  adaptive-eval run {config} --run-dir {done.path}"
     elif done.runnable and not finished:
         file = done.path / CONFIG_FILE
         yield f"for more  fill in the addresses in {file}, then: adaptive-eval run {file} --run-dir {done.path}"
+
+
+def _without_grader(done: Imported, compared: Compared, config: Path | None) -> Iterator[str]:
+    """Why the run has no grader, and how it goes on all the same."""
+    assert compared.agreement is not None
+    yield f"grades    {compared.agreement.words}, for example"
+    yield from (f"          {safe(one, 400)}" for one in compared.agreement.examples)
+    file = config or done.path / CONFIG_FILE
+    those = f" (on a sample: {', '.join(compared.instead)})" if compared.instead else ""
+    yield f"          the run has no grader until {file} names one that gives these grades{those}"
+    yield f"          or all are graded by another one: adaptive-eval regrade {done.path} --config {file}"
 
 
 def _left(done: Imported) -> Iterator[str]:

@@ -22,7 +22,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.registry import Python
+from adaptive_eval.graders.registry import Logged, Python
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.imports import SAID, fingerprints, first_words
 from adaptive_eval.launch.command import command_of, environment_of, missing_program
@@ -163,6 +163,8 @@ class Prepared:
 
 def prepare(config: RunConfig) -> Prepared:
     """Load the questions and work everything out; raises `ConfigError`."""
+    if isinstance(config.grader, Logged):
+        raise ConfigError("grader.kind is logged, which grades nothing: it stands for the grades of imported logs")
     questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
     _require_gradable(config, questions)
     prepared = prepared_with(config, questions, run_header(config, questions))

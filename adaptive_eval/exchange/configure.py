@@ -8,7 +8,7 @@ What an import judges by: rubric, grader and questions, of a configuration or of
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,10 @@ UNKNOWN_URL = "http://fill-in.invalid/v1"
 """Stands in the stored configuration for an address that nobody has given yet; no such host can exist."""
 LEAST, MOST = 4, 80
 """Trials a question before a first look, and at the horizon: those of a run that says nothing."""
+NO_GRADER = (
+    "# There is no grader here, since none that is known gives the grades of the logs. Add `grader:` with one that",
+    "# does, or have all answers graded by another one: adaptive-eval regrade RUN --config THIS_FILE",
+)
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]")
 PRECISION = 0.02
 """What is wanted of a single model, which cannot be ranked: its score to so many points in a hundred."""
@@ -47,7 +51,7 @@ class Found:
     most: int
     """The most that a model has of a question, on average over its questions."""
     grader: str | None
-    """The one that was asked for."""
+    """The one that gives their grades; None where none is known."""
     weights: Sequence[float] | None
     """Other scores than 0 and 1."""
     finished: bool
@@ -61,7 +65,7 @@ def tree_of(found: Found) -> dict[str, Any]:
         "seed": 0,
         "questions": {"path": QUESTIONS_FILE, "fields": _fields(found.questions)},
         "models": [_model(name, settings) for name, settings in found.models.items()],
-        "grader": {"kind": found.grader or _grader(found.models.values())},
+        **({} if found.grader is None else {"grader": {"kind": found.grader}}),
         "rubric": rubric_tree(found.weights),
         "trials": {"min": found.least, "max": found.most if found.finished else max(MOST, found.most)},
     }
@@ -83,12 +87,13 @@ def rubric_tree(weights: Sequence[float] | None) -> dict[str, Any]:
 def stored_config_of(tree: Mapping[str, Any], folder: Path) -> RunConfig:
     """The configuration that the run is stored with."""
     models = [{"base_url": UNKNOWN_URL, **model} for model in tree["models"]]
-    return RunConfig.model_validate_json(json.dumps({**tree, "models": models, "folder": str(folder)}))
+    whole = {"grader": {"kind": "logged"}, **tree, "models": models, "folder": str(folder)}
+    return RunConfig.model_validate_json(json.dumps(whole))
 
 
 def config_text(tree: Mapping[str, Any], runnable: bool) -> str:
     """The configuration as YAML, with what is to be filled in."""
-    return "\n".join([*_heading(runnable), *_sections(tree), ""])
+    return "\n".join([*_heading(runnable), *(() if "grader" in tree else NO_GRADER), *_sections(tree), ""])
 
 
 def question_lines(questions: Sequence[Question]) -> Iterator[str]:
@@ -132,8 +137,10 @@ def _model(name: str, settings: Settings) -> dict[str, Any]:
     return model
 
 
-def _grader(models: Any) -> str:
-    return next((settings.grader for settings in models if settings.grader is not None), DEFAULT_GRADER)
+def likely_grader(models: Iterable[Settings]) -> GraderOptions:
+    """The grader that comes nearest to what graded the logs, as far as they say it."""
+    kind = next((settings.grader for settings in models if settings.grader is not None), DEFAULT_GRADER)
+    return GRADERS[kind].model_validate({"kind": kind})
 
 
 def _heading(runnable: bool) -> Iterator[str]:

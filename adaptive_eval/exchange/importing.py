@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.exchange.arrays import Outcomes, write_tensor
-from adaptive_eval.exchange.configure import Request, Terms, question_of, terms_of
+from adaptive_eval.exchange.configure import Request, Terms, likely_grader, question_of, terms_of
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import Gathering, Known, Placed
 from adaptive_eval.exchange.grading import Anew, graded
 from adaptive_eval.exchange.run_directory import run_drafted
 from adaptive_eval.exchange.samples import LogError, LogFile
+from adaptive_eval.graders.agreement import Agreement, Graded, Reservoir, agreement, those_that_agree
 from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.registry import GRADERS
+from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.record.results import Results
 from adaptive_eval.store import TrialRecord
 
@@ -22,6 +25,17 @@ TENSOR = ".npz"
 Told = Callable[[float, int], None]
 """Hears which share of the files is read, and how many trials that gave."""
 Take = Callable[[Iterable[TrialRecord]], None]
+
+
+class Compared(NamedTuple):
+    """The grader of a run that goes on, and how it was found."""
+
+    grader: GraderOptions | None
+    """None: the one that seemed likely gives other grades than the logs."""
+    agreement: Agreement | None = None
+    """None: everything was graded by this grader."""
+    instead: tuple[str, ...] = ()
+    """Graders that do give these grades."""
 
 
 class Imported(NamedTuple):
@@ -34,6 +48,7 @@ class Imported(NamedTuple):
     """None for a tensor, and where something is missing that the first look needs."""
     runnable: bool
     """The run can go on with the configuration beside it, or with the one that was given."""
+    compared: Compared | None = None
 
 
 def import_logs(request: Request, told: Told = lambda share, trials: None) -> Imported:
@@ -48,8 +63,9 @@ def import_logs(request: Request, told: Told = lambda share, trials: None) -> Im
         return Imported(request.to, work.trials, work.gathering, None, runnable=False)
     with run_drafted(request.to) as draft:
         asyncio.run(work.through(draft.take))
-        finished = draft.finish(work.gathering, terms)
-    return Imported(request.to, work.trials, work.gathering, finished.results, finished.runnable)
+        compared = asyncio.run(work.compared())
+        finished = draft.finish(work.gathering, terms, compared.grader)
+    return Imported(request.to, work.trials, work.gathering, finished.results, finished.runnable, compared)
 
 
 class _Work:
@@ -63,6 +79,7 @@ class _Work:
         self._terms, self._files, self._told = terms, files, told
         self._questions = questions
         self._checked: set[str] = set()
+        self._sample = Reservoir()
         self.gathering = Gathering(known, request.left_out, request.further)
         self.trials = 0
 
@@ -90,8 +107,26 @@ class _Work:
             raise LogError(f"{named}: no trial is there: {told}")
 
     async def _hand_over(self, batch: list[Placed], anew: Anew | None, take: Take) -> None:
-        take(await graded(batch, self._questions, self._terms.rubric, anew))
+        records = await graded(batch, self._questions, self._terms.rubric, anew)
+        take(records)
+        for placed, record in zip(batch, records, strict=True):
+            if placed.record.has_text and record.category is not None and record.answer.text:
+                self._sample.take(Graded(self._questions[record.question], record.answer, record.category))
         self.trials += len(batch)
+
+    async def compared(self) -> Compared:
+        """Whether the likely grader, or that of the configuration, gives a sample the grades that it has."""
+        config, terms, sample = self._terms.request.config, self._terms, self._sample.kept
+        if terms.grader is not None and config is None:
+            return Compared(terms.grader)
+        grader = terms.grader or likely_grader(self.gathering.models.values())
+        if any(grader.key_problem(one.question) for one in sample):
+            return Compared(grader)  # without keys nothing can be graded, and nobody can go on
+        folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
+        found = await agreement(grader, terms.rubric, sample, folder, keys)
+        if found.whole:
+            return Compared(grader, found)
+        return Compared(None, found, tuple(await those_that_agree(GRADERS, terms.rubric, sample)))
 
     def _require_question(self, placed: Placed) -> None:
         """Know the question, and that the grader can use its key."""

@@ -35,6 +35,8 @@ from adaptive_eval.exchange.configure import (
     tree_of,
 )
 from adaptive_eval.exchange.gather import Gathering
+from adaptive_eval.graders.registry import Logged
+from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results, subject_of, take_snapshot
 from adaptive_eval.record.history import with_beginnings
@@ -154,16 +156,18 @@ class RunDraft:
         """Keep trials."""
         self._draft.add(records)
 
-    def finish(self, gathering: Gathering, terms: Terms) -> Finished:
-        """Write what the run is, and what it has found."""
+    def finish(self, gathering: Gathering, terms: Terms, grader: GraderOptions | None) -> Finished:
+        """Write what the run is, and what it has found; `grader` gives its grades, None where none is known to."""
         for model, key in gathering.gaps:
             self._draft.renumber(model, key)
         if terms.request.config is not None and terms.questions is not None:
             config, questions, can_go_on = terms.request.config, terms.questions, True
+            if grader is None:
+                config = config.model_copy(update={"grader": Logged()})
         else:
             questions = tuple(question_of(key, one) for key, one in gathering.asked.items())
             can_go_on = runnable(questions)
-            config = self._configured(found_by(gathering, questions, terms, run_name(self._place)), can_go_on)
+            config = self._configured(found_by(gathering, questions, terms, grader, run_name(self._place)), can_go_on)
         self._draft.finish(run_header(config, questions), gathering.keys, [_imported(gathering, terms)])
         self.close()
         return Finished(conclude(self._directory, config), can_go_on)
@@ -183,7 +187,9 @@ class RunDraft:
         return stored_config_of(tree, self._place.absolute())
 
 
-def found_by(gathering: Gathering, questions: tuple[Question, ...], terms: Terms, name: str) -> Found:
+def found_by(
+    gathering: Gathering, questions: tuple[Question, ...], terms: Terms, grader: GraderOptions | None, name: str
+) -> Found:
     """What the logs have."""
     trials, request = gathering.trials, terms.request
     least = min(LEAST, *trials.values())
@@ -196,7 +202,7 @@ def found_by(gathering: Gathering, questions: tuple[Question, ...], terms: Terms
         questions=questions,
         least=least,
         most=math.ceil(max(by_model.values()) / len(questions)),
-        grader=request.grader,
+        grader=None if grader is None else getattr(grader, "kind", None),
         weights=request.weights,
         finished=request.finished,
     )

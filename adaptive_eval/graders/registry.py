@@ -74,6 +74,24 @@ class Python(GraderOptions):
         return usual_answers(question.answer) if question.answer.strip() else ("",)
 
 
+class Logged(GraderOptions):
+    """The grades of imported logs, which no grader here is known to give: no new answer can be graded so.
+
+    It stands in stored runs alone; who goes on with one chooses a grader that gives the same grades.
+    """
+
+    kind: Literal["logged"] = "logged"
+
+    def quick(self, text: str, question: Question) -> Marks | None:
+        return self.grade(text, question)
+
+    def grade(self, text: str, question: Question) -> Marks:
+        raise GraderError("is not known: the stored grades are those of the logs; choose a grader in a configuration")
+
+    def key_problem(self, question: Question) -> str | None:
+        return None
+
+
 def _marks(said: object, name: str) -> Marks:
     if isinstance(said, bool):
         return Marks({"is_correct": said}, None)
@@ -97,7 +115,7 @@ def _signal(value: object, key: str, name: str) -> SignalValue:
 
 
 GraderConfig = Annotated[
-    Exact | Choice | Numeric | Regex | Contains | Math | Json | Python,
+    Exact | Choice | Numeric | Regex | Contains | Math | Json | Python | Logged,
     Field(discriminator="kind"),
 ]
 GRADERS: dict[str, type[GraderOptions]] = {

@@ -142,15 +142,17 @@ def look_back(prepared: Prepared, directory: Path) -> Begun:
     return Begun(_planned(prepared, held, prior), prior.event(section))
 
 
-def trials_there(prepared: Prepared, directory: Path) -> int | None:
+def trials_there(prepared: Prepared, directory: Path, *, grader_chosen: bool = False) -> int | None:
     """How many trials the run in `directory` has, which `prepared` would resume; None where there is no run.
 
-    Raises `RunChanged` where their meaning is another.
+    Raises `RunChanged` where their meaning is another; with `grader_chosen` the grader becomes that of `prepared`.
     """
     if not is_run(directory):
         return None
     with closing(RunReader.open(directory)) as reader:
-        require_same_meaning(reader.header(), prepared.header, directory)
+        stored, now = reader.header(), prepared.header
+        grader = {"grader": now.meaning["grader"]} if grader_chosen else {}
+        require_same_meaning(replace(stored, meaning={**stored.meaning, **grader}), now, directory)
         return reader.trial_count()
 
 

@@ -32,6 +32,7 @@ from adaptive_eval.record.history import look_back, newest, trials_there
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.running.answer_keys import check_keys, grading_of
+from adaptive_eval.running.imported_grades import adopt_grader
 from adaptive_eval.running.notify import notifier_of
 from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
 from adaptive_eval.running.watching import Watcher, Watchers
@@ -188,6 +189,7 @@ async def _execute(
     prepared: Prepared, directory: Path, watcher: Watcher, tell: Callable[[Ended], None], stops: Stops | None
 ) -> ExitCode:
     prepared, prior = look_back(prepared, directory)
+    await adopt_grader(prepared, directory)
     if not trials_there(prepared, directory):
         await check_keys(prepared)
     opened = Store.open(directory, prepared.header)

@@ -6,6 +6,7 @@ from adaptive_eval.store import (
     AlarmRaised,
     AnswerUngraded,
     Event,
+    GraderChosen,
     ModelSetAside,
     OnlyFailures,
     PlaceAwaited,
@@ -75,6 +76,8 @@ def _of_the_run(event: Event) -> str | None:
             return f"resumed with {event.trials} stored trials"
         case SettingsChanged():
             return "settings changed: " + ", ".join(change.path for change in event.changes)
+        case GraderChosen():
+            return f"graded by {event.grader} from now on, which gives {event.compared} stored answers their grades"
         case TrialsImported():
             more = f" and {len(event.files) - NAMED} more" if len(event.files) > NAMED else ""
             return f"begins with {event.trials} trials imported from {', '.join(event.files[:NAMED])}{more}"

@@ -297,6 +297,16 @@ class TrialsImported(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class GraderChosen(Event):
+    """A grader that gives the imported trials the grades of their logs, as far as a sample shows."""
+
+    KIND: ClassVar[str] = "grader_chosen"
+    grader: str
+    compared: int = 0
+    """Stored answers that it has graded."""
+
+
+@dataclass(frozen=True, slots=True)
 class PriorTaken(Event):
     """Outcomes of an earlier run count as R0 from now on."""
 
@@ -346,6 +356,7 @@ CLASSES: tuple[type[Event], ...] = (
     RegradingBegun,
     TrialsRegraded,
     TrialsImported,
+    GraderChosen,
     PriorTaken,
     RunStopped,
     RunFinished,

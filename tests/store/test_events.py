@@ -18,6 +18,7 @@ from adaptive_eval.store import (
     Batch,
     Change,
     Event,
+    GraderChosen,
     ModelSetAside,
     OnlyFailures,
     PlaceAwaited,
@@ -75,6 +76,7 @@ STORED = [
         "alarm",
         {"model": "ada", "fault": "all_wrong", "text": "all 24 answers", "example": "an answer"},
     ),
+    (GraderChosen("numeric", 40), "grader_chosen", {"grader": "numeric", "compared": 40}),
     (PlaceAwaited("gpu0", "the run other"), "waiting", {"on": "gpu0", "by": "the run other"}),
     (
         ServerLaunching("ada", ("vllm", "serve"), None, "ada.log"),

@@ -54,6 +54,13 @@ SERVICES = {"openai", "vllm", "sglang", "ollama", "together", "openrouter", "hf"
 ATTACHED = "attachment://"
 
 
+def _grader(scorer: Mapping[str, Any]) -> str | None:
+    """The grader that comes nearest to a scorer."""
+    name = as_text(scorer.get("name")).rpartition("/")[2]
+    numeric = name == "match" and mapping(scorer.get("options")).get("numeric") is True
+    return "numeric" if numeric else GRADERS.get(name)
+
+
 class SampleReader:
     """Samples of one log."""
 
@@ -72,7 +79,7 @@ class SampleReader:
             sampling=known_sampling(
                 {ours: config[theirs] for theirs, ours in SAMPLING.items() if config.get(theirs) is not None}
             ),
-            grader=GRADERS.get(scorers[0].rpartition("/")[2]) if len(scorers) == 1 else None,
+            grader=_grader(mapping(sequence(spec["scorers"])[0])) if len(scorers) == 1 else None,
         )
 
     def record(self, sample: object, place: str) -> Record:

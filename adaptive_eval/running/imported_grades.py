@@ -1,0 +1,67 @@
+"""Going on with imported trials whose grades no known grader gives: with one that does, or after grading all anew."""
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from adaptive_eval.config.prepare import Prepared, stored_config, stored_questions
+from adaptive_eval.errors import RunChanged
+from adaptive_eval.graders.agreement import Agreement, Graded, Reservoir, agreement
+from adaptive_eval.graders.registry import Logged
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.store import GraderChosen, RunHeader, RunReader, Store
+from adaptive_eval.store.database import is_run
+
+
+async def adopt_grader(prepared: Prepared, directory: Path) -> None:
+    """Make the configuration's grader that of the stored run; raises `RunChanged` where it gives other grades."""
+    found = await require_agreement(prepared, directory)
+    if found is None:
+        return
+    store = Store.attach(directory)
+    try:
+        store.regrade(
+            [], GraderChosen(found.grader, found.compared), _taken_over(store.reader.header(), prepared.header)
+        )
+    finally:
+        store.close()
+
+
+async def require_agreement(prepared: Prepared, directory: Path) -> Agreement | None:
+    """Grade a sample of the stored answers by the configuration's grader; None where the run has a grader already."""
+    if not is_run(directory):
+        return None
+    with closing(RunReader.open(directory)) as reader:
+        header = reader.header()
+        if not isinstance(stored_config(header).grader, Logged):
+            return None
+        sample = _sample(reader, header)
+    config = prepared.config
+    rubric = open_rubric(stored_config(header).rubric)
+    found = await agreement(config.grader, rubric, sample, config.folder, config.keys)
+    if not found.whole or not sample:
+        told = found.words if sample else "no stored answer has a text that could be graded again"
+        head = f"the grades in {directory} are those of its logs, and new answers would be graded otherwise: {told}"
+        examples = [f"  {one}" for one in found.examples]
+        mend = (
+            "Choose a grader that gives these grades, or have all stored answers graded by this one: "
+            f"adaptive-eval regrade {directory} --config CONFIG"
+        )
+        raise RunChanged("\n".join([head, *examples, mend]))
+    return found
+
+
+def _sample(reader: RunReader, header: RunHeader) -> list[Graded]:
+    questions = {question.id: question for question in stored_questions(header)}
+    reservoir = Reservoir()
+    for record in reader.trials():
+        if record.category is not None and record.answer.text:
+            reservoir.take(Graded(questions[record.question], record.answer, record.category))
+    return reservoir.kept
+
+
+def _taken_over(stored: RunHeader, now: RunHeader) -> RunHeader:
+    """The stored run with the grader of today; what else has changed is for the resume to judge."""
+    meaning = {**stored.meaning, "grader": now.meaning["grader"]}
+    configuration = {**stored.configuration, "grader": now.configuration["grader"]}
+    return replace(stored, meaning=meaning, configuration=configuration)

@@ -1,0 +1,171 @@
+"""Who goes on with an imported run grades as its logs did, or is told with examples before anything is asked."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+import yaml
+from logs import header, imported, inspect_log, lines, outcomes, sample
+from saying import Saying, saying
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.cli import app
+from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import GraderChosen, RunReader, only
+
+SKILLS = {"ada": 0.9, "bob": 0.3}
+QUESTIONS = 6
+
+
+def is_right(model: str, question: int, epoch: int) -> bool:
+    share = int.from_bytes(blake2b(repr((model, question, epoch)).encode(), digest_size=8).digest(), "big") / 2**64
+    return share < SKILLS[model]
+
+
+def prose(model: str, question: int, epoch: int) -> str:
+    """In the words of a chat model: equal to no key, though its last number is."""
+    return f"In {epoch} ways one finds that it is {question + 20 if is_right(model, question, epoch) else 3}."
+
+
+def says(model: str, question: str, seed: int) -> str:
+    number = question.split()[1]
+    return prose(model, int(number), seed) if number.isdecimal() else "OK."  # asked whether it is there
+
+
+@pytest.fixture
+def server() -> Iterator[Saying]:
+    with saying(tuple(SKILLS), says) as one:
+        yield one
+
+
+def log(folder: Path, options: dict[str, object], scorer: str = "match") -> list[Path]:
+    """Logs whose scorer takes the last number of an answer."""
+    logs = []
+    for model in SKILLS:
+        samples = []
+        for question in range(QUESTIONS):
+            for epoch in range(1, 5):
+                said = {"role": "assistant", "content": prose(model, question, epoch), "source": "generate"}
+                output = {"choices": [{"message": said, "stop_reason": "stop"}], "usage": {}, "time": 1.0}
+                samples.append(
+                    sample(
+                        f"q{question}",
+                        epoch,
+                        target=str(question + 20),
+                        messages=[{"role": "user", "content": f"number {question}"}],
+                        output=output,
+                        scores={scorer: {"value": "C" if is_right(model, question, epoch) else "I"}},
+                    )
+                )
+        told = header(f"openai/{model}", scorers=[{"name": scorer, "options": options}])
+        logs.append(inspect_log(folder / f"{model}.eval", samples, told))
+    return logs
+
+
+def begun(folder: Path, options: dict[str, object], scorer: str = "match") -> tuple[Path, Result]:
+    run = folder / "run"
+    done = imported(*log(folder, options, scorer), "--to", run)
+    assert done.exit_code == 0, done.stderr
+    return run, done
+
+
+def run_on(run: Path, server: Saying, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Result:
+    """With the configuration beside it, and some sections changed."""
+    for name in SKILLS:
+        monkeypatch.setenv(f"OPENAI_{name.upper()}_URL", server.base_url)
+    config = run / "config.yaml"
+    tree = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump(tree | changes))
+    return CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--display", "plain"])
+
+
+def kind_of(run: Path) -> str:
+    with closing(RunReader.open(run)) as reader:
+        return stored_config(reader.header()).grader.kind
+
+
+def test_a_scorer_of_numbers_is_known(tmp_path: Path) -> None:
+    run, done = begun(tmp_path, {"numeric": True})
+    assert kind_of(run) == "numeric" and "grades " not in done.stdout
+
+
+def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
+    tmp_path: Path, server: Saying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, done = begun(tmp_path, {}, "match")
+    right = sum(outcomes(run).values())
+    assert f"grades    {right} of 48 stored answers get another grade from exact, for example" in done.stdout
+    assert "key '20': stored correct, now " in done.stdout
+    assert "(on a sample: " in done.stdout and "numeric" in done.stdout
+    text = (run / "config.yaml").read_text()
+    assert "grader" not in yaml.safe_load(text) and "none that is known gives the grades of the logs" in text
+    assert kind_of(run) == "logged"
+
+    without = run_on(run, server, monkeypatch)
+    assert without.exit_code == ExitCode.CONFIGURATION and "grader" in without.stderr
+    mixed = run_on(run, server, monkeypatch, grader="exact")
+    assert mixed.exit_code == ExitCode.CONFIGURATION
+    assert f"{right} of 48 stored answers get another grade from exact" in mixed.stderr
+    assert "adaptive-eval regrade" in mixed.stderr
+    assert server.asked == [] and kind_of(run) == "logged"
+
+
+def test_a_grader_that_gives_the_grades_is_taken_and_stays(
+    tmp_path: Path, server: Saying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = begun(tmp_path, {}, "match")
+    before = outcomes(run)
+    for _ in range(2):  # and the resume needs no sample any more
+        ended = run_on(run, server, monkeypatch, grader="numeric", trials={"min": 4, "max": 6})
+        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
+    after = outcomes(run)
+    assert {trial: after[trial] for trial in before} == before
+    with closing(RunReader.open(run)) as reader:
+        assert [(one.grader, one.compared) for one in only(reader.events(), GraderChosen)] == [("numeric", 48)]
+    assert kind_of(run) == "numeric"
+    refused = run_on(run, server, monkeypatch, grader="exact")
+    assert refused.exit_code == ExitCode.CONFIGURATION and "other settings" in refused.stderr
+
+
+def test_everything_graded_by_another_grader_is_not_mixed_either(
+    tmp_path: Path, server: Saying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = begun(tmp_path, {}, "match")
+    config = run / "config.yaml"
+    config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | {"grader": "exact"}))
+    for name in SKILLS:
+        monkeypatch.setenv(f"OPENAI_{name.upper()}_URL", server.base_url)
+    regraded = CliRunner().invoke(app, ["regrade", str(run), "--config", str(config)])
+    assert regraded.exit_code == 0, regraded.stderr
+    assert set(outcomes(run).values()) == {0} and kind_of(run) == "exact"
+
+
+def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Saying) -> None:
+    rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    models = [{"name": name, "base_url": server.base_url} for name in SKILLS]
+    trials = [
+        {"model": model, "question": f"q{n}", "trial": epoch, "category": int(is_right(model, n, epoch))}
+        | {"text": prose(model, n, epoch)}
+        for model in SKILLS
+        for n in range(QUESTIONS)
+        for epoch in range(4)
+    ]
+    tree = {"questions": "questions.jsonl", "models": models, "grader": "exact", "trials": {"min": 4, "max": 6}}
+    tree |= {"sampling": {"temperature": 0.5, "max_tokens": 99}}
+    config, run = tmp_path / "own.yaml", tmp_path / "run"
+    config.write_text(yaml.safe_dump(tree))
+    done = imported(lines(tmp_path / "log.jsonl", trials), "--to", run, "--config", config)
+    assert done.exit_code == 0 and "get another grade from exact" in done.stdout
+    told = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
+    assert told.exit_code == ExitCode.CONFIGURATION and "get another grade from exact" in told.stderr
+    config.write_text(yaml.safe_dump(tree | {"grader": "numeric"}))
+    told = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
+    assert told.exit_code == ExitCode.REACHED, told.stderr
+    assert kind_of(run) == "logged"  # a dry run changes nothing
+    refused = CliRunner().invoke(app, ["validate", str(config), "--set", "grader=logged"])
+    assert refused.exit_code == ExitCode.CONFIGURATION and "which grades nothing" in refused.stderr
