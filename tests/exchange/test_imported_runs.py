@@ -92,7 +92,7 @@ def test_a_finished_import_has_no_more_to_ask(site: Site, whole: Whole) -> None:
 
 def test_a_horizon_below_what_is_there_is_refused_and_changes_nothing(site: Site, whole: Whole) -> None:
     run = site.directory()
-    assert imported(whole.log(site), "--to", run, "--config", site.write()).exit_code == 0
+    assert imported(whole.log(site), "--to", run, "--config", site.write(trials={"min": 2, "max": 30})).exit_code == 0
     refused = site.run(site.write(trials={"min": 2, "max": 3}))
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "trials.max must be at least 4, since the run begins with 4 imported trials a question" in refused.stderr
