@@ -18,7 +18,11 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ExitCode
 
 LANGUAGES = {"python", "yaml", "sh", "text", "mermaid"}
-OTHERS = {"python3", "pip", "ssh", "kubectl", "curl", "ruff", "mypy", "pytest", "python"}
+OTHERS = {"python3", "pip", "ssh", "kubectl", "curl", "ruff", "mypy", "pytest", "python"} | {
+    "uv",
+    "cyclonedx-py",
+    "sigstore",
+}
 """Programs that the documents name besides our own; those of a virtual environment are named by their path."""
 BESIDE: dict[str, object] = {
     "questions": {"path": "questions.jsonl"},

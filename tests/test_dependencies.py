@@ -1,0 +1,45 @@
+"""The lock of the development environment holds what pyproject.toml asks for."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LOCK = (ROOT / "requirements-dev.lock").read_text()
+LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(?: ; .*)? \\$", re.MULTILINE)
+
+
+def asked_for() -> list[Requirement]:
+    """The dependencies, and those of the extras that a developer has."""
+    extras, wanted, found = PROJECT["optional-dependencies"], ["dev"], list(PROJECT["dependencies"])
+    for extra in wanted:
+        for line in extras[extra]:
+            requirement = Requirement(line)
+            if requirement.name == PROJECT["name"]:
+                wanted.extend(sorted(requirement.extras))
+            else:
+                found.append(line)
+    return [Requirement(line) for line in found]
+
+
+@pytest.mark.parametrize("wanted", asked_for(), ids=lambda one: one.name)
+def test_the_lock_has_it(wanted: Requirement) -> None:
+    versions = {canonicalize_name(name): version for name, version in LOCKED.findall(LOCK)}
+    assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True)
+
+
+def test_every_version_comes_with_hashes_and_no_host_is_named() -> None:
+    entries = re.split(r"^(?=[A-Za-z0-9])", LOCK, flags=re.MULTILINE)[1:]
+    assert entries and all("--hash=sha256:" in entry for entry in entries)
+    assert "://" not in LOCK and "--index-url" not in LOCK
+
+
+@pytest.mark.parametrize("name", ["numpy", "pydantic", "httpx2", "openai", "scipy"])
+def test_what_has_broken_its_callers_before_is_bounded_above(name: str) -> None:
+    (one,) = [Requirement(line) for line in PROJECT["dependencies"] if Requirement(line).name == name]
+    assert any(part.operator == "<" for part in one.specifier)
