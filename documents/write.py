@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from adaptive_eval.record.glossary import GLOSSARY
 from adaptive_eval.record.results import Results, read_results
+from adaptive_eval.simulate.worlds import coins
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide"
@@ -47,6 +48,8 @@ def worked_example() -> str:
         (a, report_a), (b, report_b) = with_delta.result(), without.result()
     require([pair.verdict for pair in a.pairs], [*DECIDED, "tied"])
     require([pair.verdict for pair in b.pairs], [*DECIDED, "out_of_reach"])
+    world = coins()
+    truth = dict(zip(world.models, world.truth(), strict=True))
     terms = {name: term.text for name, term in GLOSSARY.items()}
     text = TEMPLATE.read_text().format(
         **terms,
@@ -54,6 +57,7 @@ def worked_example() -> str:
         b=b,
         horizon=round(a.cost.fixed_trials / len(a.models) / len(a.questions)),
         looks_a=len(a.looks),
+        truth=[truth[model.name] for model in a.models],
         said_a=said(report_a),
         said_b=said(report_b),
         table_a=tables(report_a)[0],

@@ -48,7 +48,7 @@ MOST_PER_ROUND = 4.0
 
 
 class Controller:
-    """ask / tell: see the module's text."""
+    """Decides which trials to run (`ask`) by what came of those before (`tell`), until it is `finished`."""
 
     def __init__(self, plan: Plan, *, keep_looks: bool = True) -> None:
         bench = plan.bench
