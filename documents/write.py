@@ -49,7 +49,7 @@ def worked_example() -> str:
     require([pair.verdict for pair in a.pairs], [*DECIDED, "tied"])
     require([pair.verdict for pair in b.pairs], [*DECIDED, "out_of_reach"])
     world = coins()
-    truth = dict(zip(world.models, world.truth(), strict=True))
+    truth = dict(zip(world.models, world.truth, strict=True))
     terms = {name: term.text for name, term in GLOSSARY.items()}
     text = TEMPLATE.read_text().format(
         **terms,
