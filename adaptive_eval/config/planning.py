@@ -51,12 +51,12 @@ class Horizon(NamedTuple):
 def plan_of(
     config: RunConfig,
     questions: Sequence[Question],
-    prompts: Sequence[Sequence[Prompt]],
+    worst: Sequence[Cost],
     first: NDArray[np.integer] | None = None,
     prior_counts: NDArray[np.int64] | None = None,
     horizons: Sequence[Horizon] = (),
 ) -> Plan:
-    """The plan that a configuration means for these questions; `prompts` has those of each model.
+    """The plan that a configuration means for these questions; `worst` is the most that a trial of each model may cost.
 
     `first` (L, M) are trials that are there already, `prior_counts` (L, M, K) outcomes that are taken as R0, and
     `horizons` those that the run had before.
@@ -65,7 +65,7 @@ def plan_of(
         models=len(config.models),
         questions=len(questions),
         weights=np.array(open_rubric(config.rubric).weights, dtype=float),
-        worst_cost=worst_costs(config.models, prompts),
+        worst_cost=tuple(worst),
         prior_counts=prior_counts,
         clusters=clusters(questions),
     )
@@ -195,11 +195,16 @@ def usage_cost(
     return Cost(round(prompt_tokens + completion_tokens), usd, min(_most_gpu_seconds(model), gpu_seconds))
 
 
-def worst_costs(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]]) -> tuple[Cost, ...]:
-    """The most that one trial of each model may cost: hard caps reserve it."""
+def worst_costs(models: Sequence[ModelConfig], longest: Sequence[int]) -> tuple[Cost, ...]:
+    """The most that one trial of each model may cost, by the bytes of its longest prompt: hard caps reserve it."""
+    return tuple(_worst_cost(model, size) for model, size in zip(models, longest, strict=True))
+
+
+def longest_prompts(prompts: Sequence[Sequence[Prompt]]) -> tuple[int, ...]:
+    """The bytes of each model's longest prompt."""
     different = {id(asked): asked for asked in prompts}  # models that are asked alike share theirs
     longest = {key: max(map(prompt_bytes, asked)) for key, asked in different.items()}
-    return tuple(_worst_cost(model, longest[id(asked)]) for model, asked in zip(models, prompts, strict=True))
+    return tuple(longest[id(asked)] for asked in prompts)
 
 
 def prompt_bytes(prompt: Prompt) -> int:

@@ -12,12 +12,12 @@ The programs that a run starts, and whether they are there.
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from adaptive_eval.config.planning import plan_of, trial_cost
+from adaptive_eval.config.planning import longest_prompts, plan_of, trial_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
@@ -32,7 +32,7 @@ from adaptive_eval.questions.prompts import render
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.seeds import hashed_base
-from adaptive_eval.store import Json, RunHeader
+from adaptive_eval.store import Json, Roster, RunHeader
 from adaptive_eval.store.store import SOURCES
 
 
@@ -139,6 +139,22 @@ def stored_question(key: str, body: Json) -> Question:
     return Question(id=key, **values)
 
 
+class Setup(NamedTuple):
+    """What a stored run is about: its newest configuration, and its questions."""
+
+    config: RunConfig
+    questions: tuple[Question, ...]
+    plug_ins: Mapping[str, str]
+    """What the plug-ins that decide say of themselves, by the key that names them; no one has to believe it."""
+    roster: Roster
+
+
+def setup_of(header: RunHeader) -> Setup:
+    """The setup of a run, as it was stored."""
+    config, questions = stored_config(header), stored_questions(header)
+    return Setup(config, questions, stored_words(header), roster_of(config, questions))
+
+
 SHOWN_PROBLEMS = 10
 CACHED_BASES = 65_536
 
@@ -154,11 +170,12 @@ class Prepared:
     """For each model, of each question; models that are asked alike share theirs."""
     plan: Plan
     header: RunHeader
+    roster: Roster
 
     @property
     def models(self) -> tuple[str, ...]:
         """The models' names."""
-        return tuple(model.name for model in self.config.models)
+        return tuple(self.roster.models)
 
 
 def prepare(config: RunConfig) -> Prepared:
@@ -167,7 +184,7 @@ def prepare(config: RunConfig) -> Prepared:
         raise ConfigError("grader.kind is logged, which grades nothing: it stands for the grades of imported logs")
     questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
     _require_gradable(config, questions)
-    prepared = prepared_with(config, questions, run_header(config, questions))
+    prepared = _prepared(config, questions)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
 
 
@@ -182,17 +199,22 @@ def _with_own_rule(prepared: Prepared) -> Prepared:
     return replace(prepared, header=replace(header, configuration={**header.configuration, PLUG_INS: told}))
 
 
-def prepared_with(config: RunConfig, questions: tuple[Question, ...], header: RunHeader) -> Prepared:
-    """What these questions make of a configuration."""
+def _prepared(config: RunConfig, questions: tuple[Question, ...]) -> Prepared:
     prompts = prompts_of(config, questions)
     return Prepared(
         config=config,
         questions=questions,
         rubric=open_rubric(config.rubric),
         prompts=prompts,
-        plan=plan_of(config, questions, prompts),
-        header=header,
+        plan=plan_of(config, questions, worst_costs(config.models, longest_prompts(prompts))),
+        header=run_header(config, questions),
+        roster=roster_of(config, questions),
     )
+
+
+def roster_of(config: RunConfig, questions: Sequence[Question]) -> Roster:
+    """The names of a configuration's models and of these questions."""
+    return Roster.of((model.name for model in config.models), (question.id for question in questions))
 
 
 def make_lane(prepared: Prepared, number: int, endpoint: Endpoint) -> Lane:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.store import RunReader
+from adaptive_eval.store import Roster, RunReader
 from scorio.moments import IntArray
 
 NO_TRIAL = -1
@@ -230,13 +230,12 @@ def read_run(directory: Path) -> Recording:
         header = reader.header()
         weights = np.array(open_rubric(stored_config(header).rubric).weights, dtype=float)
         trials = [one for one in reader.outcomes() if one.category is not None]
-    model_at = {name: number for number, name in enumerate(header.models)}
-    question_at = {key: number for number, key in enumerate(header.questions)}
+    roster = Roster.of(header.models, header.questions)
     longest = max((one.trial + 1 for one in trials), default=0)
-    outcomes = np.full((len(model_at), len(question_at), longest), -1, dtype=np.int8)
+    outcomes = np.full((len(roster.models), len(roster.questions), longest), -1, dtype=np.int8)
     for one in trials:
         assert one.category is not None
-        outcomes[model_at[one.model], question_at[one.question], one.trial] = one.category
+        outcomes[(*roster.cell(one.model, one.question), one.trial)] = one.category
     counts = np.stack([(outcomes == category).sum(axis=2) for category in range(len(weights))], axis=-1)
     untried = np.argwhere(counts.sum(axis=-1) == 0)
     if len(untried):

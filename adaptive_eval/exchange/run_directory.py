@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.prepare import Prepared, prepared_with, run_header, stored_questions
+from adaptive_eval.config.prepare import run_header, setup_of
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core import Controller, Outcome, SetAside
+from adaptive_eval.core import Controller, Outcome, Plan, SetAside
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.exchange.configure import (
     CONFIG_FILE,
@@ -39,12 +39,13 @@ from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results, subject_of, take_snapshot
-from adaptive_eval.record.history import with_beginnings
+from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.store import (
     Batch,
     Draft,
     ModelSetAside,
+    Roster,
     RunFinished,
     RunStopped,
     Store,
@@ -63,22 +64,22 @@ def conclude(directory: Path, config: RunConfig) -> Results | None:
     """
     store = Store.attach(directory)
     try:
-        header = store.reader.header()
-        prepared = with_beginnings(prepared_with(config, stored_questions(header), header), store.reader)
-        controller = Controller(prepared.plan)
-        tallies = [Tally() for _ in prepared.models]
-        there = np.zeros((len(prepared.models), len(prepared.questions)), dtype=np.int32)
-        controller.restore(_told(prepared, store.reader.outcomes(), tallies, there))
-        _set_aside_lacking(prepared, controller, there)
+        setup = setup_of(store.reader.header())._replace(config=config)
+        roster, plan = setup.roster, stored_plan(setup, store.reader, store.reader.events())
+        controller = Controller(plan)
+        tallies = [Tally() for _ in roster.models]
+        there = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
+        controller.restore(_told(roster, store.reader.outcomes(), tallies, there))
+        _set_aside_lacking(roster, plan, controller, there)
         events = [
-            ModelSetAside(prepared.models[model], lost.reason, lost.cause)
+            ModelSetAside(roster.models.name_of(model), lost.reason, lost.cause)
             for model, lost in controller.set_aside.items()
         ]
-        looks = [plain_look(look, prepared.models) for look in controller.looks]
+        looks = [plain_look(look, tuple(roster.models)) for look in controller.looks]
         reason = controller.finished
         ended = RunStopped() if reason is None else RunFinished(reason)
         store.commit(Batch(looks=looks, events=[*events, ended]))
-        subject = subject_of(prepared.config, prepared.questions, store.reader.created)
+        subject = subject_of(config, setup.questions, store.reader.created)
         snapshot = take_snapshot(
             subject, controller, tallies, elapsed=0.0, now=time.time(), stopped=True, events=store.reader.events()
         )
@@ -92,27 +93,24 @@ def conclude(directory: Path, config: RunConfig) -> Results | None:
 
 
 def _told(
-    prepared: Prepared, stored: Iterable[StoredOutcome], tallies: list[Tally], there: NDArray[np.int32]
+    roster: Roster, stored: Iterable[StoredOutcome], tallies: list[Tally], there: NDArray[np.int32]
 ) -> Iterable[Outcome]:
     """The trials, counted in `there` by model and question."""
-    model_at = {name: number for number, name in enumerate(prepared.models)}
-    question_at = {question.id: number for number, question in enumerate(prepared.questions)}
     for one in stored:
-        model = model_at[one.model]
+        model, question = roster.cell(one.model, one.question)
         tallies[model].add(one)
-        question = question_at[one.question]
         there[model, question] += 1
         yield one.told(model, question)
 
 
-def _set_aside_lacking(prepared: Prepared, controller: Controller, there: NDArray[np.int32]) -> None:
+def _set_aside_lacking(roster: Roster, plan: Plan, controller: Controller, there: NDArray[np.int32]) -> None:
     """Go on without the models that lack something, unless all of them do."""
-    lacking = there < prepared.plan.opening
+    lacking = there < plan.opening
     models = np.flatnonzero(lacking.any(axis=1)).tolist()
-    if len(models) == len(prepared.models):
+    if len(models) == len(roster.models):
         return
     for model in models:
-        question = prepared.questions[int(lacking[model].argmax())].id
+        question = roster.questions.name_of(int(lacking[model].argmax()))
         reason = f"not all trials of question {question} that the first look needs are there"
         controller.tell([SetAside(model, reason)])
 

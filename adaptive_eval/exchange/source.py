@@ -1,7 +1,7 @@
 """A stored run as exports need it: one moment of it, whether or not another process is writing it."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
-from adaptive_eval.record.restore import StoredRun, stored_run
-from adaptive_eval.store import RunReader
+from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.store import Names, Roster, RunReader
 
 Told = Callable[[int], None]
 """Hears how many trials have been written so far."""
@@ -25,22 +25,31 @@ Told = Callable[[int], None]
 class Source:
     """What is exported."""
 
-    reader: RunReader
-    stored: StoredRun
+    run: StoredRun
     rubric: Rubric
-    models: tuple[str, ...]
-    """All that have a trial, in the order in which they joined the run; some may have left it since."""
+    roster: Roster
+    """All models that have a trial, in the order in which they joined the run; some may have left it since."""
     extent: NDArray[np.int64]
     """(L, M): one more than the highest number of a trial; 0 where there is none."""
 
     @property
+    def reader(self) -> RunReader:
+        """Reads its trials."""
+        return self.run.reader
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of all models that have a trial."""
+        return tuple(self.roster.models)
+
+    @property
     def questions(self) -> tuple[Question, ...]:
         """In the order of the run."""
-        return self.stored.questions
+        return self.run.setup.questions
 
     def model(self, name: str) -> ModelConfig | None:
         """How a model is configured; None where it has left the run."""
-        return next((model for model in self.stored.config.models if model.name == name), None)
+        return next((model for model in self.run.setup.config.models if model.name == name), None)
 
     def prompt(self, name: str, question: Question) -> Prompt:
         """What a model was asked; the question as it stands where the model has left the run."""
@@ -53,16 +62,14 @@ class Source:
 @contextmanager
 def opened_source(directory: Path) -> Iterator[Source]:
     """Read a run; raises `StoreError` where there is none, or nothing in it."""
-    with closing(RunReader.open(directory)) as reader, reader.one_moment():
-        header = reader.header()
-        stored = stored_run(header)
-        place = {question.id: at for at, question in enumerate(stored.questions)}
-        extent = {name: np.zeros(len(place), dtype=np.int64) for name in header.models}
-        for outcome in reader.outcomes():
-            row, at = extent[outcome.model], place[outcome.question]
+    with opened_run(directory) as run:
+        questions = run.setup.roster.questions
+        extent = {name: np.zeros(len(questions), dtype=np.int64) for name in run.reader.ids("models", "name")}
+        for outcome in run.reader.outcomes():
+            row, at = extent[outcome.model], questions.position_of(outcome.question)
             row[at] = max(row[at], outcome.trial + 1)
-        models = tuple(name for name, row in extent.items() if row.any())
-        if not models:
+        models = Names(name for name, row in extent.items() if row.any())
+        if not len(models):
             raise StoreError(f"{directory} has no trials yet; export it when some are stored")
-        rubric = open_rubric(stored.config.rubric)
-        yield Source(reader, stored, rubric, models, np.stack([extent[name] for name in models]))
+        rubric = open_rubric(run.setup.config.rubric)
+        yield Source(run, rubric, Roster(models, questions), np.stack([extent[name] for name in models]))

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,18 +185,36 @@ def take_snapshot(
     )
 
 
+class Found(NamedTuple):
+    """What the latest look has found, as results.json says it: models from best to worst."""
+
+    models: tuple[ModelRow, ...]
+    pairs: tuple[PairRow, ...]
+    trials_to_go: float
+
+
+def found_in(snapshot: Snapshot) -> Found:
+    """What was found, without what it takes a while to work out."""
+    result, tallies = snapshot.result, snapshot.tallies
+    return Found(
+        models=tuple(_model(snapshot, row, tallies[row.model]) for row in result.models),
+        pairs=tuple(_pair(snapshot, one) for one in result.comparisons),
+        trials_to_go=result.trials_to_go,
+    )
+
+
 def build_results(snapshot: Snapshot) -> Results:
     """The results, which take a while with thousands of questions."""
     subject, result, tallies = snapshot.subject, snapshot.result, snapshot.tallies
-    order = [row.model for row in result.models]
+    found, order = found_in(snapshot), [row.model for row in result.models]
     reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
     return Results(
         format=FORMAT,
         run=_run_info(snapshot),
         decisions=subject.decisions,
         weights=tuple(snapshot.weights.tolist()),
-        models=tuple(_model(snapshot, row, tallies[row.model]) for row in result.models),
-        pairs=tuple(_pair(snapshot, one) for one in result.comparisons),
+        models=found.models,
+        pairs=found.pairs,
         reversals=reversals,
         adjusted_p=_reordered(result, order),
         looks=tuple(map(_look, snapshot.looks)),
@@ -209,7 +228,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *cautions(subject.models, tallies, subject.sampled),
         ),
         cost=_cost(result, tallies),
-        trials_to_go=result.trials_to_go,
+        trials_to_go=found.trials_to_go,
         servers=snapshot.servers,
         turns=snapshot.turns,
     )

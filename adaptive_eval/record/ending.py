@@ -9,12 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, headline
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.status import Status
-from adaptive_eval.store import Batch, Event, RunStopped, Store
+from adaptive_eval.store import (
+    Batch,
+    Event,
+    ModelSetAside,
+    RunFinished,
+    RunStopped,
+    Store,
+    only,
+    since_the_start,
+)
 
 
 class Mishap(NamedTuple):
@@ -69,12 +79,18 @@ class Ended:
     """The baseline that no model may be worse than."""
     lost: Mapping[str, Lost] = field(default_factory=dict)
     """Models that were set aside, and why."""
-    fixed: bool = False
-    """All trials were there at the first look."""
     mishap: Mishap | None = None
     """The error that ended it, as its store tells it."""
     servers_up: int = 0
     """Servers that get time to end now."""
+
+    @property
+    def fixed(self) -> bool:
+        """All trials that there may be were there at the first look."""
+        if self.results is None or len(self.results.looks) != 1:
+            return False
+        each = self.results.cost.fixed_trials / len(self.results.models)
+        return all(row.trials >= each for row in self.results.models if row.set_aside is None)
 
     @property
     def worse(self) -> tuple[str, ...]:
@@ -171,6 +187,40 @@ class Ended:
 
 def _some(told: Sequence[str]) -> str:
     return ", ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
+
+
+def ended_of(
+    config: RunConfig,
+    events: Sequence[Event],
+    results: Results | None,
+    status: Status,
+    directory: Path,
+    servers_up: int = 0,
+) -> Ended:
+    """How a run that is over has ended, whether one has run it or reads it; `events` are all that were recorded.
+
+    One that was killed counts as stopped, since the same command goes on.
+    """
+    events = since_the_start(events)
+    return Ended(
+        reason=_reason(events, results),
+        status=status,
+        results=results,
+        directory=directory,
+        gate=config.objective.gated_by,
+        lost={event.model: Lost(event.cause, event.reason) for event in only(events, ModelSetAside)},
+        mishap=mishap_of(events),
+        servers_up=servers_up,
+    )
+
+
+def _reason(events: Sequence[Event], results: Results | None) -> Reason | None:
+    """What the run has said last, or what its trials say: those of an imported run may be enough."""
+    last = events[-1] if events else None
+    if isinstance(last, RunFinished):
+        return last.reason
+    found = None if results is None else results.run.reason
+    return None if found is None else Reason(found)
 
 
 def why_finished(reason: Reason, looked: bool, fixed: bool) -> str:

@@ -18,29 +18,40 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.planning import Horizon, plan_of
-from adaptive_eval.config.prepare import Prepared, prepared_with, stored_config, stored_questions
+from adaptive_eval.config.planning import Horizon, longest_prompts, plan_of, worst_costs
+from adaptive_eval.config.prepare import Prepared, Setup, prompts_of, setup_of, stored_config
 from adaptive_eval.config.run import PriorEvidenceConfig, RunConfig
 from adaptive_eval.core import Plan
-from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.core.types import Cost
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.prior import Earlier, Prior, kept_prior, read_prior
-from adaptive_eval.store import Event, PriorTaken, RunReader, TrialsImported, only
+from adaptive_eval.store import Event, PriorTaken, Roster, RunBegun, RunReader, TrialsImported, only
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.store import require_same_meaning
 
 
-def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Event]) -> tuple[Horizon, ...]:
-    """The horizons of a stored run before that of `config`, under which it is to go on or to be read."""
+def recorded_horizons(events: Sequence[Event]) -> tuple[Horizon, ...]:
+    """The horizons that a stored run had before that of its newest configuration."""
     found: list[Horizon] = []
     for change in changed_horizons(events):
         if change.looks is not None:
-            found.append(Horizon(change.was, max([change.looks, *(one.looks for one in found)])))
+            _append(found, change.was, change.looks)
+    return tuple(found)
+
+
+def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Event]) -> tuple[Horizon, ...]:
+    """The horizons of a stored run before that of `config`, under which it is to go on."""
+    found = list(recorded_horizons(events))
     before, looks = stored_config(reader.header()).trials, reader.most_looks()
     if looks and before.max != config.trials.max:
-        found.append(Horizon(before.max, max([looks, *(one.looks for one in found)])))
+        _append(found, before.max, looks)
     return tuple(found)
+
+
+def _append(found: list[Horizon], trials: int, looks: int) -> None:
+    found.append(Horizon(trials, max([looks, *(one.looks for one in found)])))
 
 
 def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
@@ -90,42 +101,48 @@ class Begun(NamedTuple):
     """R0, where it has to be written down yet."""
 
 
-def stored_plan(reader: RunReader) -> Plan:
-    """The plan that a stored run's looks were taken by, for those who only read it."""
-    return prepared_again(reader).plan
+def stored_plan(setup: Setup, reader: RunReader, events: Sequence[Event]) -> Plan:
+    """The plan that the looks of a stored run were taken by, for whoever only reads it: nothing is prepared for it.
 
-
-def prepared_again(reader: RunReader) -> Prepared:
-    """A stored run as it was started last; raises `StoreError` where it names a plug-in, whose code is not run here."""
-    header = reader.header()
-    config = stored_config(header)
-    if config.plug_ins:
-        named = ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
-        raise StoreError(
-            f"{reader.directory} was decided by plug-ins ({named}), and who reads a run runs none of its code; "
-            "`adaptive-eval run` with a configuration of yours that names them loads them"
-        )
-    return with_beginnings(prepared_with(config, stored_questions(header), header), reader)
-
-
-def with_beginnings(prepared: Prepared, reader: RunReader) -> Prepared:
-    """A prepared run with what the stored one began with."""
-    events = reader.events()
-    horizons = earlier_horizons(prepared.config, reader, events)
-    held = _Held(events, _imported(prepared, reader, events), horizons)
-    return _planned(prepared, held, kept_prior(prepared.config.prior_evidence, events))
-
-
-def stored_prior_counts(reader: RunReader) -> NDArray[np.int64] | None:
-    """(L, M, K): what a stored run has taken as R0; None where that is nothing."""
-    header, events = reader.header(), reader.events()
-    config, questions = stored_config(header), [question.id for question in stored_questions(header)]
+    Raises `ConfigError` where the configuration has no room for the trials that are there.
+    """
+    config, roster = setup.config, setup.roster
+    first = _imported(config, roster, reader, events)
     prior = kept_prior(config.prior_evidence, events)
+    return plan_of(
+        config,
+        setup.questions,
+        _worst_costs(setup, events),
+        first,
+        None if prior is None else _prior_counts(prior, roster, first, config),
+        recorded_horizons(events),
+    )
+
+
+def _worst_costs(setup: Setup, events: Sequence[Event]) -> tuple[Cost, ...]:
+    """The most that one trial of each model may cost.
+
+    Prompts count where a cap on tokens or USD reserves them; they are rendered only where no start has kept their
+    lengths, as in a run of an earlier version, or in one that was only imported.
+    """
+    config = setup.config
+    models, sizes = config.models, (0,) * len(config.models)
+    if config.budget.tokens is not None or config.budget.usd is not None:
+        starts = only(events, RunBegun)
+        kept = (starts[-1].longest_prompts if starts else None) or {}
+        if all(model.name in kept for model in models):
+            sizes = tuple(kept[model.name] for model in models)
+        else:
+            sizes = longest_prompts(prompts_of(config, setup.questions))
+    return worst_costs(models, sizes)
+
+
+def stored_prior_counts(setup: Setup, reader: RunReader, events: Sequence[Event]) -> NDArray[np.int64] | None:
+    """(L, M, K): what a stored run has taken as R0; None where that is nothing."""
+    prior = kept_prior(setup.config.prior_evidence, events)
     if prior is None:
         return None
-    models = [model.name for model in config.models]
-    first = _cells(models, questions, reader, events)
-    return _prior_counts(prior, models, questions, first, config)
+    return _prior_counts(prior, setup.roster, _cells(setup.roster, reader, events), setup.config)
 
 
 def look_back(prepared: Prepared, directory: Path) -> Begun:
@@ -169,40 +186,38 @@ def _held(prepared: Prepared, directory: Path) -> _Held:
         return _Held()
     with closing(RunReader.open(directory)) as reader:
         events = reader.events()
-        first = _imported(prepared, reader, events)
+        first = _imported(prepared.config, prepared.roster, reader, events)
         require_same_first_look(prepared.config, reader)
         return _Held(events, first, earlier_horizons(prepared.config, reader, events))
 
 
-def _imported(prepared: Prepared, reader: RunReader, events: Sequence[Event]) -> Cells | None:
+def _imported(config: RunConfig, roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
     """(L, M): imported trials, for which the configuration must have room; None in a run that began with none."""
-    first = _cells(prepared.models, [question.id for question in prepared.questions], reader, events)
+    first = _cells(roster, reader, events)
     if first is not None:
-        _require_room(prepared, first)
+        _require_room(config, first)
     return first
 
 
-def _cells(models: Sequence[str], questions: Sequence[str], reader: RunReader, events: Sequence[Event]) -> Cells | None:
+def _cells(roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
     """(L, M): the imported trials of these models and questions; None where nothing was imported."""
     rows = sum(event.trials for event in only(events, TrialsImported))
     if rows == 0:
         return None
-    model_at = {name: number for number, name in enumerate(models)}
-    question_at = {key: number for number, key in enumerate(questions)}
-    first = np.zeros((len(model_at), len(question_at)), dtype=np.int32)
+    first = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
     for model, question, trials in reader.cells(rows):
-        if model in model_at and question in question_at:
-            first[model_at[model], question_at[question]] = trials
+        if (model, question) in roster:
+            first[roster.cell(model, question)] = trials
     return first
 
 
-def _require_room(prepared: Prepared, first: Cells) -> None:
+def _require_room(config: RunConfig, first: Cells) -> None:
     """The horizon holds what is there."""
-    trials = prepared.config.trials
+    trials = config.trials
     needed = np.maximum(first, trials.min).mean(axis=1)
     most = int(needed.argmax())
     if needed[most] > trials.max:
-        held = f"{first[most].mean():.4g} imported trials a question of {prepared.models[most]}"
+        held = f"{first[most].mean():.4g} imported trials a question of {config.models[most].name}"
         raise ConfigError(
             f"trials.max must be at least {int(np.ceil(needed[most]))}, since the run begins with {held} and "
             f"trials.min is {trials.min}, but got {trials.max}; raise it"
@@ -220,13 +235,11 @@ def _read(section: PriorEvidenceConfig, prepared: Prepared, directory: Path, kep
 
 def _earlier(reader: RunReader) -> Earlier:
     """A run whose first trials are taken; no plan is made of it, so none of its plug-ins is loaded."""
-    header = reader.header()
-    config, questions = stored_config(header), stored_questions(header)
-    models = tuple(model.name for model in config.models)
-    first = _cells(models, [question.id for question in questions], reader, reader.events())
+    config, questions, _, roster = setup_of(reader.header())
+    first = _cells(roster, reader, reader.events())
     if first is None:
-        first = np.full((len(models), len(questions)), config.trials.min, dtype=np.int32)
-    return Earlier(config.name, models, questions, open_rubric(config.rubric), first)
+        first = np.full((len(roster.models), len(questions)), config.trials.min, dtype=np.int32)
+    return Earlier(config.name, tuple(roster.models), questions, open_rubric(config.rubric), first)
 
 
 def _planned(prepared: Prepared, held: _Held, prior: Prior | None) -> Prepared:
@@ -234,17 +247,13 @@ def _planned(prepared: Prepared, held: _Held, prior: Prior | None) -> Prepared:
     first, horizons = held.first, held.horizons
     if first is None and prior is None and not horizons:
         return prepared
-    questions, counts = prepared.questions, None
-    if prior is not None:
-        ids = [question.id for question in questions]
-        counts = _prior_counts(prior, prepared.models, ids, first, prepared.config)
-    return replace(prepared, plan=plan_of(prepared.config, questions, prepared.prompts, first, counts, horizons))
+    config, worst = prepared.config, prepared.plan.bench.worst_cost
+    counts = None if prior is None else _prior_counts(prior, prepared.roster, first, config)
+    return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, counts, horizons))
 
 
-def _prior_counts(
-    prior: Prior, models: Sequence[str], questions: Sequence[str], first: Cells | None, config: RunConfig
-) -> NDArray[np.int64]:
+def _prior_counts(prior: Prior, roster: Roster, first: Cells | None, config: RunConfig) -> NDArray[np.int64]:
     """(L, M, K): R0, at most what the first look has of each question."""
-    there = np.zeros((len(models), len(questions)), np.int32) if first is None else first
+    there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if first is None else first
     most = np.maximum(there, config.trials.min)
-    return prior.counts(models, questions, most, len(open_rubric(config.rubric).weights))
+    return prior.counts(tuple(roster.models), tuple(roster.questions), most, len(open_rubric(config.rubric).weights))

@@ -8,61 +8,149 @@ The outcomes that a run's scores are made of, as counts by model, question and c
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.prepare import stored_config, stored_questions, stored_words
+from adaptive_eval.config.prepare import Setup, setup_of
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core import Controller, Outcome
+from adaptive_eval.core import Controller, Outcome, Plan
 from adaptive_eval.core.types import SetAside
+from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results, iso_time, subject_of, take_snapshot
+from adaptive_eval.record.ending import mishap_of
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.results import Caution, Results, read_results
-from adaptive_eval.store import Event, ModelSetAside, RunHeader, RunReader, TrialsRegraded, only, since_the_start
+from adaptive_eval.store import (
+    Event,
+    ModelSetAside,
+    Roster,
+    RunFinished,
+    RunReader,
+    RunStopped,
+    TrialsRegraded,
+    only,
+    since_the_start,
+)
 from adaptive_eval.store.usage import Tally
 
-
-class StoredRun(NamedTuple):
-    """A run's newest configuration and its questions."""
-
-    config: RunConfig
-    questions: tuple[Question, ...]
-    plug_ins: Mapping[str, str]
-    """What the plug-ins that decide say of themselves, by the key that names them; no one has to believe it."""
+Restored = tuple[Controller, Sequence[Tally]]
+"""The controller of a run as its stored trials leave it, and what was stored of each model."""
 
 
-def stored_run(header: RunHeader) -> StoredRun:
-    """The configuration and the questions of a run, as they were stored."""
-    return StoredRun(stored_config(header), stored_questions(header), stored_words(header))
+class StoredRun:
+    """A stored run at one moment, read once; what follows from that is worked out when it is first asked for.
+
+    Nothing that the run names is executed, no question is loaded, and no prompt is rendered.
+    """
+
+    def __init__(self, reader: RunReader, setup: Setup | None = None, events: Sequence[Event] | None = None) -> None:
+        self.reader = reader
+        self._setup = setup
+        self._events = events
+
+    @cached_property
+    def setup(self) -> Setup:
+        """Its newest configuration, and its questions."""
+        return setup_of(self.reader.header()) if self._setup is None else self._setup
+
+    @cached_property
+    def events(self) -> Sequence[Event]:
+        """Everything that happened to it."""
+        return self.reader.events() if self._events is None else self._events
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan that its looks were taken by; raises `StoreError` where it names a plug-in."""
+        config = self.setup.config
+        if config.plug_ins:
+            raise StoreError(
+                f"{self.reader.directory} was decided by plug-ins ({_named(config)}), and who reads a run runs none of "
+                "its code; `adaptive-eval run` with a configuration of yours that names them loads them"
+            )
+        return stored_plan(self.setup, self.reader, self.events)
+
+    @cached_property
+    def restored(self) -> Restored:
+        """What its trials come to; raises `StoreError` where it names a plug-in."""
+        setup, reader = self.setup, self.reader
+        controller = Controller(self.plan)
+        tallies = [Tally() for _ in setup.roster.models]
+        set_aside = only(since_the_start(self.events), ModelSetAside)
+        controller.restore(_outcomes(reader, setup.roster, tallies, set_aside))
+        at = setup.roster.models.position_of
+        for event in set_aside:
+            controller.tell([SetAside(at(event.model), event.reason, event.cause)])
+        controller.tick(reader.elapsed)
+        return controller, tallies
+
+    def results(self, *, running: bool) -> Results | None:
+        """What was published when the run ended, or what its trials come to by now; None before the first look."""
+        return self._final_results() or self.results_anew(running=running)
+
+    def results_anew(self, *, running: bool) -> Results | None:
+        """The results as of the newest complete round, worked out; None before the first look."""
+        setup, reader = self.setup, self.reader
+        if setup.config.plug_ins:
+            return _published(self, running=running)
+        controller, tallies = self.restored
+        snapshot = take_snapshot(
+            subject_of(setup.config, setup.questions, reader.created),
+            controller,
+            tallies,
+            elapsed=reader.elapsed,
+            now=time.time(),
+            stopped=not running,
+            events=self.events,
+        )
+        return None if snapshot is None else build_results(snapshot)
+
+    def counts(self) -> "RunCounts":
+        """What the newest look has judged.
+
+        Graded trials of an incomplete round are left out, as the run leaves them out: short answers arrive first, and
+        are more often right.
+        """
+        if self.setup.config.plug_ins:
+            committed = _looked_at(self)
+            before = stored_prior_counts(self.setup, self.reader, self.events)
+        else:
+            controller, _ = self.restored
+            committed, before = controller.counts.astype(np.int64), controller.plan.bench.prior_counts
+        known = np.zeros_like(committed) if before is None else before
+        return RunCounts(self.setup.roster, committed + known, known)
+
+    def _final_results(self) -> Results | None:
+        """The results that were published when the run ended, where nothing has happened to it since."""
+        last = self.events[-1] if self.events else None
+        if not isinstance(last, RunFinished | RunStopped) or mishap_of(self.events) is not None:
+            return None
+        results = read_results(self.reader.directory)
+        if results is None or results.run.status == "running" or results.cost.trials != self.reader.trial_count():
+            return None
+        return results
 
 
-def restored_results(reader: RunReader, stored: StoredRun, *, running: bool) -> Results | None:
-    """The results as of the newest complete round; None before the first look."""
-    config, questions, _ = stored
-    events = reader.events()
-    if config.plug_ins:
-        return _published(reader, config, events, running=running)
-    controller, tallies = restored_controller(reader, stored, events)
-    subject = subject_of(config, questions, reader.created)
-    snapshot = take_snapshot(
-        subject, controller, tallies, elapsed=reader.elapsed, now=time.time(), stopped=not running, events=events
-    )
-    return None if snapshot is None else build_results(snapshot)
+@contextmanager
+def opened_run(directory: Path) -> Iterator[StoredRun]:
+    """The run in `directory` as it is at one moment; raises `StoreError` where there is none."""
+    with closing(RunReader.open(directory)) as reader, reader.one_moment():
+        yield StoredRun(reader)
 
 
-def _published(reader: RunReader, config: RunConfig, events: Sequence[Event], *, running: bool) -> Results | None:
+def _published(stored: StoredRun, *, running: bool) -> Results | None:
     """What the run wrote down last; None where that was not yet, or before a change of its models or its grades."""
-    results = read_results(reader.directory)
-    if results is None or {model.name for model in results.models} != {model.name for model in config.models}:
+    config, results = stored.setup.config, read_results(stored.reader.directory)
+    if results is None or {model.name for model in results.models} != set(stored.setup.roster.models):
         return None
-    if _regraded_since(results.run.updated, events):
+    if _regraded_since(results.run.updated, stored.events):
         return None
     status = "running" if running else "stopped" if results.run.status == "running" else results.run.status
     run = replace(results.run, status=status, reason=None if running else results.run.reason)
@@ -75,58 +163,39 @@ def _regraded_since(updated: str, events: Sequence[Event]) -> bool:
     return any(iso_time(one.at) > updated or (iso_time(one.at) == updated and one is events[-1]) for one in regraded)
 
 
+def _named(config: RunConfig) -> str:
+    """The plug-ins that decide."""
+    return ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
+
+
 def _not_anew(config: RunConfig, results: Results) -> Caution:
-    named = ", ".join(f"{key}: {name}" for key, name in config.plug_ins.items())
     return Caution(
         "plug_in",
         None,
-        f"the run was decided by plug-ins ({named}), which are not loaded to read it: this is what it wrote down "
-        f"itself, at {results.run.updated}",
+        f"the run was decided by plug-ins ({_named(config)}), which are not loaded to read it: this is what it wrote "
+        f"down itself, at {results.run.updated}",
     )
 
 
-def restored_controller(
-    reader: RunReader, stored: StoredRun, events: Sequence[Event]
-) -> tuple[Controller, list[Tally]]:
-    """The controller of a run as its stored trials leave it, and what was stored of each model."""
-    controller = Controller(stored_plan(reader))
-    tallies = [Tally() for _ in stored.config.models]
-    set_aside = only(since_the_start(events), ModelSetAside)
-    names = [model.name for model in stored.config.models]
-    keys = [question.id for question in stored.questions]
-    controller.restore(_outcomes(reader, names, keys, tallies, set_aside))
-    for event in set_aside:
-        controller.tell([SetAside(names.index(event.model), event.reason, event.cause)])
-    controller.tick(reader.elapsed)
-    return controller, tallies
-
-
 def _outcomes(
-    reader: RunReader,
-    names: Sequence[str],
-    keys: Sequence[str],
-    tallies: Sequence[Tally],
-    set_aside: Sequence[ModelSetAside],
+    reader: RunReader, roster: Roster, tallies: Sequence[Tally], set_aside: Sequence[ModelSetAside]
 ) -> Iterator[Outcome]:
     """The trials; of a model that was set aside those that came before, as the run itself has judged it."""
-    model_of = {name: model for model, name in enumerate(names)}
-    question_of = {key: question for question, key in enumerate(keys)}
     last = {event.model: reader.count_until(event.at) for event in set_aside}
     for place, stored in enumerate(reader.outcomes()):
-        model = model_of.get(stored.model)
-        if model is None:
+        if stored.model not in roster.models:
             continue
+        model, question = roster.cell(stored.model, stored.question)
         tallies[model].add(stored)
         if place < last.get(stored.model, place + 1):
-            yield stored.told(model, question_of[stored.question])
+            yield stored.told(model, question)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunCounts:
     """Counts (L, M, K) with the names of models and questions."""
 
-    models: tuple[str, ...]
-    questions: tuple[str, ...]
+    roster: Roster
     cells: NDArray[np.int64]
     """R0 and all complete rounds."""
     before: NDArray[np.int64]
@@ -134,53 +203,32 @@ class RunCounts:
 
     def of(self, models: Sequence[str], questions: Sequence[str]) -> "RunCounts":
         """The counts of these models and questions, in this order."""
-        rows = [self.models.index(name) for name in models]
-        at = {key: column for column, key in enumerate(self.questions)}
-        chosen = np.ix_(rows, [at[key] for key in questions])
-        return RunCounts(tuple(models), tuple(questions), self.cells[chosen], self.before[chosen])
+        rows = list(map(self.roster.models.position_of, models))
+        chosen = np.ix_(rows, list(map(self.roster.questions.position_of, questions)))
+        return RunCounts(Roster.of(models, questions), self.cells[chosen], self.before[chosen])
 
 
 def read_counts(directory: Path) -> RunCounts:
-    """What the newest look of a run has judged.
-
-    Graded trials of an incomplete round are left out, as the run leaves them out: short answers arrive first, and are
-    more often right.
-    """
-    reader = RunReader.open(directory)
-    try:
-        with reader.one_moment():
-            stored = stored_run(reader.header())
-            models = tuple(model.name for model in stored.config.models)
-            questions = tuple(question.id for question in stored.questions)
-            if stored.config.plug_ins:
-                committed, before = _looked_at(reader, stored, models, questions), stored_prior_counts(reader)
-            else:
-                controller, _ = restored_controller(reader, stored, reader.events())
-                committed, before = controller.counts.astype(np.int64), controller.plan.bench.prior_counts
-            known = np.zeros_like(committed) if before is None else before
-            return RunCounts(models, questions, committed + known, known)
-    finally:
-        reader.close()
+    """What the newest look of a run has judged."""
+    with opened_run(directory) as stored:
+        return stored.counts()
 
 
-def _looked_at(
-    reader: RunReader, stored: StoredRun, models: Sequence[str], questions: Sequence[str]
-) -> NDArray[np.int64]:
+def _looked_at(stored: StoredRun) -> NDArray[np.int64]:
     """(L, M, K): of each model the rounds, from the first on, that together are no more than the newest look has."""
-    shape = len(models), len(questions), len(open_rubric(stored.config.rubric).weights)
+    reader, roster = stored.reader, stored.setup.roster
+    shape = len(roster.models), len(roster.questions), len(open_rubric(stored.setup.config.rubric).weights)
     look = reader.latest_look()
     told = {} if look is None else look.body
     most = dict(zip(cast(list[str], told.get("models", [])), cast(list[int], told.get("trials", [])), strict=True))
-    model_at = {name: row for row, name in enumerate(models)}
-    question_at = {key: column for column, key in enumerate(questions)}
     rounds: dict[tuple[str, int], NDArray[np.int64]] = defaultdict(lambda: np.zeros(shape[1:], dtype=np.int64))
     for model, question, number, category, trials in reader.round_counts():
-        rounds[model, number][question_at[question], category] += trials
+        rounds[model, number][roster.questions.position_of(question), category] += trials
     cells, over = np.zeros(shape, dtype=np.int64), set[str]()
     for model, number in sorted(rounds, key=lambda one: one[1]):
-        if model not in model_at or model in over:
+        if model not in roster.models or model in over:
             continue
-        row = cells[model_at[model]]
+        row = cells[roster.models.position_of(model)]
         if row.sum() + rounds[model, number].sum() > most.get(model, 0):
             over.add(model)
         else:

@@ -3,21 +3,23 @@
 The ranking as a display shows it: each model, and one comparison beside it.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.result import Result
 from adaptive_eval.core.settings import Budget
-from adaptive_eval.core.types import PairVerdict, Reason, Verdict
+from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.endpoints.types import Endpoint
-from adaptive_eval.record.build import question_posteriors
+from adaptive_eval.record.build import Found, Subject, found_in, question_posteriors, take_snapshot
+from adaptive_eval.record.results import ModelRow, PairRow
 from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.store import Roster, Spending
 from scorio.moments import question_moments
 
 
@@ -40,29 +42,7 @@ class Standing:
     set_aside: str | None
 
 
-class Placed(NamedTuple):
-    """A model in its place; the score and its interval are nan where there are none."""
-
-    name: str
-    tier: int
-    score: float
-    lo: float
-    hi: float
-    trials: int
-    set_aside: str | None
-
-
-class Compared(NamedTuple):
-    """A comparison; z and boundary are None where the objective does not compare."""
-
-    better: str
-    worse: str | None
-    verdict: Verdict
-    z: float | None
-    boundary: float | None
-
-
-def standings(models: Sequence[Placed], pairs: Sequence[Compared]) -> tuple[Standing, ...]:
+def standings(models: Sequence[ModelRow], pairs: Sequence[PairRow]) -> tuple[Standing, ...]:
     """The ranking, for models from best to worst."""
     order = [model.name for model in models]
     beside = _beside(order, pairs)
@@ -72,30 +52,34 @@ def standings(models: Sequence[Placed], pairs: Sequence[Compared]) -> tuple[Stan
     )
 
 
-def _standing(model: Placed, pair: Compared | None, following: str | None) -> Standing:
+def _standing(model: ModelRow, pair: PairRow | None, following: str | None) -> Standing:
     members = () if pair is None else (pair.better, pair.worse)
     return Standing(
         name=model.name,
         tier=model.tier,
-        score=model.score,
-        lo=model.lo,
-        hi=model.hi,
+        score=_number(model.score),
+        lo=_number(model.lo),
+        hi=_number(model.hi),
         trials=model.trials,
         z=None if pair is None else pair.z,
         boundary=None if pair is None else pair.boundary,
-        verdict=None if pair is None else pair.verdict,
+        verdict=None if pair is None else Verdict(pair.verdict),
         against=next((other for other in members if other not in (model.name, following, None)), None),
         set_aside=model.set_aside,
     )
 
 
-def _beside(order: Sequence[str], pairs: Sequence[Compared]) -> dict[str, Compared]:
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _beside(order: Sequence[str], pairs: Sequence[PairRow]) -> dict[str, PairRow]:
     """The comparison to show beside each model: with the next or with a fixed value, else one that is shown nowhere
     yet, an open one before others."""
     following = dict(zip(order, order[1:], strict=False))
     beside = {pair.better: pair for pair in pairs if pair.worse in (None, following.get(pair.better))}
     left = [pair for pair in pairs if beside.get(pair.better) is not pair]
-    for pair in sorted(left, key=lambda pair: pair.verdict is not Verdict.OPEN):
+    for pair in sorted(left, key=lambda pair: pair.verdict != Verdict.OPEN):
         free = [model for model in (pair.better, pair.worse) if model is not None and model not in beside]
         if free:
             beside[free[0]] = pair
@@ -184,84 +168,122 @@ class Status:
     detail: Detail | None
 
 
-def caps(budget: Budget, used: Mapping[str, float]) -> tuple[Cap, ...]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """A run at one moment, live or stored: all that a status is made of."""
+
+    roster: Roster
+    weights: NDArray[np.float64]
+    budget: Budget
+    looks: int
+    found: Found | None
+    """None before the first look."""
+    counts: NDArray[np.integer]
+    """(L, M, K): every graded trial."""
+    spent: Spending
+    before: tuple[int, int]
+    """Trials and tokens that are not new."""
+    elapsed: float
+    traffic: Traffic
+    models: tuple[ModelTraffic, ...] = ()
+
+
+def status_of(moment: Moment) -> Status:
+    """The status at a moment: the same for whoever runs the run and whoever reads it."""
+    found, spent = moment.found, moment.spent
+    return Status(
+        looks=moment.looks,
+        standings=() if found is None else standings(found.models, found.pairs),
+        verdicts=Counter(Verdict(pair.verdict) for pair in (() if found is None else found.pairs)),
+        caps=_caps(moment),
+        traffic=moment.traffic,
+        models=moment.models,
+        trials=spent.trials,
+        new_trials=spent.trials - moment.before[0],
+        new_tokens=spent.tokens - moment.before[1],
+        elapsed=moment.elapsed,
+        trials_to_go=None if found is None else found.trials_to_go,
+        detail=None if found is None else _detail(moment, found.pairs),
+    )
+
+
+def _caps(moment: Moment) -> tuple[Cap, ...]:
     """The caps that there are, and what was used of each."""
-    return tuple(Cap(name, used[name], cap) for name in used if (cap := getattr(budget, name)) is not None)
+    spent = moment.spent
+    used = {
+        "trials": spent.trials,
+        "tokens": spent.tokens,
+        "usd": spent.usd,
+        "gpu_seconds": spent.gpu_seconds,
+        "wall_seconds": moment.elapsed,
+    }
+    return tuple(Cap(name, used[name], cap) for name in used if (cap := getattr(moment.budget, name)) is not None)
+
+
+def _detail(moment: Moment, pairs: Sequence[PairRow]) -> Detail | None:
+    open_pairs = [pair for pair in pairs if pair.verdict == Verdict.OPEN and pair.worse is not None]
+    if not open_pairs:
+        return None
+    pair = max(open_pairs, key=lambda pair: -math.inf if pair.power is None else pair.power)
+    assert pair.worse is not None
+    at = moment.roster.models.position_of
+    counts, w = moment.counts[[at(pair.better), at(pair.worse)]], moment.weights
+    variance = question_moments(np.asarray(counts + 1.0), w).var.sum(axis=0)
+    least_known = np.argsort(-variance, kind="stable")[:DETAILED_QUESTIONS].tolist()
+    first, second = np.stack(question_posteriors(counts[:, least_known], w), axis=-1).tolist()
+    keys = map(moment.roster.questions.name_of, least_known)
+    rows = zip(keys, map(tuple, first), map(tuple, second), strict=True)
+    return Detail(pair.better, pair.worse, tuple(starmap(QuestionDetail, rows)))
 
 
 class StatusTaker:
-    """Takes the status of one run; what only a look can change is computed once a look."""
+    """Takes the status of a run that is at work; what only a look can change is worked out once a look."""
 
     def __init__(
-        self,
-        models: Sequence[str],
-        questions: Sequence[str],
-        controller: Controller,
-        scheduler: Scheduler,
-        endpoints: Sequence[Endpoint],
+        self, subject: Subject, controller: Controller, scheduler: Scheduler, endpoints: Sequence[Endpoint]
     ) -> None:
-        self._models = models
-        self._questions = questions
+        self._subject = subject
+        self._roster = Roster.of(subject.models, subject.questions)
         self._controller = controller
         self._scheduler = scheduler
         self._endpoints = endpoints
-        self._result: Result | None = None
-        self._as_of: tuple[int, Reason | None] = (0, None)
+        self._found: Found | None = None
+        self._as_of: tuple[int, Reason | None, int] = (0, None, 0)
 
     def take(self) -> Status:
         """The status now."""
         controller, scheduler = self._controller, self._scheduler
-        as_of = (len(controller.looks), controller.finished)
-        if as_of != self._as_of:
-            self._as_of, self._result = as_of, controller.result()
-        result = self._result
-        trials = sum(tally.trials for tally in scheduler.tallies)
-        pairs = () if result is None else tuple(one.verdict for one in result.comparisons)
-        return Status(
-            looks=len(controller.looks),
-            standings=() if result is None else self._standings(result, pairs),
-            verdicts=Counter(pair.verdict for pair in pairs),
-            caps=self._caps(),
-            traffic=self._traffic(),
-            models=tuple(self._models_traffic()),
-            trials=trials,
-            new_trials=trials - scheduler.taken_up[0],
-            new_tokens=sum(tally.tokens for tally in scheduler.tallies) - scheduler.taken_up[1],
-            elapsed=scheduler.elapsed(),
-            trials_to_go=None if result is None else result.trials_to_go,
-            detail=self._detail(pairs),
+        tallies = scheduler.tallies
+        self._look()
+        return status_of(
+            Moment(
+                roster=self._roster,
+                weights=controller.plan.bench.weights,
+                budget=controller.plan.budget,
+                looks=len(controller.looks),
+                found=self._found,
+                counts=controller.arrived,
+                spent=Spending(
+                    at=0.0,
+                    trials=sum(tally.trials for tally in tallies),
+                    tokens=sum(tally.tokens for tally in tallies),
+                    usd=sum(tally.usd for tally in tallies),
+                    gpu_seconds=sum(tally.gpu_seconds for tally in tallies),
+                ),
+                before=scheduler.taken_up,
+                elapsed=scheduler.elapsed(),
+                traffic=self._traffic(),
+                models=tuple(self._models_traffic()),
+            )
         )
 
-    def _standings(self, result: Result, pairs: Sequence[PairVerdict]) -> tuple[Standing, ...]:
-        names = self._models
-        set_aside = {model: lost.reason for model, lost in self._controller.set_aside.items()}
-        compares = self._controller.plan.objective.compares
-        placed = [
-            Placed(names[row.model], row.tier, row.score, row.lo, row.hi, row.trials, set_aside.get(row.model))
-            for row in result.models
-        ]
-        compared = [
-            Compared(
-                names[pair.better],
-                None if pair.worse is None else names[pair.worse],
-                pair.verdict,
-                z=pair.z if compares else None,
-                boundary=pair.boundary if compares else None,
-            )
-            for pair in pairs
-        ]
-        return standings(placed, compared)
-
-    def _caps(self) -> tuple[Cap, ...]:
-        tallies = self._scheduler.tallies
-        used = {
-            "trials": sum(tally.trials for tally in tallies),
-            "tokens": sum(tally.tokens for tally in tallies),
-            "usd": sum(tally.usd for tally in tallies),
-            "gpu_seconds": sum(tally.gpu_seconds for tally in tallies),
-            "wall_seconds": self._scheduler.elapsed(),
-        }
-        return caps(self._controller.plan.budget, used)
+    def _look(self) -> None:
+        controller = self._controller
+        as_of = (len(controller.looks), controller.finished, len(controller.set_aside))
+        if as_of != self._as_of:
+            tallies = self._scheduler.tallies
+            snapshot = take_snapshot(self._subject, controller, tallies, elapsed=0.0, now=0.0, stopped=False)
+            self._as_of, self._found = as_of, None if snapshot is None else found_in(snapshot)
 
     def _traffic(self) -> Traffic:
         stats = [endpoint.stats for endpoint in self._endpoints]
@@ -276,7 +298,7 @@ class StatusTaker:
 
     def _models_traffic(self) -> Iterator[ModelTraffic]:
         scheduler = self._scheduler
-        each = zip(self._models, scheduler.tallies, scheduler.in_flight, self._endpoints, strict=True)
+        each = zip(self._subject.models, scheduler.tallies, scheduler.in_flight, self._endpoints, strict=True)
         for model, tally, in_flight, endpoint in each:
             stats = endpoint.stats
             yield ModelTraffic(
@@ -290,16 +312,3 @@ class StatusTaker:
                 errors=stats.errors,
                 replicas={replica.url: replica.healthy for replica in stats.replicas},
             )
-
-    def _detail(self, pairs: Sequence[PairVerdict]) -> Detail | None:
-        open_pairs = [pair for pair in pairs if pair.verdict is Verdict.OPEN and pair.worse is not None]
-        if not open_pairs:
-            return None
-        pair = max(open_pairs, key=lambda pair: pair.power)
-        assert pair.worse is not None
-        counts, w = self._controller.arrived[[pair.better, pair.worse]], self._controller.plan.bench.weights
-        variance = question_moments(np.asarray(counts + 1.0), w).var.sum(axis=0)
-        least_known = np.argsort(-variance, kind="stable")[:DETAILED_QUESTIONS]
-        first, second = np.stack(question_posteriors(counts[:, least_known], w), axis=-1).tolist()
-        rows = zip((self._questions[q] for q in least_known), map(tuple, first), map(tuple, second), strict=True)
-        return Detail(self._models[pair.better], self._models[pair.worse], tuple(starmap(QuestionDetail, rows)))

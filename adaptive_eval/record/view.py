@@ -16,20 +16,19 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.prepare import Setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import question_posteriors
 from adaptive_eval.record.ending import mishap_of
-from adaptive_eval.record.restore import StoredRun, restored_results, stored_run
-from adaptive_eval.record.results import Results, read_results
+from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.results import Results
 from adaptive_eval.record.words import Words, words_of
 from adaptive_eval.store import (
     Event,
     ReplicaTraffic,
-    RunFinished,
-    RunReader,
-    RunStopped,
+    Roster,
     Spending,
     StoredLook,
     TrialsImported,
@@ -145,32 +144,15 @@ class RunView:
 STEPS = 200
 
 
-UNTOLD = {"outcomes", "host", "pid"}
-"""Of events: the outcomes of R0 are many, and reports are published."""
+UNTOLD = {"outcomes", "host", "pid", "longest_prompts"}
+"""Of events: what is many, or of no use to others; reports are published."""
 
 
 def read_run(directory: Path) -> RunView:
     """The run in `directory`; raises `StoreError` where there is none."""
     running = is_held(directory)
-    reader = RunReader.open(directory)
-    try:
-        with reader.one_moment():
-            stored = stored_run(reader.header())
-            results = final_results(reader) or restored_results(reader, stored, running=running)
-            return assemble(reader, stored, results)
-    finally:
-        reader.close()
-
-
-def final_results(reader: RunReader) -> Results | None:
-    """The results that were published when the run ended, where nothing has happened to it since."""
-    events = reader.events()
-    if not events or not isinstance(events[-1], RunFinished | RunStopped) or mishap_of(events) is not None:
-        return None
-    results = read_results(reader.directory)
-    if results is None or results.run.status == "running" or results.cost.trials != reader.trial_count():
-        return None
-    return results
+    with opened_run(directory) as stored:
+        return assemble(stored.reader, stored.setup, stored.events, stored.results(running=running))
 
 
 class Source(Protocol):
@@ -196,24 +178,18 @@ class Source(Protocol):
         """The stored answers by model and replica."""
         ...
 
-    def events(self) -> Sequence[Event]:
-        """Everything that happened to the run."""
-        ...
-
     @property
     def elapsed(self) -> float:
         """Seconds the run has been active."""
         ...
 
 
-def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunView:
+def assemble(source: Source, setup: Setup, events: Sequence[Event], results: Results | None) -> RunView:
     """The view of a run whose results are known."""
-    config, questions, plug_ins = stored
+    config, questions, plug_ins, roster = setup
     rubric = open_rubric(config.rubric)
-    events = source.events()
     mishap = mishap_of(events)
-    models = tuple(model.name for model in config.models)
-    counts = counted(source.graded(), models, [one.id for one in questions], len(rubric.weights))
+    counts = counted(source.graded(), roster, len(rubric.weights))
     known, places = posterior_views(counts, rubric.weights)
     return RunView(
         results=results,
@@ -222,7 +198,7 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,
-        models=models,
+        models=tuple(roster.models),
         questions=tuple(QuestionView(one.id, one.prompt, one.answer, one.choices, one.cluster) for one in questions),
         trials=tuple(map(tuple, counts.sum(axis=-1).tolist())),
         posteriors=known,
@@ -238,15 +214,12 @@ def assemble(source: Source, stored: StoredRun, results: Results | None) -> RunV
     )
 
 
-def counted(
-    graded: Mapping[tuple[str, str, int], int], models: Sequence[str], questions: Sequence[str], categories: int
-) -> NDArray[np.int64]:
+def counted(graded: Mapping[tuple[str, str, int], int], roster: Roster, categories: int) -> NDArray[np.int64]:
     """Counts (L, M, K) of what is stored; a model, question or category that the run no longer has is left out."""
-    row, column = ({key: at for at, key in enumerate(keys)} for keys in (models, questions))
-    counts = np.zeros((len(models), len(questions), categories), dtype=np.int64)
+    counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
     for (model, question, category), trials in graded.items():
-        if model in row and question in column and category < categories:
-            counts[row[model], column[question], category] = trials
+        if (model, question) in roster and category < categories:
+            counts[(*roster.cell(model, question), category)] = trials
     return counts
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from adaptive_eval import __version__
+from adaptive_eval.config.planning import longest_prompts
 from adaptive_eval.config.prepare import Prepared, make_lane
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
@@ -26,7 +27,7 @@ from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCode, StoreError
 from adaptive_eval.record.build import Snapshot, build_results, subject_of, take_snapshot
-from adaptive_eval.record.ending import Ended, note_mishap
+from adaptive_eval.record.ending import Ended, ended_of, note_mishap
 from adaptive_eval.record.history import fresh as fresh_directory
 from adaptive_eval.record.history import look_back, newest, trials_there
 from adaptive_eval.record.results import Results, write_results
@@ -231,9 +232,8 @@ class _Session:
         self._scheduler = Scheduler(
             self._controller, lanes, prepared.questions, grading, store, self, serving.hosts, self._alarms
         )
-        questions = tuple(question.id for question in prepared.questions)
-        self._taker = StatusTaker(prepared.models, questions, self._controller, self._scheduler, serving.endpoints)
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
+        self._taker = StatusTaker(self._subject, self._controller, self._scheduler, serving.endpoints)
         self._events = store.reader.events()
         self._failed = False
 
@@ -242,7 +242,8 @@ class _Session:
         _warm_up(self._prepared.plan)
         trials = self._store.reader.trial_count()
         kind = RunResumed if opened.resumed else RunStarted
-        begun = kind(trials, os.getpid(), socket.gethostname(), __version__)
+        longest = dict(zip(self._prepared.models, longest_prompts(self._prepared.prompts), strict=True))
+        begun = kind(trials, os.getpid(), socket.gethostname(), __version__, longest)
         try:
             async with self._watched():
                 interrupts.hear(self._on_interrupt)
@@ -296,14 +297,12 @@ class _Session:
         results = await self._publisher.publish()
         event = RunStopped() if reason is None else RunFinished(reason)
         self._store.commit(Batch(events=[event], elapsed=self._scheduler.elapsed()))
-        return Ended(
-            reason,
-            self._taker.take(),
+        return ended_of(
+            self._prepared.config,
+            [*self._events, event],
             results,
+            self._taker.take(),
             self._store.directory,
-            gate=self._prepared.config.objective.gated_by,
-            lost={self._prepared.models[model]: lost for model, lost in self._scheduler.lost.items()},
-            fixed=self._prepared.plan.fixed,
             servers_up=0 if self._serving.at_once else sum(host.up for host in self._serving.hosts),
         )
 

@@ -166,7 +166,7 @@ def _same_seeds(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
 def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Iterator[ModelChange]:
     rank_a, rank_b = _ranks(a), _ranks(b)
     cells_a, cells_b = counts_a.cells, counts_b.cells
-    for model, name in enumerate(counts_a.models):
+    for model, name in enumerate(counts_a.roster.models):
         if not cells_a[model].sum(axis=-1).all() or not cells_b[model].sum(axis=-1).all():
             continue  # a question without a trial: there is no score on all of them
         score_a, var_a = _score(cells_a[model], a)
@@ -211,7 +211,7 @@ def _ranks(view: RunView) -> dict[str, int]:
 
 def _questions(counts_a: RunCounts, counts_b: RunCounts, w: NDArray[np.float64]) -> Iterator[QuestionChange]:
     """What has changed beyond chance, the surest first."""
-    names, keys = counts_a.models, counts_a.questions
+    names, keys = tuple(counts_a.roster.models), tuple(counts_a.roster.questions)
     if not names or not keys:
         return
     cells_a, cells_b = counts_a.cells, counts_b.cells

@@ -49,6 +49,7 @@ from adaptive_eval.store.records import (
     TrialUse,
     answer_digest,
 )
+from adaptive_eval.store.roster import Names, Roster
 from adaptive_eval.store.store import Opened, Store, differences, require_same_meaning
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "GraderChosen",
     "Json",
     "ModelSetAside",
+    "Names",
     "OnlyFailures",
     "Opened",
     "PlaceAwaited",
@@ -70,6 +72,7 @@ __all__ = [
     "ReplicaBack",
     "ReplicaLost",
     "ReplicaTraffic",
+    "Roster",
     "RunBegun",
     "RunFinished",
     "RunHeader",

@@ -94,6 +94,8 @@ class RunBegun(Event):
     host: str | None = _where_known()
     version: str | None = _where_known()
     """Of adaptive-eval."""
+    longest_prompts: Mapping[str, int] | None = _where_known()
+    """Bytes by model: what hard caps have reserved, so that who reads the run need not render a prompt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,10 @@ class RunReader:
             name=str(self._value("name")),
             configuration=self.configurations()[-1],
             meaning=json.loads(str(self._value("meaning"))),
-            models={str(name): json.loads(meaning) for name, meaning in self._rows("SELECT name, meaning FROM models")},
+            models={
+                str(name): json.loads(meaning)
+                for name, meaning in self._rows("SELECT name, meaning FROM models ORDER BY id")
+            },
             questions={
                 str(key): json.loads(body) for key, body in self._rows("SELECT key, body FROM questions ORDER BY id")
             },
@@ -235,8 +238,8 @@ class RunReader:
             ) from error
 
     def ids(self, table: Literal["models", "questions"], column: Literal["name", "key"]) -> dict[str, int]:
-        """The tables' own numbers of models or questions."""
-        return {str(key): int(number) for number, key in self._rows(f"SELECT id, {column} FROM {table}")}
+        """The tables' own numbers of models or questions, in the order in which they joined the run."""
+        return {str(key): int(number) for number, key in self._rows(f"SELECT id, {column} FROM {table} ORDER BY id")}
 
     def _value(self, key: str) -> str | float:
         ((value,),) = self._rows("SELECT value FROM run WHERE key = ?", key)

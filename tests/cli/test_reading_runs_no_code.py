@@ -272,7 +272,7 @@ def test_what_the_run_has_found_is_told_all_the_same(stranger: Stranger) -> None
     assert "evilrun.payload:Policy" in view.words.allocation
     counts = read_counts(stranger.run)
     trials = dict(zip(view.looks[-1].models, view.looks[-1].trials, strict=True))
-    assert {name: int(cells.sum()) for name, cells in zip(counts.models, counts.cells, strict=True)} == trials
+    assert {name: int(cells.sum()) for name, cells in zip(counts.roster.models, counts.cells, strict=True)} == trials
     told = [one.text for one in view.results.warnings if one.kind == "plug_in"]
     killed = view.events[-1].kind != "finished"
     assert len(told) == int(killed)

@@ -17,8 +17,7 @@ from adaptive_eval.core import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.exchange.export import Request as Export
 from adaptive_eval.exchange.export import export
-from adaptive_eval.record.history import prepared_again
-from adaptive_eval.record.restore import read_counts
+from adaptive_eval.record.restore import StoredRun, read_counts
 from adaptive_eval.record.view import read_run
 from adaptive_eval.show.changes import changes
 from adaptive_eval.store import RunReader, RunResumed, TrialsImported
@@ -190,7 +189,7 @@ def test_it_serves_another_run_as_r0(site: Site, whole: Whole) -> None:
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
     with closing(RunReader.open(site.directory())) as reader:
-        counts = prepared_again(reader).plan.bench.prior_counts
+        counts = StoredRun(reader).plan.bench.prior_counts
     assert counts is not None
     assert set(counts.sum(axis=-1).ravel().tolist()) == {3}
 

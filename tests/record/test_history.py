@@ -10,7 +10,7 @@ from live_runs import MODELS, Found, Site
 
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.history import prepared_again
+from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import PriorTaken, RunReader, only
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
@@ -48,7 +48,7 @@ def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first
     said = run_with(site, {"run": str(earlier), "depth": 4})
     assert "outcomes of the run earlier count as R0" in said
     with closing(RunReader.open(site.directory())) as reader:
-        plan = prepared_again(reader).plan
+        plan = StoredRun(reader).plan
     expected = first_outcomes(earlier, 3)
     for model, name in enumerate(MODELS):
         for question in range(8):
@@ -76,13 +76,11 @@ def test_the_earlier_run_is_needed_once(site: Site, earlier: Path) -> None:
 def test_what_is_stored_leads_to_the_looks_that_are_stored(site: Site, earlier: Path) -> None:
     run_with(site, {"run": str(earlier)})
     with closing(RunReader.open(site.directory())) as reader:
-        stored = prepared_again(reader)
-        model_at = {name: number for number, name in enumerate(stored.models)}
-        question_at = {question.id: number for number, question in enumerate(stored.questions)}
+        stored = StoredRun(reader)
+        cell = stored.setup.roster.cell
         controller = Controller(stored.plan)
         controller.restore(
-            Outcome(model_at[one.model], question_at[one.question], one.trial, one.category or 0, one.cost)
-            for one in reader.outcomes()
+            Outcome(*cell(one.model, one.question), one.trial, one.category or 0, one.cost) for one in reader.outcomes()
         )
         looks = reader.looks()
     assert [list(look.scores) for look in controller.looks] == [look.body["scores"] for look in looks]

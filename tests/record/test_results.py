@@ -109,7 +109,7 @@ async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
         assert (pair.z, pair.boundary, pair.difference, pair.sampled_z, pair.rho) == (None,) * 5
         assert pair.sigma == pytest.approx(row.sigma)
     assert TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes()) == results
-    taker = StatusTaker(NAMES, KEYS, bed.controller, scheduler, list(bed.endpoints.values()))
+    taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
     assert [row.verdict for row in taker.take().standings] == [Verdict.RESOLVED] * 3
     assert [row.z for row in taker.take().standings] == [None] * 3
 
@@ -117,7 +117,7 @@ async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
 async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Path) -> None:
     bed = Bed(tmp_path, plan(objective=Threshold(0.5)))
     scheduler = await bed.start()
-    taker = StatusTaker(NAMES, KEYS, bed.controller, scheduler, list(bed.endpoints.values()))
+    taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
     last = {pair.better: pair.z for pair in bed.controller.looks[-1].comparisons}
     assert [row.z for row in taker.take().standings] == [last[NAMES.index(r.name)] for r in taker.take().standings]
 
@@ -125,7 +125,7 @@ async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Pa
 async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: Path) -> None:
     bed = Bed(tmp_path, plan(objective=Best()))
     scheduler = await bed.start()
-    taker = StatusTaker(NAMES, KEYS, bed.controller, scheduler, list(bed.endpoints.values()))
+    taker = StatusTaker(SUBJECT, bed.controller, scheduler, list(bed.endpoints.values()))
     first, second, third = taker.take().standings
     z = {pair.worse: pair.z for pair in bed.controller.looks[-1].comparisons}
     assert (first.z, first.against) == (z[NAMES.index(second.name)], None)

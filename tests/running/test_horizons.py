@@ -7,7 +7,7 @@ from live_runs import Site
 
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.history import prepared_again
+from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import RunReader, SettingsChanged, only
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
@@ -36,16 +36,15 @@ def test_each_change_is_stored_told_and_found_again(site: Site) -> None:
     with closing(RunReader.open(site.directory())) as reader:
         looks = reader.looks()
         assert [look.body["scores"] for look in looks[: len(first)]] == [look.body["scores"] for look in first]
-        stored = prepared_again(reader)
+        stored = StoredRun(reader)
         changes = only(reader.events(), SettingsChanged)
         assert changes[0].looks == len(first)
         assert [stage.looks for stage in stored.plan.earlier] == [change.looks for change in changes]
         assert [stage.trials.max for stage in stored.plan.earlier] == [3, 6]
-        model_at = {name: number for number, name in enumerate(stored.models)}
-        question_at = {question.id: number for number, question in enumerate(stored.questions)}
+        roster = stored.setup.roster
         again = Controller(stored.plan)
         again.restore(
-            Outcome(model_at[one.model], question_at[one.question], one.trial, one.category, one.cost)
+            Outcome(*roster.cell(one.model, one.question), one.trial, one.category, one.cost)
             for one in reader.outcomes()
             if one.category is not None
         )

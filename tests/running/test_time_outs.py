@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.restore import restored_results, stored_run
+from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import ModelSetAside, RunReader, only
 
 QUESTIONS = 8
@@ -127,7 +127,7 @@ def test_a_server_that_answers_nothing_has_no_score(
     with closing(RunReader.open(tmp_path / "run")) as reader:
         (aside,) = only(reader.events(), ModelSetAside)
         assert aside.cause == Cause.SERVER
-        restored = restored_results(reader, stored_run(reader.header()), running=False)
+        restored = StoredRun(reader).results_anew(running=False)
         assert restored is not None
         assert [(row.name, row.score) for row in restored.models] == [("ada", 1.0), ("bob", None)]
 

@@ -42,7 +42,7 @@ def test_counts_are_those_of_the_results(site: Site) -> None:
     view, counts = read_run(directory), read_counts(directory)
     assert view.results is not None
     for row in view.results.models:
-        cells = counts.of([row.name], counts.questions).cells[0]
+        cells = counts.of([row.name], tuple(counts.roster.questions)).cells[0]
         assert (cells[:, 1] / cells.sum(axis=1)).mean() == pytest.approx(row.score)
 
 
@@ -102,7 +102,7 @@ def test_a_question_that_got_worse_is_named_and_others_are_not(site: Site) -> No
     after[0, 3] = (79, 1)
     found = changes(view, replace_cells(counts, cells), view, replace_cells(counts, after))
     (one,) = found.questions_changed
-    assert (one.model, one.question) == (MODELS[0], counts.questions[3])
+    assert (one.model, one.question) == (MODELS[0], counts.roster.questions.name_of(3))
     assert one.mean_a == pytest.approx(41 / 82) and one.mean_b == pytest.approx(2 / 82) and one.adjusted_p < 1e-6
     first = found.models[0]
     assert first.difference == pytest.approx((1 / 80 - 0.5) / 8)
@@ -167,4 +167,4 @@ def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, tmp_p
 
 
 def replace_cells(counts: RunCounts, cells: np.ndarray) -> RunCounts:
-    return RunCounts(counts.models, counts.questions, cells, np.zeros_like(cells))
+    return RunCounts(counts.roster, cells, np.zeros_like(cells))

@@ -53,10 +53,11 @@ class Watched(Bed):
     def __init__(self, directory: Path, names: tuple[str, ...] = tuple(SKILLS)) -> None:
         super().__init__(directory, plan(budget=Budget(trials=400, tokens=100_000)))
         self.names = names
+        self.subject = Subject("run", names, KEYS, (True,) * 3, 0.0)
 
     async def show(self, display: Display) -> None:
         def attach(scheduler: Scheduler) -> None:
-            taker = StatusTaker(self.names, KEYS, self.controller, scheduler, list(self.endpoints.values()))
+            taker = StatusTaker(self.subject, self.controller, scheduler, list(self.endpoints.values()))
             self.take = taker.take
             display.opened(self.names[0], self.names, self.take)
 
@@ -65,8 +66,7 @@ class Watched(Bed):
             scheduler = await self.start(attach)
         finally:
             display.closed()
-        subject = Subject("run", self.names, KEYS, (True,) * 3, 0.0)
-        results = results_of(subject, self.controller, scheduler.tallies)
+        results = results_of(self.subject, self.controller, scheduler.tallies)
         display.ended(Ended(Reason.SETTLED, self.take(), results, self.directory), "adaptive-eval run x.yaml")
 
 

@@ -26,7 +26,7 @@ from adaptive_eval.show.plain import JsonDisplay, PlainDisplay
 from adaptive_eval.show.serve import attach as attaching
 from adaptive_eval.show.serve.attach import attach, open_feed
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import ended, status_of
+from adaptive_eval.show.serve.status import ended, stored_status
 from adaptive_eval.store import Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped
 from adaptive_eval.store.looks import look_of, plain_look
 
@@ -111,7 +111,7 @@ async def test_events_of_this_start_are_told_and_no_earlier_ones(play: Play) -> 
     run = play()
     run.commit([], [], [ReplicaLost(model="ada", replica="http://127.0.0.1:9/v1")])
     out, feed = io.StringIO(), opened(run)
-    assert (status_of(feed).traffic.healthy_replicas, status_of(feed).traffic.replicas) == (2, 3)
+    assert (stored_status(feed).traffic.healthy_replicas, stored_status(feed).traffic.replicas) == (2, 3)
     run.stop()
     feed.poll()
     assert await attach(feed, PlainDisplay(out)) is ExitCode.STOPPED

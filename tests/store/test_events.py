@@ -47,7 +47,11 @@ from adaptive_eval.store.events import CLASSES
 
 STORED = [
     (RunStarted(0, 7, "here", "0.1"), "started", {"trials": 0, "pid": 7, "host": "here", "version": "0.1"}),
-    (RunResumed(9, 7, "here", "0.1"), "resumed", {"trials": 9, "pid": 7, "host": "here", "version": "0.1"}),
+    (
+        RunResumed(9, 7, "here", "0.1", {"ada": 80}),
+        "resumed",
+        {"trials": 9, "pid": 7, "host": "here", "version": "0.1", "longest_prompts": {"ada": 80}},
+    ),
     (
         SettingsChanged(9, 2, (Change("budget.trials", None, 5),)),
         "configured",

@@ -18,7 +18,6 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.exchange.inspect.sample import Json, Scale, sample_of, summary_of, usage
 from adaptive_eval.exchange.source import Source, Told
 from adaptive_eval.record.build import iso_time
-from adaptive_eval.record.restore import restored_results
 from adaptive_eval.record.results import ModelRow, Results, why_stopped
 from adaptive_eval.store import TrialRecord, is_held
 
@@ -63,7 +62,7 @@ class Subject:
     @property
     def epochs(self) -> int:
         """The trials a question that were allowed; some may have had more, since it is a mean."""
-        return max(int(self.source.extent.max()), self.source.stored.config.trials.max)
+        return max(int(self.source.extent.max()), self.source.run.setup.config.trials.max)
 
 
 class Samples:
@@ -103,7 +102,7 @@ def header_of(subject: Subject, start: Json, samples: Samples) -> Json:
         "results": _results(subject, samples),
         "stats": {
             "started_at": iso_time(reader.created),
-            "completed_at": iso_time(max([reader.created, *(event.at for event in reader.events())])),
+            "completed_at": iso_time(max([reader.created, *(event.at for event in subject.source.run.events)])),
             "model_usage": {subject.name: samples.usage},
         },
     }
@@ -118,7 +117,7 @@ def reductions_of(subject: Subject, samples: Samples) -> list[Json]:
 
 def _spec(subject: Subject) -> Json:
     source, model, scale = subject.source, subject.model, subject.scale
-    config, created = source.stored.config, source.reader.created
+    config, created = source.run.setup.config, source.reader.created
     return {
         "eval_id": _identity(config.name, created, subject.name),
         "run_id": _identity(config.name, created),
@@ -138,7 +137,7 @@ def _spec(subject: Subject) -> Json:
 
 
 def _dataset(source: Source) -> Json:
-    asked = source.stored.config.questions
+    asked = source.run.setup.config.questions
     file = None if asked.path is None else asked.path.name
     return {
         "name": asked.dataset or asked.world or file,
@@ -206,8 +205,8 @@ LEVEL = 4
 
 def write_logs(source: Source, folder: Path, told: Told) -> None:
     """One log a model."""
-    config, reader = source.stored.config, source.reader
-    results = restored_results(reader, source.stored, running=is_held(reader.directory))
+    config, reader = source.run.setup.config, source.reader
+    results = source.run.results(running=is_held(reader.directory))
     scale = Scale(config.grader.kind, source.rubric.names, source.rubric.weights)
     before = 0
     for name, file in zip(source.models, _file_names(source.models), strict=True):

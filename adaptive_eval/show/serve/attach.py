@@ -11,7 +11,7 @@ from adaptive_eval.show.displays import Display
 from adaptive_eval.show.live import headline
 from adaptive_eval.show.plain import pending
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import StoredStatus, ended, status_of
+from adaptive_eval.show.serve.status import StoredStatus, ended, stored_status
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import safe
 from adaptive_eval.store import is_held, since_the_start
@@ -74,7 +74,7 @@ async def glance(feed: Feed, display: Display) -> ExitCode:
 
 def still(feed: Feed) -> str:
     """A run that goes on, as text."""
-    status = status_of(feed)
+    status = stored_status(feed)
     found = [pending(status)] if feed.results is None else findings(feed.results, status.elapsed, feed.directory)
     return "\n".join([headline(safe(feed.stored.config.name), status, None).plain, "", *found])
 

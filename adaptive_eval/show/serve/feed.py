@@ -11,15 +11,16 @@ once, by its number, whatever is drawn of it afterwards. Looks and events are fe
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from adaptive_eval.record.restore import StoredRun, restored_results, stored_run
+from adaptive_eval.config.prepare import Setup, setup_of
+from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.results import RESULTS_FILE, Results, read_results
-from adaptive_eval.record.view import STEPS, RunView, assemble, final_results
+from adaptive_eval.record.view import STEPS, RunView, assemble
 from adaptive_eval.store import (
     Event,
     ReplicaTraffic,
@@ -56,21 +57,20 @@ class Ledger:
         self._last = max((one.last for one in self._sums.values()), default=0)
         self.elapsed = reader.elapsed
 
-    def fits(self, reader: RunReader) -> bool:
-        """Whether what has been read still holds, so that `update` is enough."""
-        if reader.newest_configuration_id() != self._configuration:
+    def update(self, reader: RunReader) -> bool:
+        """Read what has come since; False, and nothing is read, where what was read before no longer holds."""
+        events = reader.events()
+        anew = any(isinstance(event, ANEW) for event in events[len(self._events) :])
+        if anew or reader.newest_configuration_id() != self._configuration:
             return False
-        return not any(isinstance(event, ANEW) for event in reader.events()[len(self._events) :])
-
-    def update(self, reader: RunReader) -> None:
-        """Read what has come since."""
         for cell, graded in reader.graded(self._last).items():
             self._graded[cell] = self._graded.get(cell, 0) + graded
         self._add(reader.sums(self._last))
         self._looks += reader.looks(len(self._looks))
         self._look_times = reader.look_times()
-        self._events = reader.events()
+        self._events = events
         self.elapsed = reader.elapsed
+        return True
 
     def _add(self, new: Sequence[Sums]) -> None:
         if not new:
@@ -112,9 +112,9 @@ class Ledger:
 
     # ----------------------------------------------------------------------------------------------------------------
 
-    def spent(self) -> Spending:
-        """What has been used so far."""
-        sums = self._sums.values()
+    def spent(self, models: Container[str] | None = None) -> Spending:
+        """What has been used so far, by these models or by all."""
+        sums = [one for one in self._sums.values() if models is None or one.model in models]
         return Spending(
             at=max((one.at for one in sums), default=0.0),
             trials=sum(one.trials for one in sums),
@@ -186,7 +186,7 @@ class Feed:
     """One run as of the latest `poll`; used by one thread at a time."""
 
     ledger: Ledger
-    stored: StoredRun
+    stored: Setup
     results: Results | None
     running: bool
     """A process is at work on it."""
@@ -216,12 +216,12 @@ class Feed:
 
     def view(self) -> RunView:
         """The whole run."""
-        return assemble(self.ledger, self.stored, self.results)
+        return assemble(self.ledger, self.stored, self.ledger.events(), self.results)
 
     @property
     def models(self) -> tuple[str, ...]:
         """The models' names, in the order of the configuration."""
-        return tuple(model.name for model in self.stored.config.models)
+        return tuple(self.stored.roster.models)
 
     @property
     def status(self) -> str:
@@ -238,14 +238,12 @@ class Feed:
         return self.ledger.elapsed + (max(0.0, time.time() - self._written) if self.running else 0.0)
 
     def _read_trials(self, reader: RunReader, anew: bool) -> None:
-        if anew or not self.ledger.fits(reader):
-            self.stored, self.ledger = stored_run(reader.header()), Ledger(reader)
-        else:
-            self.ledger.update(reader)
+        if anew or not self.ledger.update(reader):
+            self.stored, self.ledger = setup_of(reader.header()), Ledger(reader)
 
     def _read_results(self, reader: RunReader, mark: Mark) -> None:
         if not mark.running:
-            self.results = final_results(reader) or restored_results(reader, self.stored, running=False)
+            self.results = StoredRun(reader, self.stored, self.ledger.events()).results(running=False)
         elif self._mark is None or mark.results != self._mark.results or not self._mark.running:
             self.results = self._published()
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
+from adaptive_eval.config.prepare import Setup
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.view import PosteriorView, QuestionView, posterior_views
 from adaptive_eval.show.serve.feed import Cell, Feed
 from adaptive_eval.show.text import Rates
@@ -82,9 +82,9 @@ class Answers:
     more: bool
 
 
-def answers(directory: Path, stored: StoredRun, question: int, model: int, after: int) -> Answers:
+def answers(directory: Path, stored: Setup, question: int, model: int, after: int) -> Answers:
     """The trials beyond `after`, and whether there are more."""
-    config, questions, _ = stored
+    config, questions, *_ = stored
     name, asked = config.models[model].name, questions[question]
     weights = open_rubric(config.rubric).weights
     trials: list[TrialView] = []
@@ -246,11 +246,10 @@ class Picture:
 
     def _changed(self, graded: Mapping[Cell, int]) -> list[CellNews]:
         """The models and questions with a new trial, and what is known of them now."""
-        models = {name: at for at, name in enumerate(self._feed.models)}
-        questions = {question.id: at for at, question in enumerate(self._feed.stored.questions)}
+        roster = self._feed.stored.roster
         weights = open_rubric(self._feed.stored.config.rubric).weights
         changed = {cell[:2] for cell, many in graded.items() if self._told.get(cell) != many}
-        cells = sorted((models[model], questions[key], model, key) for model, key in changed if model in models)
+        cells = sorted((*roster.cell(*one), *one) for one in changed if one in roster)
         counts = [[graded.get((*cell[2:], category), 0) for category in range(len(weights))] for cell in cells]
         known, (places,) = posterior_views(np.array(counts, dtype=np.int64).reshape(1, -1, len(weights)), weights)
         return [CellNews(cell[0], cell[1], known[place]) for cell, place in zip(cells, places, strict=True)]

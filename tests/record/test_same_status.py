@@ -1,0 +1,271 @@
+"""A run that is watched and one that is read give the same status, and end alike, whatever has happened to them."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import orjson
+import pytest
+import yaml
+from fakes import QUESTIONS, SKILLS, FakeEndpoint
+from played import Played, prepared
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.types import Look
+from adaptive_eval.endpoints.types import Answer, EndpointStats
+from adaptive_eval.errors import GraderError, Rejected, Unavailable
+from adaptive_eval.exchange.configure import Request
+from adaptive_eval.exchange.importing import import_logs
+from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.types import Grade
+from adaptive_eval.questions.types import Question
+from adaptive_eval.record.build import subject_of
+from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.results import RESULTS_FILE
+from adaptive_eval.record.status import Status, StatusTaker
+from adaptive_eval.running.execute import execute
+from adaptive_eval.running.serving import Serving
+from adaptive_eval.show.plain import QuietDisplay
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.status import ended, stored_status
+
+OWN = {"traffic", "models", "elapsed", "new_trials", "new_tokens"}
+"""What only the process of the run knows, and what depends on when one came."""
+WHEN = {"updated", "active_seconds"}
+
+
+def said(status: Status) -> dict[str, object]:
+    """Everything that a display shows of the run itself."""
+    plain = orjson.loads(
+        orjson.dumps(replace(status, caps=()), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    )
+    caps = [(cap.name, cap.used, cap.cap) for cap in status.caps if cap.name != "wall_seconds"]
+    return {key: value for key, value in plain.items() if key not in OWN} | {"caps": caps}
+
+
+def told(found: Ended) -> dict[str, object]:
+    """How it ended."""
+    names = ("reason", "why", "exit_code", "gate", "lost", "fixed", "mishap", "worse", "late", "ungraded")
+    results = None if found.results is None else orjson.loads(orjson.dumps(found.results))
+    if results is not None:
+        results["run"] = {key: value for key, value in results["run"].items() if key not in WHEN}
+    return {name: getattr(found, name) for name in names} | {"results": results, "status": said(found.status)}
+
+
+# -- at every step -----------------------------------------------------------------------------------------------------
+
+GOING = {
+    "plain": {},
+    "budget": {"budget": {"trials": 200, "tokens": 50_000}},
+    "fixed": {"trials": {"min": 5, "max": 5}},
+    "against one": {"objective": {"kind": "baseline", "baseline": "bob", "gate": True}},
+    "precision": {"objective": {"kind": "precision", "half_width": 0.1}},
+    "threshold": {"objective": {"kind": "threshold", "value": 0.6}},
+}
+
+
+@pytest.mark.parametrize("changes", GOING.values(), ids=GOING.keys())
+def test_at_every_step(tmp_path: Path, changes: dict[str, object]) -> None:
+    plan = prepared(tmp_path, **changes)
+    played = Played(tmp_path / "run", plan)
+    subject = subject_of(plan.config, plan.questions, played.store.reader.created)
+    at_work = SimpleNamespace(
+        tallies=list(played.tallies.values()), in_flight=[0, 0, 0], taken_up=(0, 0), elapsed=lambda: played.seconds
+    )
+    endpoints = [SimpleNamespace(stats=EndpointStats()) for _ in plan.models]
+    taker = StatusTaker(subject, played.controller, at_work, endpoints)  # type: ignore[arg-type]
+    feed, looks = Feed(tmp_path / "run"), set()
+    while played.controller.finished is None:
+        played.step(15)
+        feed.poll()
+        assert said(taker.take()) == said(stored_status(feed))
+        looks.add(taker.take().looks)
+    played.publish()
+    feed.poll()
+    assert said(taker.take()) == said(stored_status(feed))
+    assert 0 in looks and len(looks) > 1
+    played.close()
+
+
+# -- at the end --------------------------------------------------------------------------------------------------------
+
+
+class Watching(QuietDisplay):
+    """Hears of looks, and of the end."""
+
+    def __init__(self, at_look: Callable[[], object]) -> None:
+        self._at_look = at_look
+        self.found: list[Ended] = []
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        self._at_look()
+
+
+@dataclass(frozen=True)
+class Life:
+    """A run from beginning to end."""
+
+    changes: Mapping[str, object] = field(default_factory=dict)
+    """Of the configuration."""
+    fail: Mapping[str, Exception] = field(default_factory=dict)
+    """What a model's server says after its first few answers."""
+    answers: int = 30
+    """How many that are."""
+    ungraded: str | None = None
+    """A question on which the grader fails."""
+    at_look: Callable[[], object] = lambda: None
+    then: "Life | None" = None
+    """A second start."""
+
+
+def config_of(folder: Path, changes: Mapping[str, object]) -> RunConfig:
+    """Three models on six questions, the last two close together."""
+    rows = [{"id": one.id, "prompt": one.prompt, "answer": one.answer} for one in QUESTIONS]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = {
+        "name": "life",
+        "questions": "questions.jsonl",
+        "models": [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS],
+        "prompt": {"template": "{prompt}"},
+        "sampling": {"temperature": 0.6, "max_tokens": 100},
+        "grader": "exact",
+        "trials": {"min": 3, "max": 12},
+        "concurrency": 4,
+    }
+    path = folder / "life.yaml"
+    path.write_text(yaml.safe_dump(settings | changes))
+    return load_config(path)
+
+
+def live(folder: Path, directory: Path, life: Life) -> Ended | None:
+    """How the run itself says that it has ended; None where an error ended it."""
+
+    class Pool(GradingPool):
+        async def grade(self, answer: Answer, question: Question) -> Grade:
+            if question.id == life.ungraded:
+                raise GraderError("it is broken")
+            return await super().grade(answer, question)
+
+    @asynccontextmanager
+    async def opened(config: RunConfig, logs: Path) -> AsyncIterator[Serving]:
+        yield Serving([_endpoint(model.name, life) for model in config.models])
+
+    plan, watching = prepare(config_of(folder, life.changes)), Watching(life.at_look)
+    with (
+        patch("adaptive_eval.running.execute.opened_endpoints", opened),
+        patch("adaptive_eval.running.execute.GradingPool", Pool),
+        patch("adaptive_eval.scheduler.scheduler.REFUSALS_SECONDS", 0.05),
+    ):
+        try:
+            asyncio.run(execute(plan, directory, watching, watching.found.append))
+        except Rejected:
+            return None
+    return watching.found[0]
+
+
+def _endpoint(name: str, life: Life) -> FakeEndpoint:
+    endpoint = FakeEndpoint(name, SKILLS[name])
+    if name in life.fail:
+        endpoint.fail = lambda prompt, seeds: life.fail[name] if len(endpoint.samples) > life.answers else None  # type: ignore[assignment,return-value]
+    return endpoint
+
+
+def interrupt() -> None:
+    """As Ctrl-C does."""
+    signal.raise_signal(signal.SIGINT)
+
+
+GONE = Unavailable("no replica is left\n  a line of a log")
+BASELINE = {"kind": "baseline", "baseline": "ada"}
+TWO = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("ada", "bob")]
+HARD: dict[str, Any] = {"trials": {"min": 3, "max": 3}}
+LIVES = {
+    "nothing fits the budget": Life({"budget": {"trials": 5}}),
+    "settled": Life({"objective": BASELINE, "trials": {"min": 3, "max": 60}}),
+    "a gate": Life({"objective": BASELINE | {"gate": True}, "trials": {"min": 3, "max": 60}}),
+    "out of reach": Life(),
+    "a fixed number of trials": Life(HARD),
+    "budget": Life({"budget": {"trials": 80}}),
+    "tokens": Life({"budget": {"tokens": 20_000}}),
+    "no time": Life({"budget": {"wall_time": 0.000001}}),
+    "one set aside": Life(fail={"cyd": GONE}),
+    "blocked": Life(fail={"cyd": GONE}, answers=0),
+    "all set aside": Life(fail=dict.fromkeys(SKILLS, GONE)),
+    "a fixed number, one set aside": Life(HARD, fail={"cyd": GONE}, answers=5),
+    "ungraded": Life(ungraded="q2"),
+    "stopped by the user": Life(at_look=interrupt),
+    "stopped, and resumed": Life(at_look=interrupt, then=Life()),
+    "a longer horizon": Life(HARD, then=Life({"trials": {"min": 3, "max": 12}})),
+    "without a model": Life(then=Life({"models": TWO})),
+    "resumed at its end": Life(then=Life()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_at_the_end(tmp_path: Path, name: str) -> None:
+    directory, life = tmp_path / "run", LIVES[name]
+    while True:
+        found = live(tmp_path, directory, life)
+        assert found is not None
+        assert_read_alike(directory, found)
+        if life.then is None:
+            return
+        life = life.then
+
+
+def assert_read_alike(directory: Path, found: Ended) -> None:
+    """Whether its results are read, or worked out anew."""
+    expected = told(found)
+    for _ in range(2):
+        feed = Feed(directory)
+        feed.poll()
+        assert told(ended(feed)) == expected
+        (directory / RESULTS_FILE).unlink(missing_ok=True)
+
+
+def test_an_error_is_told_alike(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    assert live(tmp_path, directory, Life(fail=dict.fromkeys(SKILLS, Rejected("401: no such key")), answers=0)) is None
+    feed = Feed(directory)
+    feed.poll()
+    found = ended(feed)
+    assert found.mishap is not None and "401: no such key" in found.why and found.reason is None
+    assert live(tmp_path, directory, Life()) is not None
+    feed.poll()
+    assert ended(feed).mishap is None
+
+
+@pytest.mark.parametrize("most", [3, 12])
+def test_an_import_is_told_alike(tmp_path: Path, most: int) -> None:
+    directory, changes = tmp_path / "run", {"trials": {"min": 2, "max": most}}
+    request = Request(files=[str(table(tmp_path))], to=directory, config=config_of(tmp_path, changes))
+    import_logs(request, lambda share, trials: None)
+    found = live(tmp_path, directory, Life(changes))
+    assert found is not None
+    assert_read_alike(directory, found)
+    assert found.fixed == (most == 3) == ("all trials are there" in found.why)
+
+
+def test_an_import_that_is_finished_has_all_its_trials(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    import_logs(Request(files=[str(table(tmp_path))], to=directory, finished=True), lambda share, trials: None)
+    feed = Feed(directory)
+    feed.poll()
+    assert "all trials are there" in ended(feed).why
+
+
+def table(folder: Path) -> Path:
+    """Three trials of every model and question."""
+    path = folder / "table.csv"
+    rows = [f"{m},{one.id},{t},{(t + n) % 2}" for n, m in enumerate(SKILLS) for one in QUESTIONS for t in range(3)]
+    path.write_text("\n".join(["model,question,trial,category", *rows]))
+    return path
