@@ -162,7 +162,7 @@ def live(folder: Path, directory: Path, life: Life) -> Ended | None:
     plan, watching = prepare(config_of(folder, life.changes)), Watching(life.at_look)
     with (
         patch("adaptive_eval.running.execute.opened_endpoints", opened),
-        patch("adaptive_eval.running.execute.GradingPool", Pool),
+        patch("adaptive_eval.running.answer_keys.GradingPool", Pool),
         patch("adaptive_eval.scheduler.scheduler.REFUSALS_SECONDS", 0.05),
     ):
         try:
