@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from scorio import _validate
+from scorio._tables import frame_outcomes, is_frame
 from scorio.moments import FloatArray, IntArray
 
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
@@ -129,7 +130,12 @@ class Counts:
 
     @classmethod
     def from_outcomes(cls, R: Any, w: Any = None, R0: Any = None) -> Self:
-        """From an (M, N) matrix of categories, or a vector for one question; without `w`, 0 is wrong and 1 is right."""
+        """From an (M, N) matrix of categories, or a vector for one question; without `w`, 0 is wrong and 1 is right.
+
+        A data frame of questions by trials will do, NaN where there is no such trial.
+        """
+        if is_frame(R):
+            return cls.from_ragged(frame_outcomes(R, "R"), w, R0)
         return cls._from_labels(_validate.labels(R, "R", ndim=2), w, R0)
 
     @classmethod

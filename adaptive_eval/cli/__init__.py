@@ -35,7 +35,6 @@ COMMANDS = {
 STYLE: Any = {
     "rich_markup_mode": "markdown",  # paragraphs of a docstring are filled to the terminal's width
     "pretty_exceptions_enable": False,
-    "add_completion": False,
 }
 app = typer.Typer(
     name="adaptive-eval",
@@ -49,7 +48,7 @@ def _pass_on(context: typer.Context) -> None:
     """Have the command itself read the arguments."""
     name = str(context.info_name)
     own = f"{name}_" if iskeyword(name) else name
-    alone = typer.Typer(**STYLE)
+    alone = typer.Typer(add_completion=False, **STYLE)
     alone.command(name)(getattr(import_module(f"adaptive_eval.cli.{own}"), own))
     code = get_command(alone).main(args=context.args, prog_name=context.command_path, standalone_mode=False)
     raise typer.Exit(code or 0)

@@ -237,6 +237,7 @@ class BudgetConfig(Section):
     """Hard caps on the whole run, which are never exceeded; what is not given is not capped."""
 
     trials: Count | None = Field(None, ge=1)
+    """Answers of all models together."""
     tokens: Count | None = Field(None, ge=1)
     """Prompt and completion tokens together."""
     usd: float | None = Field(None, gt=0)

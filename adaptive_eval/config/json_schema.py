@@ -21,7 +21,20 @@ def json_schema() -> dict[str, Any]:
     for (section_name, alias), (_, real) in ALIASES.items():
         properties = sections[_target(schema["properties"][section_name])]["properties"]
         properties[alias] = {**properties[real], "description": f"Another name for {real}."}
+    for section in (schema, *sections.values()):
+        for name, value in section.get("properties", {}).items():
+            value.setdefault("description", _described(name, value, sections))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "adaptive-eval"}
+
+
+def _described(name: str, value: dict[str, Any], sections: dict[str, Any]) -> str:
+    """What a key without words of its own is for: what the section that it holds says of itself."""
+    if "const" in value:
+        return f"Which {name} it is."
+    for part in (value, value.get("items", {}), *value.get("anyOf", ())):
+        if "$ref" in part and (said := sections[_target(part)].get("description")):
+            return str(said)
+    return f"The {name}, by its kind." if "oneOf" in str(value) else ""
 
 
 def _leave_out(section: dict[str, Any], names: set[str]) -> None:

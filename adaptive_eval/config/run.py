@@ -37,7 +37,9 @@ class Price(Section):
     """US dollars for a million tokens."""
 
     input: float = Field(ge=0)
+    """Of prompts."""
     output: float = Field(ge=0)
+    """Of answers."""
 
 
 class ModelConfig(EndpointConfig):

@@ -67,20 +67,29 @@ class Sampling(_Section):
     """How an answer is drawn; what is None is not sent, and the server's default holds."""
 
     temperature: float | None = Field(None, ge=0)
+    """How freely the next token is drawn; 0 takes the likeliest."""
     top_p: float | None = Field(None, gt=0, le=1)
+    """Draw from the likeliest tokens that together have this chance."""
     top_k: int | None = Field(None, ge=-1)
+    """Draw from so many of the likeliest tokens."""
     min_p: float | None = Field(None, ge=0, le=1)
+    """Draw from tokens at least this likely beside the likeliest."""
     max_tokens: int | None = Field(None, ge=1)
     """The longest answer; also what a budget reserves for a trial at most."""
     seed: int | None = Field(None, ge=0, lt=SEED_SPAN)
     """Where consecutive trial seeds begin; a request carries the seed of its trial, never this one."""
     stop: str | tuple[str, ...] | None = None
+    """Texts at which an answer ends."""
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    """Against tokens, the more often they are there already."""
     presence_penalty: float | None = Field(None, ge=-2, le=2)
+    """Against tokens that are there already."""
     logprobs: bool = False
     """Ask for the log-probability of each token, for `completion_bpt`."""
     top_logprobs: int | None = Field(None, ge=0, le=20)
+    """How many other tokens come with each, with their log-probabilities."""
     reasoning_effort: str | None = None
+    """How long a model that reasons may do so, in its server's own words."""
     extra_body: Mapping[str, object] = Field(default_factory=dict)
     """What else the body of each request carries."""
     extra_headers: Headers = Field(default_factory=dict)

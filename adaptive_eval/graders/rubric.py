@@ -55,9 +55,13 @@ class Bounds(Section):
     """Limits on a number."""
 
     above: float | None = None
+    """The number is larger than this."""
     at_least: float | None = None
+    """The number is this or larger."""
     below: float | None = None
+    """The number is smaller than this."""
     at_most: float | None = None
+    """The number is this or smaller."""
 
     def hold(self, value: SignalValue) -> bool:
         """The value, as a number, is within all limits."""
@@ -74,7 +78,9 @@ class CategoryConfig(Section):
     """One level of a rubric."""
 
     name: str = Field(min_length=1)
+    """What reports call it."""
     weight: float
+    """What an answer of this category is worth."""
     when: Mapping[str, bool | float | str | Bounds] = Field(default_factory=dict)
     """Signals and what each must be: true or false, a text, a number, or limits such as {at_most: 0.5}."""
 

@@ -23,6 +23,7 @@ class Exact(GraderOptions):
 
     kind: Literal["exact"] = "exact"
     ignore_case: bool = False
+    """Small and capital letters are the same."""
 
     def grade(self, text: str, question: Question) -> Marks:
         said = final_text(text).strip()
@@ -35,6 +36,7 @@ class Contains(GraderOptions):
 
     kind: Literal["contains"] = "contains"
     ignore_case: bool = True
+    """Small and capital letters are the same."""
     whole_words: bool = True
     """Do not find 5 in 15, or cat in concatenate."""
 
@@ -71,6 +73,7 @@ class Regex(GraderOptions):
     take: Literal["first", "last"] = "last"
     """Which match counts, where there are several."""
     ignore_case: bool = False
+    """Small and capital letters are the same."""
 
     @field_validator("pattern")
     @classmethod

@@ -29,8 +29,11 @@ class Example(Section):
     """A question with its answer, shown before the question that is asked."""
 
     prompt: str
+    """What is asked."""
     answer: str
+    """What the model is shown to have answered."""
     choices: tuple[str, ...] = ()
+    """What there is to choose from, where the question has choices."""
 
 
 class PromptConfig(Section):

@@ -34,11 +34,13 @@ class FieldsConfig(Section):
     id: str | None = None
     """Default: the field `id` where there is one, else a hash of prompt, answer and choices."""
     prompt: str = "prompt"
+    """The field of the question's text."""
     answer: str | None = "answer"
     """null for questions that have no answer key, for a `python` grader that needs none."""
     choices: str | tuple[str, ...] | None = None
     """One field that holds a list, or a list of fields with one choice each."""
     cluster: str | None = None
+    """The field that says which questions came together, such as those of one passage."""
     metadata: tuple[str, ...] = ()
     """Fields that are kept for templates, graders and reports."""
 
@@ -55,6 +57,7 @@ class QuestionsConfig(Section):
     subset: str | None = None
     """The data set's configuration, where it has several."""
     split: str = "test"
+    """The part of the data set."""
     revision: str | None = None
     """The commit, tag or branch of the data set: name a commit, and the questions stay the same."""
     world: str | None = Field(None, validate_default=True)

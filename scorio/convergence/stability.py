@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scorio._tables import html_table
 from scorio.convergence.scoring import Chunk, Progress, as_recorded, bootstrap
 from scorio.convergence.study import Study
 from scorio.moments import FloatArray, IntArray
@@ -26,6 +27,9 @@ class TauCurve(NamedTuple):
     trials: IntArray
     """The numbers of trials, one per step."""
     tau: FloatArray
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
 
 
 def tau_curve(

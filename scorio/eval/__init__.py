@@ -2,7 +2,9 @@
 
 Every function takes a vector, an (M, N) matrix of categories or a `scorio.counts.Counts`, whose questions may have
 different numbers of trials and which may hold a batch of models. Plain functions give the score, `bayes` and `avg`
-with its uncertainty; `_ci` functions give (mu, sigma, lo, hi). One model gives floats, a batch gives arrays.
+with its uncertainty (an `Estimate`: mu, sigma); `_ci` functions give a `Summary`: mu, sigma, lo, hi. Both are tuples
+with names, which a notebook shows as a table. One model gives floats, a batch gives arrays. A data frame of questions
+by trials will do, NaN for a missing trial.
 """
 
 from scorio.eval._geometric import (
@@ -15,6 +17,7 @@ from scorio.eval._geometric import (
     geom_ds_at_k,
     geom_ds_at_k_ci,
 )
+from scorio.eval._inputs import Estimate, Summary
 from scorio.eval._max_reward import max_at_k, max_at_k_ci
 from scorio.eval._pass_family import (
     auc_at_k,
@@ -39,6 +42,8 @@ from scorio.eval._pass_family import (
 from scorio.eval._scales import avg, avg_ci, bayes, bayes_ci
 
 __all__ = [
+    "Estimate",
+    "Summary",
     "auc_at_k",
     "auc_at_k_ci",
     "avg",

@@ -1,12 +1,13 @@
 """What the functions of this package accept, and what they return."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from scorio import _validate
 from scorio._normal import normal_interval
+from scorio._tables import html_table, is_frame
 from scorio.counts import Counts, successes
 from scorio.eval._scores import Distinct, distinct, equal_trials
 from scorio.moments import FloatArray
@@ -14,7 +15,29 @@ from scorio.moments import FloatArray
 Outcomes = ArrayLike | Counts  # a vector, an (M, N) matrix of categories, or counts
 Bounds = tuple[float, float] | None
 Value = float | FloatArray  # a float for one model, an array for a batch of models
-Summary = tuple[Value, Value, Value, Value]  # mu, sigma, lo, hi
+
+
+class Estimate(NamedTuple):
+    """A score and its uncertainty."""
+
+    mu: Value
+    sigma: Value
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
+
+
+class Summary(NamedTuple):
+    """A score, its uncertainty and its interval."""
+
+    mu: Value
+    sigma: Value
+    lo: Value
+    hi: Value
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
+
 
 UNIT = (0.0, 1.0)  # the bounds of a chance
 
@@ -31,6 +54,8 @@ def as_counts(R: Outcomes, w: ArrayLike | None = None, R0: ArrayLike | None = No
 
 def binary_questions(R: Outcomes) -> Distinct:
     """Successes and failures of the questions of a vector or matrix of zeros and ones, or of binary counts."""
+    if is_frame(R):
+        R = Counts.from_outcomes(R)
     if not isinstance(R, Counts):
         outcomes = _validate.labels(R, "R", ndim=2)
         return equal_trials(successes(outcomes, "R"), outcomes.shape[1])
@@ -63,4 +88,4 @@ def as_value(value: FloatArray) -> Value:
 def summary(mean: FloatArray, var: FloatArray, confidence: float, bounds: Bounds) -> Summary:
     """(mu, sigma, lo, hi) from a mean and a variance."""
     mu, sigma = as_value(mean), as_value(np.sqrt(np.maximum(var, 0.0)))  # a variance of zero may round below it
-    return mu, sigma, *normal_interval(mu, sigma, confidence, bounds)
+    return Summary(mu, sigma, *normal_interval(mu, sigma, confidence, bounds))

@@ -6,19 +6,20 @@ Source of both: Hariri, Samandar, Hinczewski and Chaudhary, "Don't Pass@k", arXi
 import numpy as np
 from numpy.typing import ArrayLike
 
+from scorio._tables import is_frame
 from scorio.counts import Counts
-from scorio.eval._inputs import Bounds, Outcomes, Summary, Value, as_counts, as_value, summary
+from scorio.eval._inputs import Bounds, Estimate, Outcomes, Summary, as_counts, as_value, summary
 from scorio.moments import Moments, average_moments, bayes_moments
 
 
-def bayes(R: Outcomes, w: ArrayLike | None = None, R0: ArrayLike | None = None) -> tuple[Value, Value]:
+def bayes(R: Outcomes, w: ArrayLike | None = None, R0: ArrayLike | None = None) -> Estimate:
     """Bayes@N: (mu, sigma), the posterior mean of the weighted score and its standard deviation.
 
     R is a vector, an (M, N) matrix of categories or a `Counts`; w, one weight per category, may be omitted for binary
     outcomes; R0 holds prior outcomes, a row per question (paper, Algorithm 1).
     """
     mean, var = _bayes(R, w, R0)
-    return as_value(mean), as_value(np.sqrt(var))
+    return Estimate(as_value(mean), as_value(np.sqrt(var)))
 
 
 def bayes_ci(
@@ -32,13 +33,13 @@ def bayes_ci(
     return summary(*_bayes(R, w, R0), confidence, bounds)
 
 
-def avg(R: Outcomes, w: ArrayLike | None = None) -> tuple[Value, Value]:
+def avg(R: Outcomes, w: ArrayLike | None = None) -> Estimate:
     """avg@N: (a, sigma_a), the plain average and the uncertainty of Bayes@N on its scale (paper, Eq. 20).
 
     Questions count equally however many trials they have; each needs one at least.
     """
     mean, var = _average(R, w)
-    return as_value(mean), as_value(np.sqrt(var))
+    return Estimate(as_value(mean), as_value(np.sqrt(var)))
 
 
 def avg_ci(R: Outcomes, w: ArrayLike | None = None, confidence: float = 0.95, bounds: Bounds = None) -> Summary:
@@ -53,6 +54,6 @@ def _bayes(R: Outcomes, w: ArrayLike | None, R0: ArrayLike | None) -> Moments:
 
 def _average(R: Outcomes, w: ArrayLike | None) -> Moments:
     counts = as_counts(R, w)
-    if isinstance(R, Counts) and not counts.trials.all():
+    if (isinstance(R, Counts) or is_frame(R)) and not counts.trials.all():
         raise ValueError(f"R must have a trial of every question, got none of {(counts.trials == 0).sum()} of them")
     return average_moments(counts.outcomes, counts.nu, counts.w)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scorio import _validate
+from scorio._tables import html_table
 from scorio.moments import FloatArray, IntArray
 from scorio.sinf.compare import Comparison, compare
 
@@ -59,6 +60,9 @@ class Tiers(NamedTuple):
     """The models from the highest mu to the lowest; equal mu in the order of the models."""
     z: FloatArray
     """z-score of each model in that order against the next: L - 1 values."""
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
 
 
 def rank_with_uncertainty(mu: ArrayLike, sigma: ArrayLike, threshold: float = 1.645) -> Tiers:
@@ -148,6 +152,9 @@ class RankAgreement(NamedTuple):
     tau_a: float
     tau_b: float
     spearman: float
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
 
 
 def compare_rankings(first: ArrayLike, second: ArrayLike) -> RankAgreement:

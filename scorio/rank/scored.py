@@ -13,6 +13,7 @@ from scipy.special import ndtri
 
 import scorio.eval
 from scorio import _validate
+from scorio._tables import frame_outcomes, html_table, is_frame
 from scorio.counts import Counts
 from scorio.eval._inputs import as_counts
 from scorio.moments import FloatArray, IntArray
@@ -26,6 +27,9 @@ class Ranked(NamedTuple):
 
     ranking: IntArray | FloatArray
     scores: FloatArray
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
 
 
 Ranking = IntArray | FloatArray | Ranked
@@ -172,6 +176,8 @@ def _models(R: Any, w: Any = None, R0: Any = None) -> Counts:
         if counts.n.ndim != 3:
             raise ValueError(f"R must hold counts of shape (models, questions, categories), got {counts.n.shape}")
         return counts
+    if is_frame(R):  # one trial of each question
+        return Counts.from_ragged(frame_outcomes(R, "R")[..., np.newaxis], w, R0)
     outcomes = np.asarray(R)
     return Counts.from_tensor(outcomes[..., np.newaxis] if outcomes.ndim == 2 else outcomes, w, R0)
 

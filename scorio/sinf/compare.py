@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from scorio._tables import html_table
 from scorio.moments import CountArray, FloatArray, question_moments
 
 
@@ -72,6 +73,9 @@ class Comparison(NamedTuple):
     sigma: FloatArray
     z: FloatArray
     rho: FloatArray
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
 
 
 def compare(

@@ -125,3 +125,10 @@ def test_what_is_done_without_a_run_does_not_load_what_runs_need(
     assert done.returncode == 0, done.stdout
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "adaptive_eval.cli" in loaded and not heavy & loaded
+
+
+def test_a_shell_completes_the_commands() -> None:
+    """As the script that --install-completion writes asks for it."""
+    asked = {"_ADAPTIVE_EVAL_COMPLETE": "complete_bash", "COMP_WORDS": "adaptive-eval re", "COMP_CWORD": "1"}
+    told = CliRunner().invoke(app, [], env=asked, prog_name="adaptive-eval")
+    assert told.output.split() == [name for name in COMMANDS if name.startswith("re")]

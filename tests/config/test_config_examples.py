@@ -147,6 +147,16 @@ class TestSchema:
                 return dict(choice["properties"])
         return {}
 
+    def test_every_key_and_section_says_what_it_is_for(self) -> None:
+        sections = {"": self.SCHEMA, **self.SCHEMA["$defs"]}
+        silent = [
+            f"{section}.{key}"
+            for section, body in sections.items()
+            for key, value in {"": body, **body.get("properties", {})}.items()
+            if not value.get("description", "").strip()
+        ]
+        assert silent == []
+
     def unknown(self, value: Any, section: dict[str, Any], path: str = "") -> Iterator[str]:
         """The keys of a file that the schema does not know."""
         if isinstance(value, list):

@@ -1,0 +1,77 @@
+"""Results with names that unpack as plain tuples, and data frames as outcomes."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import scorio
+from scorio import Counts
+
+OUTCOMES = np.array([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
+RAGGED = np.array([[0, 1, 1, -1, -1], [1, 1, 0, 1, 1]])
+FRAME = pd.DataFrame(RAGGED, index=["q1", "q2"]).where(RAGGED >= 0)
+
+
+def test_results_have_names_and_unpack() -> None:
+    mu, sigma = estimate = scorio.eval.bayes(OUTCOMES)
+    assert (estimate.mu, estimate.sigma) == (mu, sigma) == tuple(estimate) and isinstance(estimate, tuple)
+    summary = scorio.eval.pass_at_k_ci(OUTCOMES, 2)
+    assert summary.lo < summary.mu < summary.hi and summary == tuple(summary)
+
+
+@pytest.mark.parametrize(
+    ("value", "rows", "names"),
+    [
+        (scorio.eval.bayes(OUTCOMES), 1, ["mu", "sigma"]),
+        (scorio.eval.avg_ci(Counts.from_tensor([OUTCOMES] * 3)), 3, ["mu", "sigma", "lo", "hi"]),
+        (scorio.rank.avg(np.stack([OUTCOMES, 1 - OUTCOMES]), return_scores=True), 2, ["ranking", "scores"]),
+        (scorio.rank.rank_with_uncertainty([0.9, 0.5, 0.4], [0.1] * 3), 3, ["ranking", "order", "z"]),
+        (scorio.rank.pairwise([0.9] * 9, [0.1] * 9), 60, ["difference", "sigma", "z", "rho"]),
+        (scorio.rank.compare_rankings([1, 2, 3], [1, 3, 2]), 1, ["tau_a", "tau_b", "spearman"]),
+    ],
+)
+def test_a_notebook_shows_a_table(value: Any, rows: int, names: list[str]) -> None:
+    shown = value._repr_html_()
+    assert shown.count("<tr>") == 1 + rows and [name for name in names if f"<th>{name}</th>" in shown] == names
+    assert ("and 21 more" in shown) == (rows == 60)
+
+
+@pytest.mark.parametrize("kind", ["float64", "Int64", "object", "boolean"])
+def test_a_frame_is_its_trials_and_what_is_missing_is_none(kind: str) -> None:
+    frame, same = FRAME.astype(kind), Counts.from_ragged(RAGGED)
+    assert np.array_equal(Counts.from_outcomes(frame).n, same.n) and np.array_equal(
+        Counts.from_ragged(RAGGED).n, same.n
+    )
+    assert scorio.eval.bayes(frame) == scorio.eval.bayes(same) and scorio.eval.avg(frame) == scorio.eval.avg(same)
+    assert scorio.eval.pass_at_k(frame, 2) == scorio.eval.pass_at_k(same, 2)
+
+
+def test_a_whole_frame_is_its_matrix_and_a_column_is_one_question() -> None:
+    assert scorio.eval.bayes(pd.DataFrame(OUTCOMES)) == scorio.eval.bayes(OUTCOMES)
+    assert scorio.eval.bayes(pd.Series([0, 1, None])) == scorio.eval.bayes([0, 1])
+    assert scorio.eval.bayes(pd.DataFrame([[0, 2, 1]]), [0.0, 0.5, 1.0]) == scorio.eval.bayes(
+        [0, 2, 1], [0.0, 0.5, 1.0]
+    )
+    by_model = pd.DataFrame([[1, 1, 0], [0, 1, 0]], index=["a", "b"])
+    assert np.array_equal(scorio.rank.avg(by_model), scorio.rank.avg(by_model.to_numpy()))
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (pd.DataFrame([[0.5, 1.0]]), "whole numbers"),
+        (pd.DataFrame([["right", "wrong"]]), "whole numbers"),
+        (pd.DataFrame([[-1, 1]]), "a missing trial is NaN"),
+        (pd.DataFrame([[2, 1]]), "w is omitted"),
+    ],
+)
+def test_a_frame_that_holds_something_else_is_refused(frame: pd.DataFrame, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        scorio.eval.bayes(frame)
+
+
+def test_a_question_without_any_trial_has_no_average() -> None:
+    with pytest.raises(ValueError, match="a trial of every question"):
+        scorio.eval.avg(pd.DataFrame([[1.0, 0.0], [np.nan, np.nan]]))
