@@ -51,7 +51,7 @@ class Python(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         function: Any = load_attribute(self.function, Path())
-        return _marks(function(text, question, **self.options), self.function)
+        return marks_of(function(text, question, **self.options), self.function)
 
     def warm_up(self) -> None:
         function: Any = load_attribute(self.function, Path())
@@ -92,7 +92,8 @@ class Logged(GraderOptions):
         return None
 
 
-def _marks(said: object, name: str) -> Marks:
+def marks_of(said: object, name: str) -> Marks:
+    """The marks that a function of the user's own means by what it returned."""
     if isinstance(said, bool):
         return Marks({"is_correct": said}, None)
     if isinstance(said, int | float):

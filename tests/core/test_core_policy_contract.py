@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 
 from adaptive_eval.core import Plan, Reason, Verdict
 from adaptive_eval.core.policies import Policy, View
+from adaptive_eval.core.registry import POLICIES as REGISTERED
 from adaptive_eval.imports import load_attribute
+from adaptive_eval.testing.policies import check_allocation
 
 PLUG_INS = ["core_plugins:OneByOne", *filter(None, [os.environ.get("ADAPTIVE_EVAL_POLICY")])]
-ALL: list[Policy] = [*POLICIES, *(load_attribute(name, Path(__file__).parent)() for name in PLUG_INS)]  # type: ignore[operator]
+ALL: list[Policy] = [
+    *POLICIES,
+    *(entry.make() for entry in REGISTERED.values()),
+    *(load_attribute(name, Path(__file__).parent)() for name in PLUG_INS),
+]  # type: ignore[operator]
 
 every_policy = pytest.mark.parametrize("policy", ALL, ids=lambda policy: type(policy).__name__)
 seeds = st.integers(0, 2**20)
@@ -43,6 +49,13 @@ def views(draw: st.DrawFn) -> View:
         trial_var=rng.exponential(1.0, (models, questions)) ** 3 + 1e-12,
         sizes=sizes,
     )
+
+
+@every_policy
+@settings(max_examples=50, deadline=None)
+@given(view=views())
+def test_it_passes_the_suite_that_ships_on_any_view(policy: Policy, view: View) -> None:
+    check_allocation(policy, view)
 
 
 @every_policy

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from adaptive_eval.core import Plan, Reason, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.registry import RULES, make
 from adaptive_eval.core.rules import Anytime, Correctable, ExpectedLoss, Intervals, Precision, Rule, Sequential, ZScore
 from adaptive_eval.imports import load_attribute
+from adaptive_eval.testing.rules import check_boundary, check_p_values
 
 PLUG_INS = ["core_plugins:Stern", *filter(None, [os.environ.get("ADAPTIVE_EVAL_RULE")])]
 ALL: list[Rule] = [
@@ -27,6 +29,7 @@ ALL: list[Rule] = [
     ExpectedLoss(),
     Precision(0.05),
 ]
+ALL += [make(entry.make, {}, {"confidence": 0.9, "start": 0.1}) for entry in RULES.values()]
 ALL += [load_attribute(name, Path(__file__).parent)() for name in PLUG_INS]  # type: ignore[operator]
 
 every_rule = pytest.mark.parametrize("rule", ALL, ids=lambda rule: type(rule).__name__)
@@ -52,6 +55,15 @@ def cases(draw: st.DrawFn) -> Evidence:
 
 def called(rule: Rule, on: Evidence) -> np.ndarray:
     return (np.abs(on.z) >= rule.boundary(on)) & (on.z != 0.0)
+
+
+@every_rule
+@settings(max_examples=60, deadline=None)
+@given(on=cases())
+def test_it_passes_the_suite_that_ships_on_any_evidence(rule: Rule, on: Evidence) -> None:
+    check_boundary(rule, on)
+    if isinstance(rule, Correctable):
+        check_p_values(rule, on)
 
 
 @every_rule

@@ -1,0 +1,17 @@
+"""Contract suites for the author of a rule, a policy, an objective or a grader: each is one line in a test.
+
+    from adaptive_eval.testing import check_rule
+
+    def test_my_rule() -> None:
+        check_rule(MyRule(height=4))
+
+Each raises `AssertionError`, which says what is broken and for which values, and needs no test framework. The cases are
+the same every time. Every built-in passes them.
+"""
+
+from adaptive_eval.testing.graders import check_grader
+from adaptive_eval.testing.objectives import check_objective
+from adaptive_eval.testing.policies import check_policy
+from adaptive_eval.testing.rules import check_rule
+
+__all__ = ["check_grader", "check_objective", "check_policy", "check_rule"]

@@ -1,0 +1,86 @@
+"""What every policy keeps to, whatever it is shown."""
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+import numpy as np
+
+from adaptive_eval.core.policies import Policy, View
+from adaptive_eval.testing.runs import check_runs, require
+from scorio.moments import IntArray
+
+CASES = 60
+
+
+def check_policy(policy: Policy) -> None:
+    """Raise AssertionError unless the policy keeps to its contract."""
+    for view in view_cases():
+        check_allocation(policy, view)
+    check_runs(type(policy).__name__, policy=policy)
+
+
+def check_allocation(policy: Policy, view: View) -> None:
+    """What it gives for one view."""
+    name = type(policy).__name__
+    given = _allocated(policy, view, name)
+    shape = view.issued.shape
+    require(
+        given.shape == shape, f"{name}: allocate gives shape {given.shape}, but must give (models, questions) {shape}"
+    )
+    require(np.issubdtype(given.dtype, np.integer), f"{name}: trials must be whole numbers, but got {given.dtype}")
+    require(bool(given.min() >= 0), f"{name}: trials must not be negative, but got {given.min()}")
+    aside = np.flatnonzero(given.any(axis=1) & ~view.in_play)
+    require(not len(aside), f"{name} asks for trials of a model that is not in play: {aside.tolist()}")
+    over = np.flatnonzero(given.sum(axis=1) > view.sizes)
+    told = f"{given.sum(axis=1)[over].tolist()} where view.sizes allows {view.sizes[over].tolist()}"
+    require(not len(over), f"{name} gives models {over.tolist()} more trials than they may have: {told}")
+    again = _allocated(policy, view, name)
+    require(
+        np.array_equal(given, again), f"{name} gives other trials when it is asked again: it remembers, or it draws"
+    )
+    nothing = replace(view, open_pairs=view.open_pairs[:0], power=view.power[:0])
+    require(not _allocated(policy, nothing, name).any(), f"{name} gives trials where no comparison is open")
+    able = replace(view, sizes=np.where(view.in_play, np.maximum(view.sizes, 1), 0))
+    stalled = len(view.open_pairs) > 0 and not _allocated(policy, able, name).any()
+    require(not stalled, f"{name} gives nothing though a comparison is open: the run would end undecided")
+    rng = np.random.default_rng(len(given))
+    for model in range(len(given)):
+        other = view.trial_var.copy()
+        other[model] = rng.exponential(1.0, other.shape[1])
+        same = np.array_equal(_allocated(policy, replace(view, trial_var=other), name)[model], given[model])
+        require(same, f"{name} spreads the trials of a model by its own outcomes, which biases its score")
+
+
+def view_cases(cases: int = CASES) -> Iterator[View]:
+    """Views of all kinds, the same every time: models set aside or at their horizon, with a fixed value or without."""
+    for seed in range(cases):
+        rng = np.random.default_rng(seed)
+        models, questions = int(rng.integers(2, 7)), int(rng.integers(1, 9))
+        in_play, order = rng.random(models) < 0.8, rng.permutation(models)
+        pairs = [(a, b) for at, a in enumerate(order) for b in order[at + 1 :]]
+        if rng.random() < 0.5:
+            pairs = [(a, models) for a in order]
+        able = np.append(in_play, True)
+        open_pairs = [pair for pair in pairs if able[list(pair)].all() and rng.random() < 0.4]
+        yield View(
+            open_pairs=np.array(open_pairs, dtype=np.intp).reshape(-1, 2),
+            power=rng.random(len(open_pairs)),
+            order=order,
+            in_play=in_play,
+            issued=rng.integers(1, 90, (models, questions)).astype(np.int32),
+            trial_var=rng.exponential(1.0, (models, questions)) ** 3 + 1e-12,
+            sizes=np.where(in_play & (rng.random(models) < 0.9), rng.integers(1, 40, models), 0),
+        )
+
+
+def _allocated(policy: Policy, view: View, name: str) -> IntArray:
+    """What it gives for a copy that cannot be written to."""
+    copies = {field.name: getattr(view, field.name).copy() for field in fields(view)}
+    for value in copies.values():
+        value.flags.writeable = False
+    try:
+        return np.asarray(policy.allocate(View(**copies)))
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise AssertionError(f"{name} writes into the view that it is shown: {error}") from error

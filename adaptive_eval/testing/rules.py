@@ -1,0 +1,173 @@
+"""What every rule keeps to, on evidence between nothing known and more than everything."""
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any, cast
+
+import numpy as np
+from scipy.special import ndtr
+
+from adaptive_eval.core.evidence import Evidence, pair_indices
+from adaptive_eval.core.rules import Correctable, Rule
+from adaptive_eval.testing.runs import check_runs, require
+from scorio.moments import FloatArray
+
+CASES = 60
+PATHS, LOOKS = 4_000, 40
+"""Pairs of exact ties, and looks at each, on which p-values are tried."""
+CORRECTABLE = ("confidence", "p_value", "at_level")
+
+
+def check_rule(rule: Rule) -> None:
+    """Raise AssertionError unless the rule keeps to its contract; its p-values are tried where it gives any."""
+    name = type(rule).__name__
+    has = [part for part in CORRECTABLE if hasattr(rule, part)]
+    require(
+        len(has) == len(CORRECTABLE) or not hasattr(rule, "p_value"),
+        f"{name} has {' and '.join(has)}, but a rule that can be corrected needs {', '.join(CORRECTABLE)}",
+    )
+    for on in evidence_cases():
+        check_boundary(rule, on)
+        if isinstance(rule, Correctable):
+            check_p_values(rule, on)
+    if isinstance(rule, Correctable):
+        _check_ties(rule, name)
+    check_runs(name, rule=rule)
+
+
+def check_boundary(rule: Rule, on: Evidence) -> None:
+    """The boundary on one piece of evidence."""
+    name = type(rule).__name__
+    boundary = _boundary(rule, on, name)
+    require(not np.isnan(boundary).any(), f"{name}: the boundary is nan where {_first(on, np.isnan(boundary))}")
+    require(bool(np.all(boundary >= 0.0)), f"{name}: the boundary is negative where {_first(on, boundary < 0.0)}")
+    unknown = _called(boundary, on) & ~np.isfinite(on.sigma)
+    require(not unknown.any(), f"{name} calls a pair of which nothing is known: {_first(on, unknown)}")
+    again = _boundary(rule, on, name)
+    require(np.array_equal(again, boundary), f"{name} gives another boundary when it is asked again: it remembers")
+    for at in range(min(len(boundary), 3)):
+        alone = _boundary(rule, _part(on, np.array([at])), name)
+        same = np.allclose(alone, boundary[at], rtol=1e-9, atol=0.0, equal_nan=True)
+        require(same, f"{name}: the boundary of a pair depends on which other pairs there are: {_first(on, at)}")
+    turned = replace(on, difference=-on.difference, z=-on.z, sigma_first=on.sigma_second, sigma_second=on.sigma_first)
+    other = _boundary(rule, turned, name) != boundary
+    require(not other.any(), f"{name} favours the first or the second of a pair: {_first(on, other)}")
+    larger = replace(on, difference=1.5 * on.difference, z=1.5 * on.z)
+    edge = np.abs(np.abs(on.z) - boundary) < 1e-9
+    lost = _called(boundary, on) & ~edge & ~_called(_boundary(rule, larger, name), larger)
+    require(not lost.any(), f"{name} no longer calls a pair whose difference is larger: {_first(on, lost)}")
+
+
+def check_p_values(rule: Correctable, on: Evidence) -> None:
+    """The p-values of one piece of evidence, beside the boundary."""
+    name, alpha, boundary = type(rule).__name__, 1.0 - rule.confidence, rule.boundary(on)
+    for sign in (1, -1):
+        p = np.asarray(rule.p_value(on, sign))
+        require(p.shape == on.z.shape, f"{name}: p_value has shape {p.shape}, but there are {on.z.shape} pairs")
+        wrong = ~((p > 0.0) & (p <= 1.0))
+        require(not wrong.any(), f"{name}: a p-value is not in (0, 1] where {_first(on, wrong)}")
+        against = (sign * on.z <= 0.0) & (p != 1.0)
+        require(not against.any(), f"{name}: the p-value must be 1 where the other is ahead: {_first(on, against)}")
+        low = (p <= alpha) & ~(sign * on.z >= boundary - 1e-6)
+        require(not low.any(), f"{name}: p <= 1 - confidence below the boundary, where {_first(on, low)}")
+        high = (sign * on.z >= 1.1 * boundary) & (p > alpha)
+        require(not high.any(), f"{name}: p > 1 - confidence far beyond the boundary, where {_first(on, high)}")
+        more = np.asarray(rule.p_value(replace(on, z=1.5 * on.z), sign)) > np.maximum(p, sign * on.z < 0.0)
+        require(not more.any(), f"{name}: the p-value rises with the difference where {_first(on, more)}")
+    finite = np.isfinite(boundary)
+    own, stricter = rule.at_level(alpha), rule.at_level(alpha / 10.0)
+    same = np.allclose(own.boundary(on), boundary, rtol=1e-9)
+    require(same, f"{name}: at_level(1 - confidence) has another boundary than the rule itself")
+    level = abs(stricter.confidence - (1.0 - alpha / 10.0)) < 1e-12
+    require(level, f"{name}: at_level(alpha) must have confidence 1 - alpha, but has {stricter.confidence}")
+    lower = finite & (stricter.boundary(on) <= boundary)
+    require(not lower.any(), f"{name}: a smaller error must take a higher boundary: {_first(on, lower)}")
+    same = np.allclose(stricter.p_value(on, 1), rule.p_value(on, 1), rtol=1e-9)
+    require(same, f"{name}: at_level changes the p-values, which must not depend on the level")
+
+
+def evidence_cases(cases: int = CASES) -> Iterator[Evidence]:
+    """Evidence of all kinds, the same every time."""
+    for seed in range(cases):
+        rng = np.random.default_rng(seed)
+        models, reference = int(rng.integers(1, 6)), bool(rng.random() < 0.5)
+        first, second = pair_indices(models, reference)
+        sigma = np.where(rng.random(models) < 0.2, np.inf, 10.0 ** rng.uniform(-4.0, -0.3, models))
+        z = np.where(rng.random(len(first)) < 0.2, 0.0, rng.uniform(-12.0, 12.0, len(first)))
+        information = np.where(
+            rng.random(len(first)) < 0.2, rng.choice([0.0, 0.05, 1.0]), rng.uniform(0, 1.5, len(first))
+        )
+        yield _evidence(models, reference, z, information, sigma)
+
+
+def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArray, own: FloatArray) -> Evidence:
+    first, second = pair_indices(models, reference)
+    both = np.append(own, 0.0)
+    sigma = np.hypot(both[first], both[second])
+    known = np.isfinite(sigma)
+    return Evidence(
+        models=models,
+        against_reference=reference,
+        first=first,
+        second=second,
+        difference=np.where(known, z * np.where(known, sigma, 0.0), 0.0),
+        sigma=sigma,
+        sigma_first=both[first],
+        sigma_second=both[second],
+        z=np.where(known, z, 0.0),
+        rho=np.where(known, ndtr(np.abs(z)), 0.5),
+        information=np.where(known, information, 0.0),
+    )
+
+
+def _check_ties(rule: Correctable, name: str) -> None:
+    """Of exact ties, whose z is a walk W(t)/sqrt(t), the least p-value is below alpha in a share of at most alpha."""
+    rng, least = np.random.default_rng(0), np.ones(PATHS)
+    times, walk, before = np.linspace(0.025, 1.0, LOOKS), np.zeros(PATHS), 0.0
+    for t in times:
+        walk += rng.standard_normal(PATHS) * np.sqrt(t - before)
+        before = t
+        on = _evidence(PATHS, True, walk / np.sqrt(t), np.full(PATHS, t), np.full(PATHS, 0.03))
+        least = np.minimum(least, rule.p_value(on, 1))
+    for alpha in (0.01, 0.05, 0.2):
+        share, error = float(np.mean(least <= alpha)), 4.0 * np.sqrt(alpha * (1.0 - alpha) / PATHS)
+        require(
+            share <= alpha + error,
+            f"{name}: the p-values do not survive repeated looks: of exact ties, {share:.1%} have p <= {alpha:g} at "
+            f"one of {LOOKS} looks, and {alpha:.0%} may",
+        )
+
+
+def _boundary(rule: Rule, on: Evidence, name: str) -> FloatArray:
+    """The boundary, from arrays that cannot be written to."""
+    arrays = {field.name: getattr(on, field.name) for field in fields(on)}
+    arrays = {key: value.copy() for key, value in arrays.items() if isinstance(value, np.ndarray)}
+    for array in arrays.values():
+        array.flags.writeable = False
+    try:
+        boundary = rule.boundary(replace(on, **arrays))
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise AssertionError(f"{name} writes into the evidence that it is shown: {error}") from error
+    shape = getattr(boundary, "shape", None)
+    require(shape == on.z.shape, f"{name}: boundary has shape {shape}, but there are {on.z.shape} pairs: one for each")
+    return boundary
+
+
+def _part(on: Evidence, at: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Evidence:
+    arrays = {field.name: getattr(on, field.name) for field in fields(on)}
+    chosen: dict[str, Any] = {key: value[at] for key, value in arrays.items() if isinstance(value, np.ndarray)}
+    return replace(on, **chosen)
+
+
+def _called(boundary: FloatArray, on: Evidence) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    return np.asarray((np.abs(on.z) >= boundary) & (on.z != 0.0))
+
+
+def _first(on: Evidence, where: object) -> str:
+    """The first such pair, for the message."""
+    if isinstance(where, np.ndarray) and not where.any():
+        return ""  # nothing is to be told
+    at = int(np.flatnonzero(where)[0]) if isinstance(where, np.ndarray) else cast(int, where)
+    return f"z {on.z[at]:.4g}, sigma {on.sigma[at]:.4g}, information {on.information[at]:.4g}"

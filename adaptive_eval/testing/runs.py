@@ -1,0 +1,72 @@
+"""Whole small runs on made-up answers: straight ahead, and told in another order, which must give the same looks."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from adaptive_eval.core import Bench, Controller, Judging, Objective, Outcome, Pace, Plan, Policy, Rule, Trials, Verdict
+from adaptive_eval.core.objectives import Ranking
+from adaptive_eval.core.policies import Weighted
+from adaptive_eval.core.rules import Sequential
+
+MOST_ROUNDS = 10_000
+TRIES = 12
+
+
+def require(holds: bool, said: str) -> None:
+    """Raise AssertionError unless it holds."""
+    if not holds:
+        raise AssertionError(said)
+
+
+def check_runs(
+    what: str,
+    objective: Objective | None = None,
+    rule: Rule | None = None,
+    policy: Policy | None = None,
+    models: Sequence[int] = (2, 3, 4),
+) -> None:
+    """Runs with these parts end, and have the same looks in whatever order and batches their answers come."""
+    for seed in range(TRIES):
+        rng = np.random.default_rng(seed)
+        plan = Plan(
+            Bench(int(rng.choice(models)), int(rng.integers(1, 6)), np.array([0.0, 1.0])),
+            objective or Ranking(),
+            rule or Sequential(),
+            policy or Weighted(),
+            judging=Judging(delta=float(rng.choice([0.0, 0.05]))),
+            trials=Trials(2, int(rng.integers(2, 12))),
+            pace=Pace(lookahead=int(rng.integers(0, 3))),
+        )
+        straight, shuffled = _run(plan, seed, None, what), _run(plan, seed, rng, what)
+        require(
+            repr(straight.looks) == repr(shuffled.looks),
+            f"{what} makes the looks of a run depend on the order in which its answers come, so it remembers something",
+        )
+        last = straight.looks[-1] if straight.looks else None
+        settled = straight.finished is not None and straight.finished == "settled"
+        require(
+            not settled or (last is not None and last.count(Verdict.OPEN) == 0),
+            f"{what} lets a run end as settled with comparisons that are open",
+        )
+
+
+def _run(plan: Plan, seed: int, rng: np.random.Generator | None, what: str) -> Controller:
+    controller, waiting = Controller(plan), list[Outcome]()
+    for _ in range(MOST_ROUNDS):
+        if controller.finished is not None:
+            return controller
+        asks = controller.ask(1 << 20 if rng is None else int(rng.integers(0, 20)))
+        waiting += [Outcome(a.model, a.question, a.trial, _grade(seed, a.model, a.question, a.trial)) for a in asks]
+        if rng is not None:
+            waiting = [waiting[at] for at in rng.permutation(len(waiting))]
+        count = len(waiting) if rng is None else int(rng.integers(0, 30))
+        controller.tell(waiting[:count])
+        del waiting[:count]
+    raise AssertionError(f"{what} keeps a run of {plan.trials.max} trials a question from coming to its end")
+
+
+def _grade(seed: int, model: int, question: int, trial: int) -> int:
+    """Right or wrong, by its place alone."""
+    chance = np.random.default_rng([seed, model, question, trial]).random()
+    return int(chance < 0.2 + 0.2 * model)

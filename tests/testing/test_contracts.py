@@ -1,0 +1,356 @@
+"""The suites that ship: every built-in passes them, and each finds the bugs planted here, and says what is wrong."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from adaptive_eval.core import Objective, Precision, Ranking, Sequential, Uniform, UnresolvedPairs, View, ZScore
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
+from adaptive_eval.graders.registry import GRADERS
+from adaptive_eval.graders.types import GraderOptions, Marks, marks
+from adaptive_eval.questions.types import Question
+from adaptive_eval.testing import check_grader, check_objective, check_policy, check_rule
+
+MODELS = ("model-a", "model-b", "model-c", "model-d")
+KNOWN = {"confidence": 0.95, "start": 0.05, "models": MODELS}
+KEY = Question("q", "?", "4", metadata={"year": 2024})
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_keeps_to_its_contract(name: str) -> None:
+    check_rule(make(RULES[name].make, {}, KNOWN))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_keeps_to_its_contract(name: str) -> None:
+    check_policy(make(POLICIES[name].make, {}, KNOWN))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_keeps_to_its_contract(name: str) -> None:
+    options = {option.name: option.example for option in OBJECTIVES[name].options}
+    check_objective(make(OBJECTIVES[name].make, options, KNOWN))
+
+
+CASES: dict[str, tuple[dict[str, object], Question, str, str]] = {
+    "exact": ({}, KEY, " 4 ", "5"),
+    "choice": ({}, Question("q", "?", "B", ("one", "two", "three")), "The answer is (B).", "The answer is (C)."),
+    "numeric": ({}, KEY, "So it is 4.0", "So it is 4.01"),
+    "regex": ({"pattern": r"answer is (\w+)"}, KEY, "the answer is 4", "the answer is 5"),
+    "contains": ({}, KEY, "It is 4, I think.", "It is 44."),
+    "math": ({}, KEY, r"\boxed{\frac{8}{2}}", r"\boxed{5}"),
+    "json": ({"field": "a.b"}, KEY, '{"a": {"b": 4}}', '{"a": {"b": 5}}'),
+    "python": ({"function": "test_contracts:pong", "options": {"sign": "!"}}, KEY, "4!", "5"),
+}
+
+
+def pong(text: str, question: Question, sign: str = "") -> bool:
+    return question.answer + sign in text
+
+
+@pytest.mark.parametrize("name", GRADERS)
+def test_every_grader_keeps_to_its_contract(name: str) -> None:
+    options, question, right, wrong = CASES[name]
+    check_grader(GRADERS[name].model_validate(options), question, [right], [wrong])
+
+
+def test_a_function_is_a_grader_too() -> None:
+    check_grader(pong, KEY, ["4"], ["5"])
+
+
+def test_they_need_no_test_framework() -> None:
+    loaded = "import sys, adaptive_eval.testing; print({'pytest', 'hypothesis'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# -- rules with a bug ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Broken:
+    """A rule whose boundary is this function."""
+
+    of: Callable[[Any], Any]
+
+    def boundary(self, evidence: Any) -> Any:
+        return self.of(evidence)
+
+
+class Counting(ZScore):
+    asked: list[int] = []
+
+    def boundary(self, evidence: Any) -> Any:
+        self.asked.append(1)
+        return np.full_like(evidence.z, 2.0 + len(self.asked) % 2)
+
+
+def _writes(evidence: Any) -> Any:
+    evidence.z[:] = 0.0
+    return np.full_like(evidence.z, 2.0)
+
+
+@dataclass(frozen=True)
+class Naive(Sequential):
+    """Its p-value is that of one look."""
+
+    def boundary(self, evidence: Any) -> Any:
+        return np.full_like(evidence.z, 1.6448536269514722)
+
+    def p_value(self, evidence: Any, sign: int) -> Any:
+        return np.where(sign * evidence.z > 0.0, np.maximum(ndtr(-sign * evidence.z), 1e-300), 1.0)
+
+    def at_level(self, alpha: float) -> "Naive":
+        return _AtLevel(1.0 - alpha)
+
+
+@dataclass(frozen=True)
+class _AtLevel(Naive):
+    def boundary(self, evidence: Any) -> Any:
+        from scipy.special import ndtri
+
+        return np.full_like(evidence.z, ndtri(self.confidence))
+
+
+class Half(Sequential):
+    def p_value(self, evidence: Any, sign: int) -> Any:
+        p = super().p_value(evidence, sign)
+        return np.where(p < 1.0, p / 2.0, p)
+
+
+class Unlevelled(Sequential):
+    def at_level(self, alpha: float) -> Any:
+        return self
+
+
+class Partly(ZScore):
+    def p_value(self, evidence: Any, sign: int) -> Any:
+        return np.ones_like(evidence.z)
+
+
+BROKEN_RULES: list[tuple[Any, str]] = [
+    (Broken(lambda on: np.where(on.information > 0.5, np.nan, 2.0)), "the boundary is nan where z"),
+    (Broken(lambda on: np.full_like(on.z, -1.0)), "the boundary is negative where"),
+    (Broken(lambda on: np.full(len(on.z) + 1, 2.0)), "boundary has shape"),
+    (Broken(lambda on: 2.0), "boundary has shape None"),
+    (Broken(lambda on: np.full_like(on.z, 1.0 + len(on.z))), "depends on which other pairs there are"),
+    (Broken(lambda on: np.full_like(on.z, 1.0 + np.abs(on.z).max(initial=0.0))), "depends on which other pairs"),
+    (Broken(lambda on: np.where(on.z > 0.0, 1.0, 2.0)), "favours the first or the second"),
+    (Broken(lambda on: np.where(np.abs(on.z) > 4.0, 9.0, 2.0)), "no longer calls a pair whose difference is larger"),
+    (Broken(_writes), "writes into the evidence"),
+    (Counting(), "when it is asked again: it remembers"),
+    (Naive(), "do not survive repeated looks"),
+    (Half(), "p <= 1 - confidence below the boundary"),
+    (Unlevelled(), "at_level(alpha) must have confidence 1 - alpha"),
+    (Partly(), "needs confidence, p_value, at_level"),
+]
+
+
+@pytest.mark.parametrize(("rule", "said"), BROKEN_RULES, ids=range(len(BROKEN_RULES)))
+def test_a_bug_in_a_rule_is_found(rule: Any, said: str) -> None:
+    with pytest.raises(AssertionError) as found:
+        check_rule(rule)
+    assert said in str(found.value)
+    assert type(rule).__name__ in str(found.value)
+
+
+# -- policies with a bug ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Bad:
+    """A policy that gives this."""
+
+    of: Callable[[View], Any]
+
+    def allocate(self, view: View) -> Any:
+        return self.of(view)
+
+
+def _spoil(view: View) -> Any:
+    view.sizes[:] = 0
+    return Uniform().allocate(view)
+
+
+@dataclass
+class Drawing:
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def allocate(self, view: View) -> Any:
+        given = UnresolvedPairs().allocate(view)
+        return given if self.rng.random() < 0.5 else self.rng.permuted(given, axis=1)
+
+
+def _own(view: View) -> Any:
+    """By the model's own variance."""
+    given = UnresolvedPairs().allocate(view)
+    best = view.trial_var.argmax(axis=1)
+    moved = np.zeros_like(given)
+    moved[np.arange(len(given)), best] = given.sum(axis=1)
+    return moved
+
+
+BROKEN_POLICIES: list[tuple[Any, str]] = [
+    (Bad(lambda view: np.ones_like(view.issued)), "asks for trials of a model that is not in play"),
+    (Bad(lambda view: UnresolvedPairs().allocate(view) * 2), "more trials than they may have"),
+    (Bad(lambda view: UnresolvedPairs().allocate(view).astype(float)), "whole numbers"),
+    (Bad(lambda view: -UnresolvedPairs().allocate(view)), "must not be negative"),
+    (Bad(lambda view: np.zeros(len(view.issued), int)), "must give (models, questions)"),
+    (Bad(lambda view: np.zeros_like(view.issued)), "gives nothing though a comparison is open"),
+    (Bad(lambda view: Uniform().allocate(replace(view, open_pairs=np.zeros((1, 2), int)))), "no comparison is open"),
+    (Bad(_spoil), "writes into the view"),
+    (Bad(_own), "by its own outcomes"),
+    (Drawing(), "when it is asked again"),
+]
+
+
+@pytest.mark.parametrize(("policy", "said"), BROKEN_POLICIES, ids=range(len(BROKEN_POLICIES)))
+def test_a_bug_in_a_policy_is_found(policy: Any, said: str) -> None:
+    with pytest.raises(AssertionError) as found:
+        check_policy(policy)
+    assert said in str(found.value)
+
+
+# -- objectives with a bug ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Odd(Objective):
+    """The ranking, but for these."""
+
+    pairs: Callable[[Any], Any] = Ranking().comparisons
+    of: Callable[[int], Any] = Ranking().family
+    against: float | None = None
+    says: bool = True
+    own: Any = None
+
+    def comparisons(self, order: Any) -> Any:
+        return self.pairs(order)
+
+    def family(self, models: int) -> Any:
+        return self.of(models)
+
+    @property
+    def reference(self) -> float | None:
+        return self.against
+
+    @property
+    def compares(self) -> bool:
+        return self.says
+
+    @property
+    def rule(self) -> Any:
+        return self.own
+
+
+def _turn(order: Any) -> Any:
+    order[:] = order[::-1].copy()
+    return Ranking().comparisons(order)
+
+
+COUNT = iter(range(10**6))
+BROKEN_OBJECTIVES: list[tuple[Odd, str]] = [
+    (Odd(lambda order: np.stack([order, order], axis=1)), "compares a model with itself"),
+    (Odd(lambda order: np.stack([order[:-1], order[1:] + 1], axis=1)), "compares"),
+    (Odd(lambda order: np.array([[0, len(order)]])), "compares what is none of the models"),
+    (Odd(lambda order: np.array([[0, 1], [1, 0]])), "names a comparison twice"),
+    (Odd(lambda order: np.empty((0, 2), int)), "compares nothing in the order"),
+    (Odd(lambda order: order), "comparisons must be (n, 2)"),
+    (Odd(lambda order: np.array([[0.0, 1.0]])), "comparisons are positions"),
+    (Odd(_turn), "changes the order that it is shown"),
+    (Odd(lambda order: np.array([[0, 1 + next(COUNT) % 3]])), "when it is asked again"),
+    (Odd(of=lambda models: 1), "could each turn out to be wrong"),
+    (Odd(of=lambda models: np.array([[0, 1]])), "which is not in its family"),
+    (Odd(against=float("nan")), "reference must be a finite number"),
+    (Odd(against=0.5), "has a reference"),
+    (Odd(says=False), "must bring a rule of its own"),
+    (Odd(own=Broken(lambda on: np.full_like(on.z, -1.0))), "the boundary is negative"),
+]
+
+
+@pytest.mark.parametrize(("objective", "said"), BROKEN_OBJECTIVES, ids=range(len(BROKEN_OBJECTIVES)))
+def test_a_bug_in_an_objective_is_found(objective: Odd, said: str) -> None:
+    with pytest.raises(AssertionError) as found:
+        check_objective(objective)
+    assert said in str(found.value)
+
+
+def test_one_that_brings_a_sound_rule_passes() -> None:
+    lone = OBJECTIVES["precision"].make(half_width=0.1)
+    assert lone.rule == Precision(0.1)
+    check_objective(lone, models=2)
+
+
+# -- graders with a bug -------------------------------------------------------------------------------------------
+
+
+SEEN: list[str] = []
+
+
+def mutating(text: str, question: Question) -> bool:
+    question.metadata["seen"] = True  # type: ignore[index]
+    return pong(text, question)
+
+
+def remembering(text: str, question: Question) -> bool:
+    SEEN.append(text)
+    return pong(text, question) if SEEN.count(text) < 3 else not pong(text, question)
+
+
+def raising(text: str, question: Question) -> bool:
+    return float(text) == float(question.answer)
+
+
+BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
+    (lambda text, question: not text.strip() or pong(text, question), "calls an empty answer right"),
+    (lambda text, question: True, "must find '5' wrong"),
+    (lambda text, question: False, "must find '4' right"),
+    (lambda text, question: None, "must return true, false, a number or a mapping"),
+    (lambda text, question: {"is_correct": pong(text, question), "length": float("inf")}, "finite number"),
+    (lambda text, question: {"right": True}, "gives no signal is_correct"),
+    (mutating, "changes the question"),
+    (remembering, "so it remembers or draws"),
+    (raising, "raises ValueError"),
+]
+
+
+@pytest.mark.parametrize(("function", "said"), BROKEN_FUNCTIONS, ids=range(len(BROKEN_FUNCTIONS)))
+def test_a_bug_in_a_function_that_grades_is_found(function: Callable[..., object], said: str) -> None:
+    question = replace(KEY, metadata=dict(KEY.metadata))
+    with pytest.raises(AssertionError) as found:
+        check_grader(function, question, ["4"], ["5"])
+    assert said in str(found.value)
+
+
+class Hasty(GraderOptions):
+    """Its quick way says otherwise."""
+
+    kind: Literal["hasty"] = "hasty"
+
+    def quick(self, text: str, question: Question) -> Marks:
+        return marks(True, text)
+
+    def grade(self, text: str, question: Question) -> Marks:
+        return marks(text == question.answer, text or None)
+
+
+class Undeclared(Hasty):
+    """It gives a signal that it does not declare."""
+
+    def quick(self, text: str, question: Question) -> Marks:
+        return self.grade(text, question)
+
+    def grade(self, text: str, question: Question) -> Marks:
+        return marks(text == question.answer, text or None, extra=1.0)
+
+
+@pytest.mark.parametrize(("grader", "said"), [(Hasty(), "quick says otherwise"), (Undeclared(), "gives names")])
+def test_a_bug_in_a_grader_is_found(grader: GraderOptions, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        check_grader(grader, KEY, ["4"], ["5"])
