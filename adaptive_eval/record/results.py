@@ -198,7 +198,7 @@ class Results:
     reversals: tuple[tuple[str, str | None], ...]
     """Pairs that were called, and whose first is ahead now though the second was called better."""
     adjusted_p: tuple[tuple[float | None, ...], ...]
-    """[i][j]: Holm-adjusted p-value over all pairs against "model i is not better than model j"."""
+    """At (i, j): Holm-adjusted p-value over all pairs against "model i is not better than model j"."""
     looks: tuple[LookRow, ...]
     questions: tuple[QuestionRow, ...]
     warnings: tuple[Caution, ...]
