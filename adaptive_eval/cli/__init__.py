@@ -4,6 +4,9 @@ Together the commands need scipy, an HTTP client and a display, which take a sec
 `schema` need none of them.
 """
 
+import io
+import os
+import sys
 from importlib import import_module
 from keyword import iskeyword
 from typing import Annotated, Any
@@ -76,4 +79,16 @@ def options(
 
 def main() -> None:
     """Entry point of the console script."""
+    _open_what_was_closed()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # no name of a model is too much for a terminal
     app()
+
+
+def _open_what_was_closed() -> None:
+    """Standard streams that were closed before the program began lead nowhere, or a socket would take their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "r" if number == 0 else "w"
+            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode))  # noqa: PTH123, SIM115 (the lowest free number)

@@ -2,7 +2,7 @@
 
 Keeping results.json up to date while a run goes on.
 
-Ctrl-C and SIGTERM, from the first request until the last server has ended.
+Ctrl-C, SIGTERM and a closed terminal, from the first request until the last server has ended.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ from adaptive_eval.store import (
 
 HEARD = 2
 """The next one acts as it does in any program."""
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stops(Protocol):
@@ -85,7 +85,8 @@ class Interrupts(AbstractContextManager["Interrupts"]):
             handle()
 
         for number in NUMBERS:
-            asyncio.get_running_loop().add_signal_handler(number, heard)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup a closed terminal is nobody's request
+                asyncio.get_running_loop().add_signal_handler(number, heard)
 
     def __exit__(self, *_: object) -> None:
         _forget()
@@ -164,7 +165,7 @@ async def execute(
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
     `tell` hears how it ended while the servers that it has started are being stopped, which may take a while. Who gives
-    no `stops` has Ctrl-C and SIGTERM.
+    no `stops` has Ctrl-C, SIGTERM and a closed terminal.
     Raises `ConfigError` when the run does not fit what it begins with, or its grader not the answer keys, `StoreError`
     when the directory cannot be used or written, and `Rejected` when a model refuses its first request; whatever was
     committed by then is intact, and what was raised is stored beside it.

@@ -3,15 +3,20 @@
 What a display is.
 """
 
+import os
 import sys
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Literal, Protocol, TextIO
 
+from adaptive_eval.core.types import Look
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
+from adaptive_eval.store import Event
 
 
 class Display(Watcher, Protocol):
@@ -22,6 +27,57 @@ class Display(Watcher, Protocol):
         ...
 
 
+class Replaceable:
+    """A display whose loss ends no run: where nothing can be written any more, nothing is shown from then on."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        with self._or_nothing():
+            self._display.opened(name, models, take)
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        with self._or_nothing():
+            self._display.looked(looks)
+
+    def happened(self, event: Event) -> None:
+        with self._or_nothing():
+            self._display.happened(event)
+
+    def stopping(self, in_flight: int) -> None:
+        with self._or_nothing():
+            self._display.stopping(in_flight)
+
+    def closed(self) -> None:
+        with self._or_nothing():
+            self._display.closed()
+
+    def ended(self, ended: Ended, command: str) -> None:
+        with self._or_nothing():
+            self._display.ended(ended, command)
+
+    @contextmanager
+    def _or_nothing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            lost, self._display = self._display, QuietDisplay()
+            with suppress(OSError):
+                lost.closed()
+            _discard(sys.stdout)
+            with suppress(OSError):
+                print(f"nothing more is shown ({error.strerror}); the run goes on", file=sys.stderr, flush=True)
+
+
+def _discard(stream: TextIO) -> None:
+    """Send what is still written, and what waits to be written at the end of the program, nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError):  # a stream that is no file, as in a test
+        os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 Kind = Literal["rich", "plain", "json", "none"]
 
 
@@ -29,6 +85,10 @@ def open_display(kind: Kind | None, weights: Sequence[float]) -> Display:
     """The display of this kind; by default the live view on a terminal, else plain lines."""
     if kind is None:
         kind = "rich" if sys.stdout.isatty() else "plain"
+    return Replaceable(_display(kind, weights))
+
+
+def _display(kind: Kind, weights: Sequence[float]) -> Display:
     match kind:
         case "rich":
             return LiveDisplay(Scale.of(weights))
