@@ -160,7 +160,9 @@ def test_every_file_that_is_named_exists(path: Path) -> None:
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
-def test_every_value_on_a_trials_way_exists() -> None:
+def test_every_value_on_a_trials_way_exists_and_its_home_too() -> None:
+    homes = re.findall(r"`([a-z_]+/[a-z0-9_]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert not [home for home in homes if not (ROOT / "adaptive_eval" / home).exists() and not (ROOT / home).exists()]
     named = re.findall(r"`((?:core|endpoints|graders|store|record)\.[\w.]+)`", (ROOT / "ARCHITECTURE.md").read_text())
     assert named
     for name in named:
