@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
@@ -32,28 +32,80 @@ Row = tuple[Any, ...]
 # what is longer than the size that counts is stored compressed, as a BLOB
 _SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {LARGEST_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
 _SAID = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
-_OUTCOMES = (
-    "SELECT models.name, questions.key, trial, category, tokens, usd, gpu_seconds, flags, digest, "
-    f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}, {_SAID.format('is_correct')}, {_SAID.format('has_answer')} "
-    "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question ORDER BY trials.id"
-)
+
+
+class _OutcomeRow(NamedTuple):
+    """The columns of a trial without its texts."""
+
+    model: str
+    question: str
+    trial: int
+    category: int | None
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    flags: str | None
+    digest: int | None
+    size: int
+    correct: int | None
+    found: int | None
+
+
+class _TrialRow(NamedTuple):
+    """The columns of a trial with its texts."""
+
+    model: str
+    question: str
+    trial: int
+    round: int
+    seed: int
+    category: int | None
+    signals: str | None
+    extracted: str | None
+    grader_error: str | None
+    flags: str | None
+    text: str | bytes | None
+    reasoning: str | bytes | None
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+    latency: float
+    ttft: float | None
+    replica: str
+    attempts: int
+    completion_bpt: float | None
+    prompt_bpt: float | None
+    tokens: int
+    usd: float
+    gpu_seconds: float
+
+
+_MEANT = {
+    "model": "models.name",
+    "question": "questions.key",
+    "size": f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}",
+    "correct": _SAID.format("is_correct"),
+    "found": _SAID.format("has_answer"),
+}
+"""What a name stands for where the table of trials has no column of that name."""
+_NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
+
+
+def _selected(names: tuple[str, ...]) -> str:
+    """The start of a query for these columns, in this order: that of the fields of a row."""
+    return f"SELECT {', '.join(_MEANT.get(name, name) for name in names)} {_NAMED}"
+
+
+_OUTCOMES = _selected(_OutcomeRow._fields) + "ORDER BY trials.id"
+_TRIALS = _selected(_TrialRow._fields)
+_USES = _selected(TrialUse._fields) + "ORDER BY trials.id"
 _PLACES = (
     "SELECT models.name, round, questions.key, trial, flags "
     "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question ORDER BY trials.id"
 )
-_TRIALS = (
-    "SELECT models.name, questions.key, trial, round, seed, category, signals, extracted, grader_error, flags, text, "
-    "reasoning, finish_reason, prompt_tokens, completion_tokens, latency, ttft, replica, attempts, completion_bpt, "
-    "prompt_bpt, tokens, usd, gpu_seconds "
-    "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
-)
 _CELLS = (
     "SELECT models.name, questions.key, count(*) FROM trials JOIN models ON models.id = model "
     "JOIN questions ON questions.id = question WHERE trials.id <= ? GROUP BY model, question"
-)
-_USES = (
-    "SELECT models.name, questions.key, trial, category, prompt_tokens, completion_tokens, latency "
-    "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question ORDER BY trials.id"
 )
 _LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
 _SPENDING = (
@@ -145,10 +197,10 @@ class RunReader:
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
-        for row in self._rows(_OUTCOMES):
-            name, key, trial, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found = row
-            cost, said = Cost(tokens, usd, gpu_seconds), (_truth(correct), _truth(found))
-            yield StoredOutcome(name, key, trial, category, cost, flags or "", digest, size, *said)
+        for row in map(_OutcomeRow._make, self._rows(_OUTCOMES)):
+            cost, said = Cost(row.tokens, row.usd, row.gpu_seconds), (_truth(row.correct), _truth(row.found))
+            trial = (row.model, row.question, row.trial, row.category)
+            yield StoredOutcome(*trial, cost, row.flags or "", row.digest, row.size, *said)
 
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and whether it timed out."""
@@ -260,34 +312,32 @@ def _truth(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _record(row: Row) -> TrialRecord:
-    name, key, trial, round_, seed, category, signals, extracted, grader_error, flags, text, reasoning = row[:12]
-    finish_reason, prompt_tokens, completion_tokens, latency, ttft, replica, attempts = row[12:19]
-    completion_bpt, prompt_bpt, *cost = row[19:]
+def _record(values: Row) -> TrialRecord:
+    row = _TrialRow._make(values)
     answer = Answer(
-        text=unpack_text(text) or "",
-        finish_reason=finish_reason,
-        seed=seed,
-        replica=replica,
-        latency=latency,
-        reasoning=unpack_text(reasoning),
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
-        ttft=ttft,
-        attempts=attempts,
-        completion_bpt=completion_bpt,
-        prompt_bpt=prompt_bpt,
-        signals=cast(frozenset[Signal], frozenset((flags or "").split())),
+        text=unpack_text(row.text) or "",
+        finish_reason=row.finish_reason,
+        seed=row.seed,
+        replica=row.replica,
+        latency=row.latency,
+        reasoning=unpack_text(row.reasoning),
+        prompt_tokens=row.prompt_tokens,
+        completion_tokens=row.completion_tokens,
+        ttft=row.ttft,
+        attempts=row.attempts,
+        completion_bpt=row.completion_bpt,
+        prompt_bpt=row.prompt_bpt,
+        signals=cast(frozenset[Signal], frozenset((row.flags or "").split())),
     )
     return TrialRecord(
-        model=name,
-        question=key,
-        trial=trial,
-        round=round_,
+        model=row.model,
+        question=row.question,
+        trial=row.trial,
+        round=row.round,
         answer=answer,
-        category=category,
-        signals=json.loads(signals) if signals else {},
-        extracted=extracted,
-        grader_error=grader_error,
-        cost=Cost(*cost),
+        category=row.category,
+        signals=json.loads(row.signals) if row.signals else {},
+        extracted=row.extracted,
+        grader_error=row.grader_error,
+        cost=Cost(row.tokens, row.usd, row.gpu_seconds),
     )
