@@ -13,6 +13,7 @@ def json_schema() -> dict[str, Any]:
     """The schema of a configuration file."""
     schema = RunConfig.model_json_schema(mode="validation")
     sections = schema["$defs"]
+    _without_logged(schema)
     for title, section in (("RunConfig", schema), ("ModelConfig", sections["ModelConfig"])):
         _leave_out(section, FILLED_IN[title])
         for name, key in SHORT_FORMS.items():
@@ -25,6 +26,13 @@ def json_schema() -> dict[str, Any]:
         for name, value in section.get("properties", {}).items():
             value.setdefault("description", _described(name, value, sections))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "adaptive-eval"}
+
+
+def _without_logged(schema: dict[str, Any]) -> None:
+    """The grader `logged` stands in stored runs alone: no file may ask for it."""
+    reference = schema["properties"]["grader"]["discriminator"]["mapping"].pop("logged")
+    schema["properties"]["grader"]["oneOf"].remove({"$ref": reference})
+    del schema["$defs"][_name(reference)]
 
 
 def _described(name: str, value: dict[str, Any], sections: dict[str, Any]) -> str:
