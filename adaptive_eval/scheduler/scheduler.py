@@ -26,7 +26,17 @@ from adaptive_eval.scheduler.turns import Asking, Host, Turns
 from adaptive_eval.scheduler.types import Decider, Halt, Lane, Observer
 from adaptive_eval.scheduler.waiting import Group, WaitingLine
 from adaptive_eval.seeds import SEED_SPAN, trial_seed
-from adaptive_eval.store import AnswerUngraded, Batch, Event, ModelSetAside, ServersNoticed, Store, StoredOutcome, only
+from adaptive_eval.store import (
+    AnswerUngraded,
+    Batch,
+    Event,
+    ModelSetAside,
+    Roster,
+    ServersNoticed,
+    Store,
+    StoredOutcome,
+    only,
+)
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.usage import Tally
 
@@ -77,10 +87,9 @@ class Scheduler:
         self._store = store
         self._observer = observer
         self._alarms = alarms
-        self._model_of = {lane.name: model for model, lane in enumerate(lanes)}
-        self._question_of = {question.id: number for number, question in enumerate(questions)}
+        self._roster = Roster.of((lane.name for lane in lanes), (question.id for question in questions))
         by_id = {question.id: question for question in questions}
-        self._regrading = Regrading(grading, store, by_id, set(self._model_of))
+        self._regrading = Regrading(grading, store, by_id, set(self._roster.models))
         self._waiting = [WaitingLine() for _ in lanes]
         self._dry = [False] * len(lanes)
         """Models that the core has no further trials for until the next look."""
@@ -145,10 +154,12 @@ class Scheduler:
         """Take up what earlier starts of the run have stored: nothing is committed or asked meanwhile."""
         self._forget_time_outs()
         for regrade in await self._regrading.run(self._observer.happened):
-            self._note_ungraded(self._model_of[regrade.model], regrade.question, str(regrade.grader_error))
+            self._note_ungraded(
+                self._roster.models.position_of(regrade.model), regrade.question, str(regrade.grader_error)
+            )
         outcomes: list[Outcome] = []
         for stored in self._store.reader.outcomes():
-            if stored.model in self._model_of:
+            if stored.model in self._roster.models:
                 self._count(stored)
                 outcomes.append(self._told(stored))
         self.taken_up = sum(tally.trials for tally in self.tallies), sum(tally.tokens for tally in self.tallies)
@@ -179,7 +190,7 @@ class Scheduler:
     def _forget_time_outs(self) -> None:
         """Ask again what timed out of a model that was set aside for it: its server may have been mended."""
         for name, trials in to_be_asked_again(self._store.reader).items():
-            if name in self._model_of:
+            if name in self._roster.models:
                 text = f"{len(trials)} of its requests had run out of time, when it was set aside, and were asked again"
                 self._store.forget_trials(name, trials, event := ServersNoticed(name, "asked_again", text))
                 self._observer.happened(event)
@@ -359,12 +370,12 @@ class Scheduler:
             outcome = record.outcome()
             self._count(outcome)
             if self._alarms is not None:
-                self._alarms.see(self._model_of[record.model], record)
+                self._alarms.see(self._roster.models.position_of(record.model), record)
             told.append(self._told(outcome))
             if record.grader_error is not None:
-                self._note_ungraded(self._model_of[record.model], record.question, record.grader_error)
+                self._note_ungraded(self._roster.models.position_of(record.model), record.question, record.grader_error)
         for event in only(batch.events, ModelSetAside):
-            told.append(SetAside(self._model_of[event.model], event.reason, event.cause))
+            told.append(SetAside(self._roster.models.position_of(event.model), event.reason, event.cause))
         if told and self._controller.finished is None:
             looks = self._controller.tell(told)
             self._hear_who_is_set_aside()
@@ -377,10 +388,10 @@ class Scheduler:
             self._pump()
 
     def _count(self, stored: StoredOutcome) -> None:
-        model = self._model_of[stored.model]
+        model = self._roster.models.position_of(stored.model)
         self.tallies[model].add(stored)
         if self._alarms is not None:
-            self._alarms.add(model, self._question_of[stored.question], stored)
+            self._alarms.add(model, self._roster.questions.position_of(stored.question), stored)
 
     def _raise_alarms(self, known: Sequence[Event] = ()) -> None:
         """At the first look; a run that ends for them lets what is in flight come back, as at a user's wish."""
@@ -392,8 +403,7 @@ class Scheduler:
             self.stop()
 
     def _told(self, stored: StoredOutcome) -> Outcome:
-        model = self._model_of[stored.model]
-        return stored.told(model, self._question_of[stored.question])
+        return stored.told(*self._roster.cell(stored.model, stored.question))
 
     def _store_looks(self, looks: Sequence[Look]) -> None:
         names = [lane.name for lane in self._lanes]
