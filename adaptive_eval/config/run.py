@@ -147,7 +147,7 @@ class RunConfig(Decisions):
     @property
     def keys(self) -> frozenset[str]:
         """The names of the environment variables that hold keys."""
-        return frozenset(model.api_key_env for model in self.models)
+        return frozenset(name for model in self.models if (name := model.key_variable) is not None)
 
     @field_validator("models")
     @classmethod

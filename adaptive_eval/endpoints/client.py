@@ -17,7 +17,7 @@ from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.parsing import StreamReader, parsed
 from adaptive_eval.endpoints.reach import Reach
 from adaptive_eval.endpoints.transport import CONNECT_SECONDS, MOST_BYTES
-from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import PATHS, longest_response
 from adaptive_eval.errors import ConfigError
 
@@ -46,6 +46,8 @@ class Caller(Protocol):
 
     secrets: tuple[str, ...]
     """What must appear in no text that a person may read."""
+    unauthorized: str
+    """What to do where a server refuses the key that it was sent, or wants one."""
 
     async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
         """Send one request; raises `Failure` where no reply came."""
@@ -95,6 +97,20 @@ def secrets_of(headers: Mapping[str, str], key: SecretStr | None) -> tuple[str, 
     return tuple(found | ({key.get_secret_value()} if key is not None else set()))
 
 
+def when_unauthorized(config: EndpointConfig, headers: Mapping[str, str], key: SecretStr | None) -> str:
+    """What to do about a 401, by what was sent."""
+    if config.auth is not None:
+        return f"what {config.auth} signed was refused: check it"
+    if "authorization" in {name.lower() for name in headers}:
+        return "the authorization was refused: check the header of that name"
+    if key is not None:
+        return f"the key was refused: check the variable {config.key_variable}"
+    if config.key_variable is not None:
+        return f"no key was sent: set the variable {config.key_variable}, or name another as api_key_env"
+    example = f"such as `api_key_env: {DEFAULT_KEY}`"
+    return f"no key was sent: name the variable that holds one as api_key_env of this model, {example}"
+
+
 class HttpCaller:
     """The default client: what is the same in every request is prepared once."""
 
@@ -103,6 +119,7 @@ class HttpCaller:
     ) -> None:
         headers = request_headers(config, sampling)
         self.secrets = secrets_of(headers, key)
+        self.unauthorized = when_unauthorized(config, headers, key)
         if key is not None and config.auth is None and "authorization" not in {name.lower() for name in headers}:
             headers["Authorization"] = f"Bearer {key.get_secret_value()}"
         headers = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **headers}

@@ -269,6 +269,7 @@ class ModelEndpoint:
             reply.headers,
             max_tokens=self._sampling.max_tokens,
             secrets=self._caller.secrets,
+            unauthorized=self._caller.unauthorized,
         )
 
     async def _keep_pace(self, answers: int) -> float:

@@ -101,7 +101,6 @@ SECRET_LENGTH = 8
 """A shorter value, such as a flag, is no secret and would blot out ordinary text."""
 
 _HINTS = {
-    401: "the key was refused: check the variable that api_key_env names",
     403: "the key may not use this model",
     404: "check base_url (for vLLM it ends in /v1) and the served model name",
 }
@@ -218,8 +217,12 @@ def signal_of_error(
     *,
     max_tokens: int | None = None,
     secrets: tuple[str, ...] = (),
+    unauthorized: str = "",
 ) -> Signal:
-    """The signal of an error that is an answer; raises `Failure` or `Rejected` for every other one."""
+    """The signal of an error that is an answer; raises `Failure` or `Rejected` for every other one.
+
+    `unauthorized`: what to do where the server asks for another key than it was sent.
+    """
     message, codes = _error_fields(body)
     shown = f"HTTP {status}: {clean(message, secrets) or 'no message'}"
     if status == 429 and codes & _QUOTA_CODES:
@@ -232,7 +235,7 @@ def signal_of_error(
         return "content_filter"
     if status >= 500 or status in _REPEATABLE:
         raise Failure(Kind.SERVER_ERROR, shown, retry_after(headers))
-    hint = redirection(headers, secrets) if status < 400 else _HINTS.get(status, "")
+    hint = redirection(headers, secrets) if status < 400 else {**_HINTS, 401: unauthorized}.get(status, "")
     raise Rejected(f"{shown} ({hint})" if hint else shown)
 
 

@@ -34,7 +34,7 @@ def open_endpoint(
     if (problem := config.missing_key(keys)) is not None:
         raise ConfigError(problem)
     # a key read from a file often ends in a line break
-    key = keys.get(config.api_key_env, "").strip()
+    key = keys.get(config.key_variable or "", "").strip()
     _allow_many_files()
     caller = _caller(config, sampling, SecretStr(key) if key else None, folder)
     return ModelEndpoint(config, sampling, limits, caller, loads=loads, ready=ready)

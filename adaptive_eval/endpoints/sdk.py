@@ -26,6 +26,7 @@ from adaptive_eval.endpoints.client import (
     request_headers,
     secrets_of,
     time_outs,
+    when_unauthorized,
 )
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.http1 import MAX_BODY
@@ -47,6 +48,7 @@ class SdkCaller:
     ) -> None:
         headers = request_headers(config, sampling)
         self.secrets = secrets_of(headers, key)
+        self.unauthorized = when_unauthorized(config, headers, key)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
         known = key.get_secret_value() if key is not None and config.auth is None else NO_KEY

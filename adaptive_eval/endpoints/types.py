@@ -20,7 +20,8 @@ from adaptive_eval.seeds import SEED_SPAN
 
 MAX_CONCURRENCY = 1024
 DEFAULT_KEY = "OPENAI_API_KEY"
-"""The one variable that may be missing: many servers need no key."""
+"""The variable of one provider, whose servers need not name it; no other server is sent what it holds."""
+PROVIDER = "api.openai.com"
 
 FIXED_BODY_KEYS = frozenset({"model", "messages", "prompt", "seed", "n", "stream"})
 """Body keys that carry the trial itself; `extra_body` may not override them."""
@@ -133,8 +134,9 @@ class EndpointConfig(_Section):
     """The API root, such as http://host:8000/v1; several are replicas of the same model."""
     model: str = Field(min_length=1)
     """The name under which the server knows the model."""
-    api_key_env: str = DEFAULT_KEY
-    """The environment variable that holds the key."""
+    api_key_env: str | None = None
+    """The environment variable that holds the key. Without it no key is sent, but to https://api.openai.com, which gets
+    that in OPENAI_API_KEY."""
     client: Literal["http", "openai"] = "http"
     """`openai` speaks through the SDK, for what only the SDK does: several times the CPU."""
     api: Literal["chat", "completions"] = "chat"
@@ -162,15 +164,28 @@ class EndpointConfig(_Section):
 
     def missing_key(self, keys: Mapping[str, str]) -> str | None:
         """What is wrong where the environment `keys` does not have the key that is named; None where all is well."""
-        if self.api_key_env == DEFAULT_KEY or keys.get(self.api_key_env, "").strip():
+        if self.api_key_env is None or keys.get(self.api_key_env, "").strip():
             return None
         variable = f"api_key_env names the environment variable {self.api_key_env}, which is not set"
         return f"model {self.model!r}: {variable}; set it, or remove api_key_env for a server without a key"
 
     @property
+    def key_variable(self) -> str | None:
+        """The variable whose key its servers are sent: one that is named for them, or that of the provider they are."""
+        if self.api_key_env is None and all(map(_is_provider, self.replicas)):
+            return DEFAULT_KEY
+        return self.api_key_env
+
+    @property
     def replicas(self) -> tuple[str, ...]:
         """Every base URL."""
         return (self.base_url,) if isinstance(self.base_url, str) else self.base_url
+
+
+def _is_provider(url: str) -> bool:
+    """A server of the provider, or of one of its regions, over a connection that nobody can listen to."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" and f".{parts.hostname}".endswith(f".{PROVIDER}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def _spec(
         root=f"http://{HOST}:{port}",
         health=launch.health,
         timeout=launch.timeout,
-        secrets=secrets_in(sees, (model.api_key_env,)),
+        secrets=secrets_in(sees, () if model.api_key_env is None else (model.api_key_env,)),
     )
 
 

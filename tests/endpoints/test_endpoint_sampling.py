@@ -414,12 +414,40 @@ async def test_a_named_key_that_is_not_set_is_a_configuration_error() -> None:
         open_endpoint(config, Sampling(), Limits(), keys={})
 
 
-async def test_the_default_key_may_be_missing() -> None:
+PROVIDERS_KEY = {"OPENAI_API_KEY": "sk-of-another-1"}
+
+
+@pytest.mark.parametrize("client", ["http", "openai"])
+@pytest.mark.parametrize(("named", "sent"), [({}, False), ({"api_key_env": "OPENAI_API_KEY"}, True)])
+async def test_the_key_of_a_provider_goes_to_servers_that_name_it(
+    client: str, named: dict[str, str], sent: bool
+) -> None:
     async with raw_server(by_seed) as server:
-        model = open_endpoint(EndpointConfig(base_url=server.base_url, model="m"), Sampling(), Limits(), keys={})
+        config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", "client": client, **named})
+        model = open_endpoint(config, Sampling(), Limits(), keys=PROVIDERS_KEY)
         await model.sample(CHAT, range(1))
+        await model.check()
         await model.close()
-        assert "authorization" not in server.seen[0].headers
+    assert server.seen and {PROVIDERS_KEY["OPENAI_API_KEY"] in str(asked.headers) for asked in server.seen} == {sent}
+
+
+@pytest.mark.parametrize("client", ["http", "openai"])
+async def test_a_server_that_wants_a_key_and_got_none_names_the_option(client: str) -> None:
+    async with raw_server(lambda asked: status(asked, 401)) as server:
+        config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", "client": client})
+        model = open_endpoint(config, Sampling(), Limits(), keys=PROVIDERS_KEY)
+        with pytest.raises(Rejected, match="no key was sent: name the variable .* api_key_env .*OPENAI_API_KEY"):
+            await model.sample(CHAT, range(1))
+        await model.close()
+
+
+async def test_a_key_that_is_refused_is_named_by_its_variable() -> None:
+    async with raw_server(lambda asked: status(asked, 401)) as server:
+        config = EndpointConfig(base_url=server.base_url, model="m", api_key_env="MY_KEY")
+        model = open_endpoint(config, Sampling(), Limits(), keys={"MY_KEY": "abcdefgh1"})
+        with pytest.raises(Rejected, match="the key was refused: check the variable MY_KEY"):
+            await model.sample(CHAT, range(1))
+        await model.close()
 
 
 async def test_an_authorization_of_ones_own_goes_before_the_key(endpoint: Opener) -> None:

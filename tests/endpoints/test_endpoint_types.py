@@ -82,3 +82,24 @@ def test_headers_that_would_break_a_request_are_refused(name: str) -> None:
 def test_a_prompt_is_a_chat_or_a_text(values: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="both or neither"):
         Prompt(**values)
+
+
+@pytest.mark.parametrize(
+    ("urls", "variable"),
+    [
+        (("https://api.openai.com/v1",), "OPENAI_API_KEY"),
+        (("https://eu.api.openai.com:443/v1",), "OPENAI_API_KEY"),
+        (("http://api.openai.com/v1",), None),
+        (("https://api.openai.com.example.org/v1",), None),
+        (("https://notapi.openai.com/v1",), None),
+        (("https://openai.com/v1",), None),
+        (("https://example.org/api.openai.com/v1",), None),
+        (("http://localhost:8000/v1",), None),
+        (("https://api.openai.com/v1", "http://localhost:8000/v1"), None),
+    ],
+)
+def test_the_key_of_a_provider_is_for_the_provider_alone(urls: tuple[str, ...], variable: str | None) -> None:
+    config = EndpointConfig(base_url=urls, model="m")
+    assert config.key_variable == variable
+    assert config.missing_key({}) is None, "a server behind its address may need none"
+    assert config.model_copy(update={"api_key_env": "MY_KEY"}).key_variable == "MY_KEY"

@@ -56,11 +56,11 @@ def keyed(site: Site) -> list[dict[str, str]]:
 
 def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> None:
     ended = refusing.run(refusing.write(models=keyed(refusing)))
-    assert ended.exit_code == ExitCode.ENDPOINTS and "api_key_env" in ended.stderr
+    assert ended.exit_code == ExitCode.ENDPOINTS and "the variable SOME_KEY" in ended.stderr
     run = refusing.directory()
     looked = CliRunner().invoke(app, ["monitor", str(run), "--once", "--display", "plain"])
     assert looked.exit_code == ExitCode.ENDPOINTS
-    assert "Stopped by an error: ada: " in looked.stdout and "the variable that api_key_env names" in looked.stdout
+    assert "Stopped by an error: ada: " in looked.stdout and "check the variable SOME_KEY" in looked.stdout
     written = CliRunner().invoke(app, ["report", str(run), "--format", "md", "-o", "-"]).stdout
     assert "The run was stopped by an error: ada: " in written
     assert "stopped by an error" in written.split("What happened")[1]

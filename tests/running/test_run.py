@@ -202,7 +202,13 @@ def test_no_key_is_in_any_file_or_on_the_screen(site: Site, monkeypatch: pytest.
     monkeypatch.setenv("OPENAI_API_KEY", "sk-aaaabbbbccccdddd1111")
     monkeypatch.setenv("GATEWAY_TOKEN", "token-eeeeffffgggg2222")
     models = [
-        {"name": name, "base_url": site.base_url, "headers": {"X-Gateway": "${GATEWAY_TOKEN}"}} for name in MODELS
+        {
+            "name": name,
+            "base_url": site.base_url,
+            "api_key_env": "OPENAI_API_KEY",
+            "headers": {"X-Gateway": "${GATEWAY_TOKEN}"},
+        }
+        for name in MODELS
     ]
     models[2]["model"] = "gone"
     told = site.run(site.write(models=models[:2], trials={"min": 2, "max": 2}))
