@@ -99,7 +99,7 @@ class ExitCode(IntEnum):
     ENDPOINTS = 5
     """The models' servers could not be used."""
     WORSE = 6
-    """A model is worse than the baseline, and `objective.gate` was set."""
+    """A model is worse than the baseline by more than delta, and `objective.gate` was set."""
     RUNNING = 7
     """The run goes on; only `monitor` returns it."""
 

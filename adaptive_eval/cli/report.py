@@ -10,12 +10,14 @@ from adaptive_eval.cli.shared import reported
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.view import RunView, read_run
 
+Kind = Literal["html", "md", "json", "csv", "junit"]
+SUFFIXES = {"junit": "xml"}
 FORMAT = "adaptive-eval.report/1"
 
 
 def report(
     run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
-    kind: Annotated[Literal["html", "md", "json", "csv"], typer.Option("--format", help="What to write.")] = "html",
+    kind: Annotated[Kind, typer.Option("--format", help="What to write.")] = "html",
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The file, or - for the terminal; default: report.html etc. in RUN."),
@@ -24,10 +26,11 @@ def report(
         Path | None, typer.Option("--plots", help="Draw the figures into this folder too, as SVG and PNG.")
     ] = None,
 ) -> None:
-    """Publish RUN as HTML, Markdown, JSON or CSV, with plots where they are wanted.
+    """Publish RUN as HTML, Markdown, JSON, CSV or JUnit XML, with plots where they are wanted.
 
     RUN may be finished, stopped or going on. html: one file that needs nothing else. md: for a paper or a pull request.
-    json: everything but the trials. csv: the ranking, one line a model.
+    json: everything but the trials. csv: the ranking, a line a model. junit: what a gate (objective.gate) says of each
+    model.
     """
     with reported():
         view = read_run(run)
@@ -36,7 +39,7 @@ def report(
         if output == Path("-"):
             typer.echo(text, nl=False)
         else:
-            path = output or run / f"report.{kind}"
+            path = output or run / f"report.{SUFFIXES.get(kind, kind)}"
             write_whole(path, text.encode("utf-8", "replace"), "Mend that, or give another --output")
             typer.echo(str(path))
         for path in drawn:
@@ -52,7 +55,7 @@ def _drawn(view: RunView, folder: Path) -> list[Path]:
     return draw_all(view, folder)
 
 
-def _rendered(view: RunView, kind: Literal["html", "md", "json", "csv"]) -> str:
+def _rendered(view: RunView, kind: Kind) -> str:
     match kind:
         case "html":
             from adaptive_eval.show.page.documents import report_page
@@ -66,5 +69,9 @@ def _rendered(view: RunView, kind: Literal["html", "md", "json", "csv"]) -> str:
             from adaptive_eval.show.markdown import ranking_csv
 
             return ranking_csv(view)
+        case "junit":
+            from adaptive_eval.show.junit import junit
+
+            return junit(view)
         case "json":
             return orjson.dumps({"format": FORMAT, "run": view}, option=orjson.OPT_APPEND_NEWLINE).decode()

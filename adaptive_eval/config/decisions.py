@@ -123,7 +123,8 @@ class _ObjectiveConfig(Section):
 
     kind: ObjectiveName = "ranking"
     gate: bool = False
-    """Exit with code 6 when a model is found to be worse than the baseline, for continuous integration (baseline)."""
+    """A non-inferiority test for continuous integration: each model passes when it is less than `stopping.delta` worse
+    than the baseline, and fails, with exit code 6, when it is worse by more (baseline)."""
 
     @property
     def options(self) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, sharing
 from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Objective
+from adaptive_eval.core.objectives import Gate, Objective
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
-from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+from adaptive_eval.core.settings import Bench, Budget, Margin, Pace, Trials
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import ConfigError
@@ -93,7 +93,7 @@ def plan_on(
         rule=_rule(config, start),
         policy=_policy(config),
         judging=Judging(
-            delta=stopping.delta,
+            delta=0.0 if config.objective.gate else stopping.delta,  # it is in the gate's question already
             futility=None if stopping.futility is False else stopping.futility,
             familywise=stopping.familywise == "holm",
         ),
@@ -234,7 +234,8 @@ def _objective(config: Decisions, names: Sequence[str]) -> Objective:
     """The objective, its models by position."""
     chosen, known = config.objective, {"models": tuple(names)}
     if isinstance(chosen.kind, str) and chosen.kind in OBJECTIVES:
-        return make(OBJECTIVES[chosen.kind].make, chosen.options, known)
+        built_in = make(OBJECTIVES[chosen.kind].make, chosen.options, known)
+        return Gate(Margin(names.index(chosen.gated_by), config.stopping.delta)) if chosen.gated_by else built_in
     objective: Objective = load_plug_in(Objective, "objective.kind", chosen.kind, config.folder, known)
     return objective
 

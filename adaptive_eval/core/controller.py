@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, update, weigh
+from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, judged_pairs, update, weigh
 from adaptive_eval.core.horizon import Continued, Extension, carried_over
 from adaptive_eval.core.judge import Memory
 from adaptive_eval.core.plan import Plan
@@ -87,8 +87,8 @@ class Controller:
         self._estimates = Estimates.nothing(bench)
         before = bench.prior_counts
         self._known_before = np.zeros(bench.models, np.int64) if before is None else before.sum(axis=(1, 2))
-        pairs = bench.models if plan.objective.reference is not None else bench.models * (bench.models - 1) // 2
-        self._memory = Memory.blank(pairs)
+        pairs, _ = judged_pairs(bench.models, plan.objective.reference is not None, plan.objective.margin)
+        self._memory = Memory.blank(len(pairs))
         self._aside_at_look = 0
         self.standing: Standing | None = None
         self._bank: dict[tuple[int, int, int], Outcome] = {}
@@ -356,7 +356,7 @@ class Controller:
         self._trials, self._pace = following[len(self.extensions) + 1]
         known = np.flatnonzero(np.isfinite(self._estimates.noise))
         self._estimates = update(self._estimates, known, self.counts, plan.bench, plan.prior, self._trials.max)
-        now = weigh(self._estimates, plan.objective.reference)
+        now = weigh(self._estimates, plan.objective.reference, plan.objective.margin)
         self._rule = carried_over(self._rule, self._looked, now, plan.judging.delta)
         undecided = (self._memory.call == 0) & ~self._memory.tie & (now.information > 0.0)
         left = boundary = np.empty(0)

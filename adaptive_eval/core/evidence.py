@@ -1,7 +1,8 @@
 """What the estimates say about every pair of models: the material that a rule judges.
 
 Pairs are the upper triangle (i < j) of the models, plus, for objectives that compare a model with a fixed value, the
-pairs (i, L) with a reference that has this value and no uncertainty. Positive z favours the first of the pair.
+pairs (i, L) with a reference that has this value and no uncertainty. Positive z favours the first of the pair. Under a
+gate, the comparisons that it asks for come after them: each model, `delta` given to it, against the baseline.
 
 From counts to each model's score on both scales, its uncertainty, and the information behind it.
 
@@ -20,7 +21,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.settings import Bench
+from adaptive_eval.core.settings import Bench, Margin
 from scorio.moments import CountArray, FloatArray, average_moments, bayes_moments
 from scorio.sinf.compare import compare, information_fraction, trial_variance, variance_at
 from scorio.sinf.prior import self_centred_average_moments, self_centred_prior, unseen_variance
@@ -113,7 +114,7 @@ AT_HORIZON = 1.0 - 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """Arrays over the pairs of `models` models, or of each model with the reference."""
+    """Arrays over the pairs of `models` models, or of each model with the reference; then those of a gate."""
 
     models: int
     against_reference: bool
@@ -126,13 +127,29 @@ class Evidence:
     z: FloatArray
     rho: FloatArray
     information: FloatArray
+    margin: Margin | None = None
 
     def positions(self, pairs: IndexArray) -> IndexArray:
-        """Where pairs (n, 2) of models stand in these arrays, whichever of the two comes first."""
+        """Where pairs (n, 2) of models are judged, whichever of the two comes first: with the margin, if any."""
+        plain = self.plain_positions(pairs)
+        if self.margin is None:
+            return plain
+        baseline = self.margin.baseline
+        other = pairs.sum(axis=1) - baseline
+        gated = self.plain_pairs + other - (other > baseline)
+        return np.asarray(np.where((pairs == baseline).any(axis=1), gated, plain))
+
+    def plain_positions(self, pairs: IndexArray) -> IndexArray:
+        """Where pairs (n, 2) of models stand as they are."""
         if self.against_reference:
             return pairs[:, 0]
         low, high = pairs.min(axis=1), pairs.max(axis=1)
         return np.asarray(low * (2 * self.models - low - 1) // 2 + (high - low - 1))
+
+    @property
+    def plain_pairs(self) -> int:
+        """How many of the pairs stand as they are; they come first."""
+        return self.models if self.against_reference else self.models * (self.models - 1) // 2
 
 
 @lru_cache(maxsize=8)
@@ -153,14 +170,31 @@ class _Side(NamedTuple):
     noise_at_horizon: FloatArray
 
 
-def weigh(estimates: Estimates, reference: float | None = None, other: Estimates | None = None) -> Evidence:
-    """The evidence on all pairs, or on each model against the value `reference`; with `other` estimates, if they are
-    given, of the second of each pair."""
+def judged_pairs(models: int, reference: bool, margin: Margin | None) -> tuple[IndexArray, IndexArray]:
+    """Indices of all pairs that are judged."""
+    first, second = pair_indices(models, reference)
+    if margin is None:
+        return first, second
+    others = np.flatnonzero(np.arange(models) != margin.baseline)
+    return np.append(first, others), np.append(second, np.full(len(others), margin.baseline))
+
+
+def weigh(
+    estimates: Estimates,
+    reference: float | None = None,
+    margin: Margin | None = None,
+    other: Estimates | None = None,
+) -> Evidence:
+    """The evidence on all pairs, or on each model against the value `reference`, and what a gate asks; with `other`
+    estimates, if they are given, of the second of each pair."""
     models = len(estimates.score)
-    first, second = pair_indices(models, reference is not None)
+    first, second = judged_pairs(models, reference is not None, margin)
+    given = np.zeros(len(first))
+    if margin is not None:
+        given[1 - models :] = margin.delta
     one = _side(estimates, reference, first)
     two = _side(estimates if other is None else other, reference, second)
-    pair = compare(one.score, one.var, two.score, two.var)
+    pair = compare(one.score + given, one.var, two.score, two.var)
     known = np.isfinite(pair.sigma)
     return Evidence(
         models=models,
@@ -177,6 +211,7 @@ def weigh(estimates: Estimates, reference: float | None = None, other: Estimates
             one.noise_at_horizon + two.noise_at_horizon,
             np.maximum(one.noise + two.noise, np.finfo(float).tiny),
         ),
+        margin=margin,
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.rules import PRECISION, Precision, Rule, RuleEntry
-from adaptive_eval.core.settings import require
+from adaptive_eval.core.settings import Margin, require
 
 if TYPE_CHECKING:
     from adaptive_eval.core.evidence import IndexArray
@@ -45,6 +45,11 @@ class Objective(Protocol):
     @property
     def rule(self) -> Rule | None:
         """The rule that alone can judge it, whatever is configured; None: any rule can."""
+        return None
+
+    @property
+    def margin(self) -> Margin | None:
+        """What is given to each model that is compared with a baseline, if anything is."""
         return None
 
     @property
@@ -160,6 +165,26 @@ BASELINE = ObjectiveEntry(
         ),
     ),
 )
+
+
+@dataclass(frozen=True)
+class Gate(Objective):
+    """Is every model better than one that is named, less delta, or worse? The objective baseline with `gate`."""
+
+    given: Margin
+
+    def __post_init__(self) -> None:
+        require(self.given.delta >= 0.0, "a gate's delta must not be negative", self.given.delta)
+
+    @property
+    def margin(self) -> Margin:
+        return self.given
+
+    def comparisons(self, order: IndexArray) -> IndexArray:
+        return self.family(len(order))
+
+    def family(self, models: int) -> IndexArray:
+        return Baseline(self.given.baseline).family(models)
 
 
 @dataclass(frozen=True)

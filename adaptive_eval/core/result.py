@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Budget
-from adaptive_eval.core.standing import VERDICTS, Standing, Supply, describe, pair_verdicts, tiers
+from adaptive_eval.core.standing import VERDICTS, Standing, Supply, describe, letters, pair_verdicts, tiers
 from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
 from adaptive_eval.core.ungraded import Bounds
 from scorio.moments import FloatArray
@@ -26,6 +26,8 @@ class ModelResult(NamedTuple):
     model: int
     rank: int
     tier: int
+    letters: str
+    """Models that share a letter are not told apart, whichever tiers they are in; "" against a fixed value."""
     score: float
     sigma: float
     lo: float
@@ -33,7 +35,7 @@ class ModelResult(NamedTuple):
     bayes: float
     bayes_sigma: float
     sampled_sigma: float
-    """Uncertainty of the score when the questions are a sample of questions like these."""
+    """Uncertainty of the score when the questions are a sample of questions like these; never below `sigma`."""
     trials: int
     """With a grade."""
     lowest: float
@@ -135,14 +137,16 @@ def _models(
     bounds: Bounds | None,
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = standing.estimates, standing.estimates.sigma()
-    sampled = np.sqrt(sampled_variance(means, clusters))
+    sampled = np.sqrt(_at_least(estimates.var, sampled_variance(means, clusters)))
     bayes_sigma = np.sqrt(estimates.bayes_var)
     tier, ends = tiers(standing), (estimates, estimates) if bounds is None else (bounds.lowest, bounds.highest)
+    shown = letters(standing)
     return tuple(
         ModelResult(
             model=model,
             rank=place + 1,
             tier=tier[model],
+            letters=shown[model],
             score=float(estimates.score[model]),
             sigma=float(sigma[model]),
             lo=float(estimates.score[model] - TWO_SIDED_95 * sigma[model]),
@@ -158,9 +162,18 @@ def _models(
     )
 
 
+def _at_least(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
+    """The variance on questions like these: what the questions' means show, and never less than on these alone.
+
+    The truth is the sum of both parts. Where all answers are wrong, or few questions happen to agree, the means show
+    none of it, though the posterior knows that they may.
+    """
+    return np.maximum(fixed, sampled)
+
+
 def _comparisons(plan: Plan, standing: Standing, supply: Supply, means: FloatArray) -> tuple[ComparisonResult, ...]:
     evidence = standing.evidence
-    at = evidence.positions(standing.pairs)
+    at, margin = evidence.positions(standing.pairs), evidence.margin
     reference = 0.0 if plan.objective.reference is None else plan.objective.reference
     against = np.append(means, np.full((1, means.shape[1]), reference), axis=0)
     verdicts = pair_verdicts(standing, supply, plan.bench.questions)
@@ -168,13 +181,15 @@ def _comparisons(plan: Plan, standing: Standing, supply: Supply, means: FloatArr
     results = []
     for verdict, place, (first, second) in zip(verdicts, at, standing.pairs, strict=True):
         d = against[first] - against[second]
-        spread = float(np.sqrt(sampled_variance(d, plan.bench.clusters)))
+        spread = float(np.sqrt(_at_least(evidence.sigma[place] ** 2, sampled_variance(d, plan.bench.clusters))))
+        given = 0.0 if margin is None else margin.delta if second == margin.baseline else -margin.delta
+        judged = float(d.mean()) + given
         results.append(
             ComparisonResult(
                 verdict=verdict,
                 difference=told * float(d.mean()),
                 sigma=float(evidence.sigma[place]),
-                sampled_z=told * (float(d.mean()) / spread if spread > 0.0 else 0.0),
+                sampled_z=told * (judged / spread if spread > 0.0 else 0.0),
                 certifiable_delta=told * float(standing.forecast.certifiable[place]),
             )
         )
@@ -184,7 +199,9 @@ def _comparisons(plan: Plan, standing: Standing, supply: Supply, means: FloatArr
 def _reversals(plan: Plan, standing: Standing, supply: Supply) -> tuple[PairVerdict, ...]:
     """Called pairs, of all that were judged, whose difference points the other way today."""
     evidence, call = standing.evidence, standing.memory.call
-    at = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))
+    turned = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))
+    # under a gate, what is judged of the baseline's pairs is the difference with its margin
+    at = turned[evidence.positions(np.stack([evidence.first, evidence.second], axis=1)[turned]) == turned]
     ahead = (evidence.z[at] >= 0.0) | evidence.against_reference
     first, second = evidence.first[at], evidence.second[at]
     pairs = np.stack([np.where(ahead, first, second), np.where(ahead, second, first)], axis=1)
@@ -195,10 +212,11 @@ def _reversals(plan: Plan, standing: Standing, supply: Supply) -> tuple[PairVerd
 def _adjusted(standing: Standing) -> tuple[tuple[float, ...], ...]:
     """Holm-adjusted p-values over all pairs, as a matrix; models against a reference form one column."""
     evidence, memory = standing.evidence, standing.memory
-    adjusted = holm_adjusted(np.concatenate([memory.p_first, memory.p_second]))
-    half = len(memory.p_first)
+    half = evidence.plain_pairs
+    adjusted = holm_adjusted(np.concatenate([memory.p_first[:half], memory.p_second[:half]]))
     matrix = np.ones((evidence.models, evidence.models + (1 if evidence.against_reference else 0)))
-    matrix[evidence.first, evidence.second] = adjusted[:half]
+    first, second = evidence.first[:half], evidence.second[:half]
+    matrix[first, second] = adjusted[:half]
     if not evidence.against_reference:
-        matrix[evidence.second, evidence.first] = adjusted[half:]
+        matrix[second, first] = adjusted[half:]
     return tuple(map(tuple, matrix.tolist()))

@@ -4,6 +4,7 @@ How the core refuses what it cannot work with: the rule, and what was given inst
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,19 @@ class Budget:
             if getattr(self, name) is not None:
                 return name
         return "trials"
+
+
+class Margin(NamedTuple):
+    """What a gate asks: is each model better than the baseline less delta, or worse?"""
+
+    baseline: int
+    delta: float
+
+    def applied(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The scores (L,) as the gate compares them."""
+        lowered = np.array(scores, dtype=float)
+        lowered[self.baseline] -= self.delta
+        return lowered
 
 
 @dataclass(frozen=True, slots=True, eq=False)

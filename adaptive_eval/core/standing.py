@@ -23,6 +23,7 @@ from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.types import PairVerdict, Verdict
 from adaptive_eval.core.ungraded import Bounds
 from scorio.moments import FloatArray
+from scorio.rank.letters import letter_display
 
 VERDICTS = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED, Verdict.TIED, Verdict.RESOLVED)
 
@@ -81,17 +82,19 @@ def stand(
     bounds: Bounds | None = None,
 ) -> Standing:
     """Judge every pair, then give the objective's comparisons their verdicts."""
-    evidence = weigh(estimates, objective.reference)
+    evidence = weigh(estimates, objective.reference, objective.margin)
     ways = [evidence]
     if bounds is not None:
-        ways.append(weigh(bounds.highest, objective.reference, other=bounds.lowest))
-        ways.append(weigh(bounds.lowest, objective.reference, other=bounds.highest))
+        ways.append(weigh(bounds.highest, objective.reference, objective.margin, other=bounds.lowest))
+        ways.append(weigh(bounds.lowest, objective.reference, objective.margin, other=bounds.highest))
     memory, level = judge(memory, ways, objective, rule, judging)
     reach, certain = _reach(evidence, supply), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach)
     order = np.argsort(-estimates.score, kind="stable")
     in_play_first = order[np.argsort(supply.set_aside[order], kind="stable")]
     pairs = _by_rank(order, objective.comparisons(in_play_first))
+    if evidence.margin is not None:
+        pairs = _ahead_first(evidence, pairs)
     return Standing(
         estimates=estimates,
         evidence=evidence,
@@ -121,6 +124,13 @@ def _by_rank(order: IndexArray, pairs: IndexArray) -> IndexArray:
     rank = np.argsort(np.append(order, len(order)))
     swap = rank[pairs[:, 0]] > rank[pairs[:, 1]]
     return np.where(swap[:, None], pairs[:, ::-1], pairs)
+
+
+def _ahead_first(evidence: Evidence, pairs: IndexArray) -> IndexArray:
+    """Each pair with the model first that is ahead as it is judged, its margin counted."""
+    at = evidence.positions(pairs)
+    behind = np.where(evidence.first[at] == pairs[:, 0], evidence.z[at], -evidence.z[at]) < 0.0
+    return np.where(behind[:, None], pairs[:, ::-1], pairs)
 
 
 def _reach(evidence: Evidence, supply: Supply) -> FloatArray:
@@ -241,9 +251,27 @@ def tiers(standing: Standing) -> tuple[int, ...]:
     if evidence.against_reference:
         stands = np.where(np.sign(evidence.z) == -call, 0, call)
         return tuple((1 + np.unique(-stands, return_inverse=True)[1]).tolist())
-    neighbours = np.stack([order[:-1], order[1:]], axis=1)
-    at = evidence.positions(neighbours)
-    sign = np.where(evidence.first[at] == neighbours[:, 0], 1, -1)
     tier = np.ones(len(order), dtype=np.intp)
-    tier[order[1:]] = 1 + np.cumsum(sign * call[at] > 0)
+    tier[order[1:]] = 1 + np.cumsum(np.diag(_told_apart(standing), 1))
     return tuple(tier.tolist())
+
+
+def letters(standing: Standing) -> tuple[str, ...]:
+    """For each model: those who share a letter are not told apart, by all pairs; "" against a fixed value."""
+    if standing.evidence.against_reference:
+        return ("",) * standing.evidence.models
+    shown = letter_display(_told_apart(standing))
+    place = np.argsort(standing.order)
+    return tuple(shown[at] for at in place.tolist())
+
+
+def _told_apart(standing: Standing) -> BoolArray:
+    """(L, L), from best to worst: whose pair is resolved in today's direction, without any margin."""
+    evidence, order = standing.evidence, standing.order
+    above, below = np.triu_indices(len(order), k=1)
+    pairs = np.stack([order[above], order[below]], axis=1)
+    at = evidence.plain_positions(pairs)
+    sign = np.where(evidence.first[at] == pairs[:, 0], 1, -1)
+    apart = np.zeros((len(order), len(order)), dtype=bool)
+    apart[above, below] = sign * standing.memory.call[at] > 0
+    return apart | apart.T

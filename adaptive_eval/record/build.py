@@ -27,10 +27,12 @@ from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
+from adaptive_eval.record.gate import gate_of, gate_rows
 from adaptive_eval.record.results import (
     FORMAT,
     Caution,
     Cost,
+    GateRow,
     LookRow,
     ModelRow,
     PairRow,
@@ -231,7 +233,25 @@ def build_results(snapshot: Snapshot) -> Results:
         trials_to_go=found.trials_to_go,
         servers=snapshot.servers,
         turns=snapshot.turns,
+        gate=_gate(snapshot, found.models, found.pairs, reversals),
     )
+
+
+def _gate(
+    snapshot: Snapshot,
+    models: Sequence[ModelRow],
+    pairs: Sequence[PairRow],
+    reversals: Sequence[tuple[str, str | None]],
+) -> tuple[GateRow, ...]:
+    """What the gate says, where there is one; an empty answer, or one without a grade, may have been worth all."""
+    asked = gate_of(snapshot.subject.decisions)
+    if asked is None:
+        return ()
+    least = snapshot.arrived.sum(axis=-1).min(axis=-1)
+    each = np.ptp(snapshot.weights) / (snapshot.arrived.shape[1] * np.maximum(least, 1))
+    lacking = [tally.signals["empty"] + tally.ungraded for tally in snapshot.tallies]
+    may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
+    return tuple(gate_rows(asked, models, pairs, reversals, may_move))
 
 
 def _run_info(snapshot: Snapshot) -> RunInfo:
@@ -272,6 +292,7 @@ def _model(snapshot: Snapshot, row: ModelResult, tally: Tally) -> ModelRow:
         prior_depth=float(snapshot.prior_depths[row.model]),
         lowest=_known(row.lowest),
         highest=_known(row.highest),
+        letters=row.letters,
     )
 
 

@@ -13,7 +13,8 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, headline
-from adaptive_eval.record.results import Results
+from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_sentence, worst
+from adaptive_eval.record.results import GateRow, Results
 from adaptive_eval.record.status import Status
 from adaptive_eval.store import (
     Batch,
@@ -75,8 +76,6 @@ class Ended:
     results: Results | None
     """None where it ended before its first look."""
     directory: Path
-    gate: str | None = None
-    """The baseline that no model may be worse than."""
     lost: Mapping[str, Lost] = field(default_factory=dict)
     """Models that were set aside, and why."""
     mishap: Mishap | None = None
@@ -93,49 +92,18 @@ class Ended:
         return all(row.trials >= each for row in self.results.models if row.set_aside is None)
 
     @property
-    def worse(self) -> tuple[str, ...]:
-        """Models that were found to be worse than the gate's baseline, whatever timed out."""
-        return tuple(name for name in self._behind if not self._may_be_late(name) and not self._is_mute(name))
-
-    @property
-    def mute(self) -> tuple[str, ...]:
-        """Models that are behind the gate's baseline because they gave no answer but empty ones: nobody knows why."""
-        return tuple(name for name in self._behind if self._is_mute(name))
-
-    def _is_mute(self, name: str) -> bool:
-        row = next(row for row in self.results.models if row.name == name) if self.results is not None else None
-        return row is not None and 0 < row.stored_trials <= row.signals.get("empty", 0)
-
-    @property
-    def late(self) -> tuple[str, ...]:
-        """Models that were found to be worse than the gate's baseline, which time-outs alone could explain."""
-        return tuple(name for name in self._behind if self._may_be_late(name) and not self._is_mute(name))
-
-    @property
-    def _behind(self) -> tuple[str, ...]:
-        """Models that were found to be worse than the gate's baseline, and still are behind it."""
-        if self.results is None:
-            return ()
-        resolved = [pair for pair in self.results.pairs if pair.verdict == Verdict.RESOLVED]
-        behind = [(pair.better, pair.worse) for pair in resolved if pair.better == self.gate]
-        return tuple(str(worse) for better, worse in behind if (better, worse) not in self.results.reversals)
-
-    def _may_be_late(self, name: str) -> bool:
-        """Whether a model would not be behind if what timed out had ended well for it, and badly for the baseline."""
-        rows = {row.name: row for row in self.results.models} if self.results is not None else {}
-        row, baseline = rows[name], rows[str(self.gate)]
-        if not (row.signals.get("timed_out") or baseline.signals.get("timed_out")):
-            return False  # what the grader could not grade would not undo the call
-        return row.highest is not None and baseline.lowest is not None and row.highest >= baseline.lowest
+    def gate(self) -> tuple[GateRow, ...]:
+        """What the gate says of every model, where there is one."""
+        return () if self.results is None else self.results.gate
 
     @property
     def exit_code(self) -> ExitCode:
         """What the command line returns."""
         if self.mishap is not None:
             return self.mishap.exit_code
-        if self.worse:
+        if worst(self.gate) == FAIL:
             return ExitCode.WORSE
-        if (self.late or self.mute) and self.reason is Reason.SETTLED:
+        if worst(self.gate) == UNDECIDED and self.reason is Reason.SETTLED:
             return ExitCode.SPENT
         servers = any(lost.cause is Cause.SERVER for lost in self.lost.values())
         if self.reason is Reason.BLOCKED and self.ungraded and not servers:
@@ -161,14 +129,8 @@ class Ended:
         """One sentence."""
         if self.mishap is not None:
             return f"Stopped by an error: {self.mishap.reason}"
-        if self.worse:
-            return f"Finished: worse than {self.gate}: {', '.join(self.worse)}."
-        if self.late and self.reason is Reason.SETTLED:
-            mend = "raise sampling.timeout, or mend the servers"
-            return f"Finished: behind {self.gate}, if time-outs are not why: {', '.join(self.late)}; {mend}."
-        if self.mute and self.reason is Reason.SETTLED:
-            mend = "look at what their servers send"
-            return f"Finished: nothing is said of {', '.join(self.mute)}, all of whose answers are empty; {mend}."
+        if (outcome := worst(self.gate)) is not None and (outcome == FAIL or self.reason is Reason.SETTLED):
+            return f"Finished: {outcome}: {gate_sentence(self.gate, outcome)}."
         if self.reason is Reason.BLOCKED and (self.lost or self._hinging):
             return f"Finished: what is not decided needs {' and '.join(self._needed())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
@@ -207,7 +169,6 @@ def ended_of(
         status=status,
         results=results,
         directory=directory,
-        gate=config.objective.gated_by,
         lost={event.model: Lost(event.cause, event.reason) for event in only(events, ModelSetAside)},
         mishap=mishap_of(events),
         servers_up=servers_up,

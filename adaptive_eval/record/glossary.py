@@ -15,8 +15,13 @@ class Term:
 GLOSSARY: Mapping[str, Term] = {
     "tier": Term(
         "Tier",
-        "Models that share a rank: walking down the order, a new tier begins where neighbours are resolved. The two"
-        " ends of a long tier may well differ; the pair matrix says which models do.",
+        "Models that share a rank: walking down the order, a new tier begins where neighbours are resolved, as in the "
+        "paper. The two ends of a long tier may well be told apart; the letters beside it say which models are.",
+    ),
+    "letters": Term(
+        "Alike",
+        "Two models that share a letter are not told apart, by the calls that exist for all pairs; two that share none "
+        "are. Letters say it truly where a tier, which goes from neighbour to neighbour, does not.",
     ),
     "score": Term(
         "Score, avg@N",
@@ -37,8 +42,8 @@ GLOSSARY: Mapping[str, Term] = {
     "sigma_like_these": Term(
         "σ like these",
         "The standard error of the score where these questions are a sample of all questions like them. It comes "
-        "from how much the questions differ, and more trials make it little smaller. Both are estimates of their "
-        "own, so that with few questions it may come out below σ here.",
+        "from how much the questions differ, and more trials make it little smaller. It is never below σ here: "
+        "where the questions seem to agree, as where all answers are wrong, it is that of the posterior.",
     ),
     "trials": Term(
         "Trials",
@@ -138,7 +143,9 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "gate": Term(
         "Gate",
-        "The run fails where a model is called worse than the baseline.",
+        "PASS: the model is less than delta worse than the baseline, or better. FAIL: it is worse by more than delta. "
+        "UNDECIDED: neither is shown, or answers that timed out, are empty or have no grade could explain it. With "
+        "delta 0 a model must be better to pass.",
     ),
 }
 """By the key that the page and the documents use."""

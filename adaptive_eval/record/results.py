@@ -79,6 +79,8 @@ class ModelRow:
     grader could not grade, and those that timed out. Equal to `score` where there is none of either."""
     highest: float | None = None
     """The same, had they been of the best."""
+    letters: str = ""
+    """Models that share a letter are not told apart, by all pairs; "" where none are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,17 @@ class PairRow:
     """The same difference on questions like these."""
     certifiable_delta: float | None
     """The smallest delta within which the budget could certify a tie."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """What a gate says of one model."""
+
+    model: str
+    baseline: str
+    outcome: str
+    """PASS, FAIL or UNDECIDED."""
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +221,8 @@ class Results:
     servers: tuple[ServerRow, ...] = ()
     """In the order in which they were first started."""
     turns: tuple[TurnsRow, ...] = ()
+    gate: tuple[GateRow, ...] = ()
+    """Of every model but the baseline, where `objective.gate` is set."""
 
     @property
     def compares(self) -> bool:

@@ -29,6 +29,8 @@ class Standing:
 
     name: str
     tier: int
+    letters: str
+    """Models that share a letter are not told apart."""
     score: float
     lo: float
     hi: float
@@ -57,6 +59,7 @@ def _standing(model: ModelRow, pair: PairRow | None, following: str | None) -> S
     return Standing(
         name=model.name,
         tier=model.tier,
+        letters=model.letters,
         score=_number(model.score),
         lo=_number(model.lo),
         hi=_number(model.hi),

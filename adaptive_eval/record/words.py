@@ -58,8 +58,34 @@ def _chosen(decisions: Mapping[str, object], section: str, key: str, default: st
     return settings.get(key, default) if isinstance(settings, Mapping) else default
 
 
+def promise_in_short(decisions: Mapping[str, object]) -> str | None:
+    """What a call is worth, in a line beside the result; `decisions` are those of results.json."""
+    rule, stopping = deciding_rule(decisions), decisions.get("stopping")
+    if rule is None or not isinstance(stopping, Mapping):
+        return None
+    if rule.caution:
+        return "none: looked at so often, this rule calls one of two equal models better in a quarter to a half of runs"
+    if not rule.correctable:
+        return None
+    sure, wrong = _percent(stopping["confidence"]), 1.0 - stopping["confidence"]
+    if _chosen(decisions, "objective", "gate", "") is True:
+        return f"each PASS and each FAIL is right with at least {sure}, however often the data were looked at"
+    every = "all calls together are" if stopping["familywise"] == "holm" else "each call is"
+    tie = _percent(2.0 * wrong)
+    return f"{every} right with at least {sure}; of two exactly equal models, one is called with up to {tie}"
+
+
+def _gate(baseline: str, delta: float) -> str:
+    if not delta:
+        return f"A gate: PASS where a model is better than {baseline}, FAIL where it is worse."
+    by = _percent(delta)
+    return f"A gate: PASS where a model is less than {by} worse than {baseline}, FAIL where it is worse by more."
+
+
 def _objective(config: RunConfig, says: str) -> str:
     objective = config.objective
+    if objective.gated_by is not None:
+        return _gate(objective.gated_by, config.stopping.delta)
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is None:
         return f"Which scores and pairs matter is said by the plug-in {objective.kind}.{_quoted(says)}"
@@ -103,7 +129,7 @@ def _worded(option: Option, value: Any) -> str:
 
 
 def _delta(config: RunConfig) -> str:
-    delta = config.stopping.delta
+    delta = 0.0 if config.objective.gate else config.stopping.delta
     return f" Two scores are certified as tied when they lie within {_percent(delta)} of each other." if delta else ""
 
 
@@ -121,6 +147,12 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         whose = ", shared among all comparisons" if together else ""
         told = _quoted(plug_ins.get(key, ""))
         return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{told}"
+    if config.objective.gate and rule.correctable:
+        whose = "for all models together" if together else "for each model"
+        return (
+            f"A PASS is wrong with probability at most {_percent(wrong)}, and so is a FAIL, {whose}, however often the "
+            "data were looked at."
+        )
     return rule.promise.format(
         wrong=_percent(wrong),
         tie=_percent(2 * wrong),

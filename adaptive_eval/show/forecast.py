@@ -140,6 +140,8 @@ def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
     decided, median = outlook.decided, f"{outlook.decided.median:.0f} of {outlook.comparisons}"
     yield f"  {'decided':<15}  {median:>9}  {f'{decided.low:.0f} .. {decided.high:.0f}':^21}".rstrip()
     others = [f"{reason.replace('_', ' ')} {share:.0%}" for reason, share in outlook.ended.items() if reason != SETTLED]
+    if outlook.gate:
+        yield f"  gate: {', '.join(f'{outcome} {share:.0%}' for outcome, share in outlook.gate.items())}"
     yield f"  objective reached with a chance of {outlook.reached:.0%}" + (f" ({', '.join(others)})" if others else "")
 
 
@@ -236,5 +238,7 @@ def _limits(forecast: Forecast, scale: Scale) -> Iterator[str]:
         yield f"gap       no difference up to {scale.score(limits.largest)} is called with a chance of 80%"
     else:
         yield f"gap       the smallest difference that is called with a chance of 80%: {scale.score(limits.gap)}"
-    if limits.delta is not None:
+    if limits.delta is not None and forecast.need.gate:
+        yield f"delta     the smallest with which an equal build passes in 80%: {scale.score(limits.delta)}"
+    elif limits.delta is not None:
         yield f"delta     the smallest that certifies equals as tied with a chance of 80%: {scale.score(limits.delta)}"

@@ -20,7 +20,7 @@ from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, Standing, Status
 from adaptive_eval.show.events import sentence
-from adaptive_eval.show.summary import summary
+from adaptive_eval.show.summary import cut_letters, summary
 from adaptive_eval.show.text import Rates, count, duration, number, safe
 from adaptive_eval.store import Event
 
@@ -116,14 +116,14 @@ def ranking(standings: Sequence[Standing], scale: Scale, rows: int) -> Renderabl
         return Text("first round: no look yet", style="dim")
     table = Table(box=None, pad_edge=False, header_style="dim")
     z = "z" if any(row.against is not None for row in standings) else "z to next"
-    for title in ("tier", "model", "score", "95% interval", "trials", z, "boundary", ""):
-        texts = title in ("model", "")
+    for title in ("tier", "alike", "model", "score", "95% interval", "trials", z, "boundary", ""):
+        texts = title in ("alike", "model", "")
         # where the terminal is narrow, names are cut, and numbers stay whole
         table.add_column(title, justify="left" if texts else "right", no_wrap=not texts)
     for row in standings[:rows]:
         table.add_row(*_cells(row, scale))
     if len(standings) > rows:
-        table.add_row("", Text(f"and {len(standings) - rows} more", style="dim"))
+        table.add_row("", "", Text(f"and {len(standings) - rows} more", style="dim"))
     return table
 
 
@@ -137,6 +137,7 @@ def _cells(row: Standing, scale: Scale) -> tuple[RenderableType, ...]:
     verdict.no_wrap, verdict.overflow = True, "ellipsis"
     return (
         Text("-" if math.isnan(row.score) else str(row.tier)),
+        Text(cut_letters(row.letters), no_wrap=True),
         Text(safe(row.name, 40), no_wrap=True, overflow="ellipsis"),
         Text(scale.score(row.score), style="bold"),
         Text(scale.interval(row.lo, row.hi)),

@@ -28,6 +28,7 @@ from adaptive_eval.exchange.tables.writer import harmless
 from adaptive_eval.record.results import Cost, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
+from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import UNDECIDED, decided
 from adaptive_eval.show.text import cell, count, duration, fenced, number, table, telling
@@ -143,13 +144,26 @@ def _found(view: RunView) -> Iterator[str]:
     yield (
         "avg@N: the average over questions of each question's average, with its standard error and 95% credible "
         "interval on these questions; like these: its standard error on questions like these, of which these are a "
-        "sample. z and rho = Phi(z) compare a model with the one below it, on these. Models of one tier are not told "
-        "apart. Bayes@N is on another scale: it is shrunk to the middle, more so with fewer trials."
+        "sample. z and rho = Phi(z) compare a model with the one below it, on these. A new tier begins where "
+        "neighbours are told apart, so that the ends of a tier may be; models that share a letter (alike) are not told "
+        "apart, by all pairs. Bayes@N is on another scale: each question begins with one imagined answer of every "
+        "category, which pulls it to the middle, more so with fewer trials; avg@N is what decides."
     )
+    yield from _promise(results)
     yield from _comparisons(results)
     yield from _warnings(results)
     yield "## Cost"
     yield _cost(view, results)
+
+
+def _promise(results: Results) -> Iterator[str]:
+    """What the gate says, and what a call is worth."""
+    if results.gate:
+        yield "## Gate"
+        rows = ([cell(row.model), row.outcome, cell(row.why)] for row in results.gate)
+        yield table(["model", "outcome", "why"], rows, left=3)
+    if (promised := promise_in_short(results.decisions)) is not None:
+        yield f"What a call is worth: {promised}."
 
 
 def _mishap(view: RunView) -> Iterator[str]:
@@ -176,13 +190,14 @@ def _ranking(view: RunView, results: Results) -> str:
         z = None if other is None else view.z[place][place + 1]
         verdict = "" if other is None else verdicts.get((row.name, other), "")
         rows.append(_ranked(row, z, verdict, scale))
-    head = ["tier", "model", "avg@N", "sigma", "95% interval", "like these", "z", "rho", "verdict"]
-    return table(*telling([*head, "Bayes@N mu", "sigma", "trials"], rows), left=2)
+    head = ["tier", "alike", "model", "avg@N", "sigma", "95% interval", "like these", "z", "rho", "verdict"]
+    return table(*telling([*head, "Bayes@N mu", "sigma", "trials"], rows), left=3)
 
 
 def _ranked(row: ModelRow, z: float | None, verdict: str, scale: Scale) -> list[str]:
     return [
         "-" if row.score is None else str(row.tier),
+        row.letters,
         cell(row.name) + (" (set aside)" if row.set_aside is not None else ""),
         scale.score(row.score),
         scale.width(row.sigma),

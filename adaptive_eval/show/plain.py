@@ -91,6 +91,7 @@ class JsonDisplay:
                 "record": "ended",
                 "why": ended.why,
                 "exit_code": ended.exit_code,
+                "gate": {row.model: row.outcome for row in ended.gate},
                 "directory": str(ended.directory),
                 "resume": command,
                 "trials": ended.status.trials,

@@ -12,7 +12,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.results import RESULTS_FILE, PairRow, Results
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.words import deciding_rule
+from adaptive_eval.record.words import deciding_rule, promise_in_short
 from adaptive_eval.show.text import cells, count, duration, number, safe
 
 SHOWN_MODELS = 30
@@ -20,6 +20,10 @@ SHOWN_PAIRS = 5
 SHOWN_WARNINGS = 5
 WIDEST_NAME = 32
 LONGEST_REASON = 1000
+ALIKE = "alike"
+"""The head of the letters."""
+MOST_LETTERS = 12
+SHARED_LETTERS = "models that share a letter are not told apart"
 UNDECIDED = ("open", "out_of_reach", "blocked")
 
 
@@ -67,16 +71,25 @@ def _spends_error(results: Results) -> bool:
 def _ranking(results: Results) -> Iterator[str]:
     scale = Scale.of(results.weights)
     width = min(max(cell_len(safe(row.name)) for row in results.models), WIDEST_NAME)
-    yield f"tier  {'model':<{width}}  {'score':>7}  {'95% interval':^17}  {'trials':>8}"
-    for row in results.models[:SHOWN_MODELS]:
+    letters = [cut_letters(row.letters) for row in results.models]
+    alike = max(map(len, [ALIKE, *letters])) if any(letters) else 0
+    gap = "  " if alike else ""
+    head = f"tier  {ALIKE[:alike]:<{alike}}{gap}{'model':<{width}}"
+    yield f"{head}  {'score':>7}  {'95% interval':^17}  {'trials':>8}"
+    for row, shared in zip(results.models[:SHOWN_MODELS], letters, strict=False):
         tier = "-" if row.score is None else row.tier
         aside = "  set aside" if row.set_aside is not None else ""
         yield (
-            f"{tier:>4}  {cells(row.name, width)}  {scale.score(row.score):>7}  "
+            f"{tier:>4}  {shared:<{alike}}{gap}{cells(row.name, width)}  {scale.score(row.score):>7}  "
             f"{scale.interval(row.lo, row.hi):^17}  {row.trials:>8,}{aside}"
         )
     if len(results.models) > SHOWN_MODELS:
         yield f"      and {len(results.models) - SHOWN_MODELS} more"
+
+
+def cut_letters(letters: str) -> str:
+    """The letters, or the first of very many."""
+    return letters if len(letters) <= MOST_LETTERS else f"{letters[: MOST_LETTERS - 1]}…"
 
 
 def decided(results: Results) -> str:
@@ -89,11 +102,17 @@ def decided(results: Results) -> str:
 def _open(results: Results) -> Iterator[str]:
     """What is not decided, the nearest to it first."""
     undecided = [pair for pair in results.pairs if pair.verdict in UNDECIDED]
-    yield decided(results) + ("; models of one tier are not told apart" if results.compares else "")
+    yield decided(results) + (f"; {SHARED_LETTERS}" if any(row.letters for row in results.models) else "")
     for pair in sorted(undecided, key=_need)[:SHOWN_PAIRS]:
         yield f"  {_pair(pair)}: {_what_it_needs(pair)}"
     if len(undecided) > SHOWN_PAIRS:
         yield f"  and {len(undecided) - SHOWN_PAIRS} more"
+    if (promised := promise_in_short(results.decisions)) is not None:
+        yield f"promise   {promised}"
+    for row in results.gate[:SHOWN_PAIRS]:
+        yield f"gate      {row.outcome:<9}  {safe(row.model, WIDEST_NAME)}: {safe(row.why, 300)}"
+    if len(results.gate) > SHOWN_PAIRS:
+        yield f"          and {len(results.gate) - SHOWN_PAIRS} more in {RESULTS_FILE}"
 
 
 def _pair(pair: PairRow) -> str:

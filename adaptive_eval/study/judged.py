@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import Result
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.study.timed import Timeline
@@ -102,13 +103,19 @@ def judge(seed: int, controller: Controller, truth: FloatArray, timeline: Timeli
         called=len(calls),
         tied=sum(pair.verdict is Verdict.TIED for pair in pairs),
         out_of_reach=sum(pair.verdict is Verdict.OUT_OF_REACH for pair in pairs),
-        wrong=sum(is_wrong(pair, truth, reference) for pair in calls),
+        wrong=sum(is_wrong(pair, compared_scores(controller.plan, truth), reference) for pair in calls),
         covered=_covered(result, truth),
         tau_b=float(tau_b(pair_signs(_scores(result, len(truth))), pair_signs(truth, EQUAL))),
         minutes=np.nan if timeline is None else timeline.seconds / 60.0,
         busy=np.nan if timeline is None or timeline.swaps else slot_use(timeline, controller.looks).slowest,
         swaps=len(timeline.swaps) if timeline is not None and timeline.swaps else np.nan,
     )
+
+
+def compared_scores(plan: Plan, truth: FloatArray) -> FloatArray:
+    """True scores (L,) as the objective compares them."""
+    margin = plan.objective.margin
+    return truth if margin is None else margin.applied(truth)
 
 
 def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = None) -> bool:

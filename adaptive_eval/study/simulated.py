@@ -22,6 +22,7 @@ from adaptive_eval.core.registry import RULES, make
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.study.drive import drive_rounds
+from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.pilot import Usage
 from adaptive_eval.study.tape import Layers, Tape, Trials
 from adaptive_eval.study.timed import Host, drive_in_time
@@ -150,7 +151,7 @@ def simulate(plan: Plan, chances: FloatArray, served: Served, seed: Sequence[int
     assert controller.finished is not None
     counts = controller.arrived.sum(axis=1) + _not_needed(controller, served.recorded)
     tokens, usd, gpu_seconds = priced(counts, served.costs)
-    truth = np.asarray((chances @ weights).mean(axis=1))
+    truth = compared_scores(plan, np.asarray((chances @ weights).mean(axis=1)))
     return Simulated(
         reason=str(controller.finished),
         trials=int(counts.sum()),

@@ -16,6 +16,7 @@ from adaptive_eval.core import Budget, Plan, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import first_call
 from adaptive_eval.core.rules import Correctable, Rule
+from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.simulated import CAPS, DECIDED, Ended, Scene, Simulated, priced, tallied
@@ -65,7 +66,9 @@ def smallest_delta(plan: Plan, chances: FloatArray) -> float:
         one_trial = one_trial[first] + one_trial[second]
     sigma = float(np.sqrt(np.median(one_trial) / trials))
     bound = float(_rule(plan).boundary(_equals(sigma, trials / plan.trials.max))[0])
-    return (bound + float(ndtri((1.0 + POWER) / 2.0))) * sigma
+    # a gate looks at one side only: an equal build passes unless it seems worse
+    beyond = POWER if plan.objective.margin is not None else (1.0 + POWER) / 2.0
+    return (bound + float(ndtri(beyond))) * sigma
 
 
 def affordable_trials(budget: Budget, plan: Plan) -> float:
@@ -152,7 +155,21 @@ def _outlook(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> Out
         decided=range_of([run.decided for run in runs]),
         comparisons=max(len(run.comparisons) for run in runs),
         ended={reason: times / len(runs) for reason, times in ended.most_common()},
+        gate=_gate(runs, scene, prepared),
     )
+
+
+def _gate(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> dict[str, float]:
+    """The share of each outcome among all models and runs, where there is a gate."""
+    margin = prepared.plan.objective.margin
+    if margin is None:
+        return {}
+    called = [
+        UNDECIDED if one.verdict != Verdict.RESOLVED else FAIL if one.better == margin.baseline else PASS
+        for run in runs
+        for one in run.comparisons
+    ]
+    return {outcome: called.count(outcome) / max(len(called), 1) for outcome in (PASS, FAIL, UNDECIDED)}
 
 
 def _known(scene: Scene, prepared: Prepared) -> dict[str, bool]:

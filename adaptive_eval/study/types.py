@@ -5,7 +5,7 @@ the same version, and anything else changes it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -56,6 +56,8 @@ class Outlook:
     """How many the objective has."""
     ended: Mapping[str, float]
     """Shares of the runs by the reason of their end."""
+    gate: Mapping[str, float] = field(default_factory=dict)
+    """The chance of PASS, FAIL and UNDECIDED, over all models, where there is a gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Limits:
     largest: float | None
     """The largest true difference that was compared."""
     delta: float | None
-    """The smallest delta with which two equal models are certified as tied in 80%, where the budget is spread evenly;
+    """The smallest delta with which two equal models are certified as tied, or pass a gate, in 80%, evenly budgeted;
     None where the objective knows no ties."""
 
 

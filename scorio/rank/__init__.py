@@ -2,9 +2,11 @@
 
 `bayes`, `avg` and the Pass@k family rank a tensor of outcomes or a batch of `Counts` by their namesakes in
 `scorio.eval`; `rank_with_uncertainty` lets models share a rank that the data cannot tell apart; `pairwise` compares
-every two models; `compare_rankings` measures the agreement of two rankings.
+every two models; `letter_display` says in letters who is told apart; `compare_rankings` measures the agreement of two
+rankings.
 """
 
+from scorio.rank.letters import letter_display
 from scorio.rank.order import RankAgreement, Tiers, compare_rankings, pairwise, rank_scores, rank_with_uncertainty
 from scorio.rank.scored import (
     Ranked,
@@ -40,6 +42,7 @@ __all__ = [
     "geo_spectrum_star_at_k",
     "geom_at_k",
     "geom_ds_at_k",
+    "letter_display",
     "maj_at_k",
     "max_at_k",
     "mg_pass_at_k",

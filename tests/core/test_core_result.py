@@ -83,10 +83,19 @@ def test_comparisons_say_what_holds_on_questions_like_these() -> None:
         better, worse = RIGHT[one.verdict.better], RIGHT[one.verdict.worse]
         d = [(a - b) / 10 for a, b in zip(better, worse, strict=True)]
         assert one.difference == pytest.approx(sum(d) / 4)
-        assert one.sampled_z == pytest.approx(one.difference / sampled(d))
+        assert one.sampled_z == pytest.approx(one.difference / max(sampled(d), one.sigma))
         assert one.verdict.z == pytest.approx(one.difference / one.sigma)
     for row in result.models:
-        assert row.sampled_sigma == pytest.approx(sampled([right / 10 for right in RIGHT[row.model]]))
+        assert row.sampled_sigma == pytest.approx(max(sampled([right / 10 for right in RIGHT[row.model]]), row.sigma))
+
+
+def test_on_questions_like_these_nothing_is_surer_than_on_these() -> None:
+    """All wrong, all right, and all alike: the questions' means agree, and the posterior knows that they may not."""
+    result = found(told(plan(), [[0] * 4, [10] * 4, [5] * 4]))
+    for row in result.models:
+        assert row.sampled_sigma == row.sigma > 0.0
+    for one in result.comparisons:
+        assert one.sampled_z == pytest.approx(one.verdict.z)
 
 
 def test_questions_of_a_cluster_count_together() -> None:

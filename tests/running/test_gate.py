@@ -1,6 +1,9 @@
-"""The gate of continuous integration: a build that is worse than the baseline has an exit code of its own."""
+"""The gate of continuous integration: PASS, FAIL or UNDECIDED, with an exit code for each, wherever the run is told."""
 
+import json
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -24,10 +27,13 @@ concurrency: 64
 """
 
 
-def gate(folder: Path, build: str, gate: str) -> tuple[int, str]:
+def gate(folder: Path, build: str, gate: str, **changes: str) -> tuple[int, str]:
     path = folder / "gate.yaml"
+    change = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
     path.write_text(GATE.format(build=build, gate=gate))
-    result = CliRunner().invoke(app, ["run", str(path), "--run-dir", str(folder / "run"), "--display", "plain"])
+    result = CliRunner().invoke(
+        app, ["run", str(path), "--run-dir", str(folder / "run"), "--display", "plain", *change]
+    )
     return result.exit_code, result.output
 
 
@@ -37,13 +43,50 @@ def gate(folder: Path, build: str, gate: str) -> tuple[int, str]:
         ("coin-01", "true", ExitCode.WORSE),
         ("coin-01", "false", ExitCode.REACHED),
         ("coin-11", "true", ExitCode.REACHED),
+        ("coin-08", "true", ExitCode.REACHED),
     ],
 )
 def test_a_worse_build_does_not_pass(tmp_path: Path, build: str, gated: str, code: ExitCode) -> None:
     found, output = gate(tmp_path, build, gated)
     assert found == code, output
-    assert ("worse than production: build" in output) == (code is ExitCode.WORSE)
+    outcome = "PASS" if code is ExitCode.REACHED else "FAIL"
+    assert (f"Finished: {outcome}: build is " in output) == (gated == "true")
+    assert ("worse than production by more than 5%" in output) == (code is ExitCode.WORSE)
     assert "continue  " not in output
+
+
+def test_every_report_says_the_outcome(tmp_path: Path) -> None:
+    gate(tmp_path, "coin-01", "true")
+    found = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
+    assert [(row["model"], row["baseline"], row["outcome"]) for row in found] == [("build", "production", "FAIL")]
+    assert re.search(
+        r"^\| build \| FAIL    \| worse than production by more than 5%", report(tmp_path, "md"), re.MULTILINE
+    )
+    assert '"outcome":"FAIL"' in report(tmp_path, "html") and '"outcome":"FAIL"' in report(tmp_path, "json")
+    (case,) = ElementTree.fromstring(report(tmp_path, "junit")).iter("testcase")
+    assert case.attrib == {"classname": "gate", "name": "build against production"}
+    (failure,) = case
+    assert failure.tag == "failure" and "worse than production by more than 5%" in failure.attrib["message"]
+    assert "production: 5" in (failure.text or "")
+
+
+def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
+    code, output = gate(tmp_path, "coin-07", "true", **{"trials.max": "6"})
+    assert code == ExitCode.SPENT and "gate      UNDECIDED  build: " in output
+    suites = ElementTree.fromstring(report(tmp_path, "junit"))
+    assert (suites.attrib["failures"], suites.attrib["errors"]) == ("0", "1")
+
+
+def test_only_a_gate_is_junit(tmp_path: Path) -> None:
+    gate(tmp_path, "coin-01", "false")
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--format", "junit"])
+    assert result.exit_code == ExitCode.CONFIGURATION and "set objective.gate" in result.output
+
+
+def report(folder: Path, kind: str) -> str:
+    result = CliRunner().invoke(app, ["report", str(folder / "run"), "--format", kind, "--output", "-"])
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def test_a_gate_needs_a_baseline(tmp_path: Path) -> None:

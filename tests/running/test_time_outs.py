@@ -184,7 +184,9 @@ def test_a_gate_calls_nobody_worse_for_what_timed_out(tmp_path: Path, server: Ha
     ]
     code, output = run(tmp_path, server, models=models, objective=GATE | {"baseline": "prod"}, seeds="consecutive")
     assert code == ExitCode.SPENT, output
-    assert "behind prod, if time-outs are not why: bob" in output and "worse than" not in output
+    assert "UNDECIDED: bob: called FAIL, which answers of bob that timed out" in output
+    (row,) = results(tmp_path)["gate"]
+    assert (row["model"], row["outcome"]) == ("bob", "UNDECIDED")
 
 
 def test_an_unknown_finish_reason_stops_the_run_before_it_spends(tmp_path: Path, server: Hanging) -> None:

@@ -79,7 +79,9 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path) -> Non
     assert len(looks) == len(bed.controller.looks)
     assert looks[0].startswith("look 1: 54 trials, ") and "first ada" in looks[0]
     assert "Finished: every comparison is resolved or tied." in lines
-    assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
+    assert any(
+        line.split()[:4] == ["1", "a", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines
+    )
     assert lines[-1].startswith("results "), "there is nothing to continue"
     assert all(len(line) <= 120 for line in lines)
 
@@ -142,7 +144,7 @@ async def test_hostile_names_and_messages_cannot_speak_to_the_terminal(
 
 
 def test_a_narrow_terminal_cuts_names_and_never_numbers() -> None:
-    row = Standing("a" * 60, 1, 0.654, 0.592, 0.719, 1180, 2.04, 3.76, Verdict.OPEN, "b" * 60, None)
+    row = Standing("a" * 60, 1, "abc", 0.654, 0.592, 0.719, 1180, 2.04, 3.76, Verdict.OPEN, "b" * 60, None)
     console = Console(file=io.StringIO(), width=80, record=True)
     console.print(ranking([row], Scale(0.0, 1.0), 9))
     header, line = console.export_text().splitlines()

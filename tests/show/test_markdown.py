@@ -33,7 +33,7 @@ def test_the_ranking_has_both_scales_z_and_rho(view: RunView) -> None:
     assert results is not None
     for row in results.models:
         assert row.score is not None and row.bayes is not None
-        (line,) = re.findall(rf"^\| \d+ +\| {row.name} .*$", text, re.MULTILINE)
+        (line,) = re.findall(rf"^\| \d+ +\| {row.letters} +\| {row.name} .*$", text, re.MULTILINE)
         assert row.sampled_sigma is not None and f"{100 * row.sampled_sigma:.2f}%" in line
         assert f"{100 * row.score:.1f}%" in line and f"{row.bayes:.4f}" in line and f"{row.trials:,}" in line
     first = results.pairs[0]

@@ -90,7 +90,7 @@ async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
     for word in ("ada", "95% interval", "boundary", "trials/s", "of 500", "retries", "least known questions"):
         assert word in middle[-1]
     assert "in flight" not in middle[-1] and "errors" not in middle[-1]
-    assert "tier  model" in console.export_text()
+    assert "tier  alike  model" in console.export_text()
 
 
 async def test_plain_lines_are_those_of_run(play: Play) -> None:
@@ -187,7 +187,8 @@ def test_a_gate_counts_here_too(play: Play) -> None:
     run = play(objective={"kind": "baseline", "baseline": "ada", "gate": True})
     run.finish()
     found = ended(opened(run))
-    assert found.exit_code is ExitCode.WORSE and set(found.worse) == {"bob", "cyd"}
+    assert found.exit_code is ExitCode.WORSE
+    assert {row.model: row.outcome for row in found.gate} == {"bob": "FAIL", "cyd": "FAIL"}
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
@@ -197,11 +198,11 @@ def test_monitor_follows_a_real_run_to_its_end(site: Site) -> None:
     process = site.start(site.write())
     shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
     assert process.wait(30) == shown.exit_code, shown.output
-    assert "run: running" in shown.stdout and "tier  model" in shown.stdout
+    assert "run: running" in shown.stdout and "tier  alike  model" in shown.stdout
     again = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
-    assert "tier  model" in again.stdout and "running" not in again.stdout, "a run that is over"
-    own = process.stdout.read().split("tier  model")[1]  # type: ignore[union-attr]
-    theirs = shown.stdout.split("tier  model")[1]
+    assert "tier  alike  model" in again.stdout and "running" not in again.stdout, "a run that is over"
+    own = process.stdout.read().split("tier  alike  model")[1]  # type: ignore[union-attr]
+    theirs = shown.stdout.split("tier  alike  model")[1]
     assert theirs.splitlines()[:4] == own.splitlines()[:4], "both say what was found"
 
 
@@ -214,7 +215,7 @@ def test_once_shows_a_run_that_goes_on_and_one_that_is_over(play: Play) -> None:
         pass
     later = CliRunner().invoke(app, ["monitor", name, "--once"])
     assert later.exit_code == ExitCode.RUNNING
-    assert "played · look 1" in later.stdout and "tier  model" in later.stdout and "Finished" not in later.stdout
+    assert "played · look 1" in later.stdout and "tier  alike  model" in later.stdout and "Finished" not in later.stdout
     record = CliRunner().invoke(app, ["monitor", name, "--once", "--display", "json"])
     assert [json.loads(line)["record"] for line in record.stdout.splitlines()] == ["opened", "event", "look"]
     run.finish()

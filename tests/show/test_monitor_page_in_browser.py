@@ -262,7 +262,7 @@ def test_a_run_that_cannot_be_read_says_so(tabs: Tabs, serve: Callable[..., Serv
 COUNTS = {"resolved": 3, "tied": 1, "open": 0, "out_of_reach": 2, "blocked": 0}
 BRIEF: dict[str, Any] = {
     "name": "first run", "status": "finished", "reason": "out_of_reach", "models": 4, "questions": 30, "trials": 600,
-    "cap": 1200, **COUNTS, "best": HOSTILE, "gate_failed": False, "created": "2026-11-20T11:00:00+00:00",
+    "cap": 1200, **COUNTS, "best": HOSTILE, "gate": None, "created": "2026-11-20T11:00:00+00:00",
     "updated": 1.8e9,
 }  # fmt: skip
 
@@ -321,7 +321,7 @@ def test_runs_begin_with_what_is_live_and_new_and_are_sorted_and_filtered(
 
 
 def test_a_gate_that_failed_is_red_and_says_so(tabs: Tabs, serve: Callable[..., Server]) -> None:
-    page = listed(tabs, serve, {**BRIEF, "gate_failed": True}, {**BRIEF, "name": "other"})
+    page = listed(tabs, serve, {**BRIEF, "gate": "FAIL"}, {**BRIEF, "name": "other", "gate": "PASS"})
     sign = page.locator(".status.failed")
     assert sign.count() == 1 and sign.inner_text() == "✗ gate failed"
     red, green, blue = page.evaluate(

@@ -200,3 +200,16 @@ def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known()
 def test_many_slots_take_longer_than_a_fixed_number() -> None:
     few, many = (forecast(str(write_config(Path())), "--set", f"concurrency={slots}") for slots in (1, 64))
     assert few["times_as_long"] < 1.0 < many["times_as_long"]
+
+
+def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> None:
+    path = write_config(Path())
+    one, *_ = prepared_from(path).models
+    change = ["--set", f"objective={{kind: baseline, baseline: {one}, gate: true}}", "--set"]
+    found, wide = (forecast(str(path), *change, f"stopping.delta={delta}")["need"] for delta in (0, 0.5))
+    for each in (found, wide):
+        assert sum(each["gate"].values()) == pytest.approx(1.0)
+    assert wide["gate"]["PASS"] > found["gate"]["PASS"]
+    assert wide["costs"]["trials"]["median"] <= found["costs"]["trials"]["median"]
+    shown = planned(str(path), "--worlds", "10", *change, "stopping.delta=0.5").stdout
+    assert "gate: PASS " in shown and "with which an equal build passes in 80%" in shown

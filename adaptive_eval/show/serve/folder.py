@@ -12,6 +12,8 @@ from typing import Any, cast
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import mishap_of
+from adaptive_eval.record.gate import worst
+from adaptive_eval.record.results import read_results
 from adaptive_eval.show.serve.feed import Mark
 from adaptive_eval.store import Event, RunFinished, RunReader, StoredLook, TrialsRegraded
 from adaptive_eval.store.database import DATABASE_FILE
@@ -41,8 +43,8 @@ class Brief:
     out_of_reach: int
     blocked: int
     best: str | None
-    gate_failed: bool
-    """A model was found to be worse than the baseline, where that is a gate."""
+    gate: str | None
+    """PASS, FAIL or UNDECIDED: the worst of all models; None where there is no gate, or no look yet."""
     created: float
     updated: float
     """Seconds since 1970."""
@@ -110,7 +112,7 @@ def read_brief(path: Path, mark: Mark) -> Brief:
             out_of_reach=verdicts[Verdict.OUT_OF_REACH],
             blocked=verdicts[Verdict.BLOCKED],
             best=None if stored is None else _best(stored),
-            gate_failed=stored is not None and _gate_failed(config, stored),
+            gate=_gate(config, path),
             created=reader.created,
             updated=mark.written,
         )
@@ -135,13 +137,10 @@ def _cap(config: Mapping[str, Any], cells: int) -> int:
     return fixed if budget is None else min(fixed, int(budget))
 
 
-def _gate_failed(config: Mapping[str, Any], stored: StoredLook) -> bool:
-    """Whether a call against a model that the baseline is ahead of stands, as for the exit code of the run."""
-    objective, body = config["objective"], cast(Mapping[str, Any], stored.body)
-    return bool(objective.get("gate")) and any(
-        pair["verdict"] == Verdict.RESOLVED and pair["better"] == objective["baseline"] and not pair["reversed"]
-        for pair in body["comparisons"]
-    )
+def _gate(config: Mapping[str, Any], path: Path) -> str | None:
+    """What the gate says, as the run has published it at its latest look."""
+    results = read_results(path) if config["objective"].get("gate") else None
+    return None if results is None else worst(results.gate)
 
 
 def _best(look: StoredLook) -> str | None:

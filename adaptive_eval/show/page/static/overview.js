@@ -28,6 +28,7 @@ export const overview = {
     const { view } = state;
     return [
       h("p", { class: "lead" }, headline(state)),
+      view.results?.gate.length ? gate(view) : null,
       view.results ? verdictBar(state) : null,
       tiles(state),
       budget(state),
@@ -79,6 +80,7 @@ function found(view, facts) {
     return `${done} of ${plural(pairs.length, "score")} ${done === 1 ? "is" : "are"} known as precisely as was asked.`;
   }
   if (kind === "threshold") return aboveValue(view, facts);
+  if (view.results?.gate.length) return throughGate(view);
   if (kind === "baseline") return againstBaseline(view, facts);
   if (kind === "top_k")
     return [
@@ -108,6 +110,22 @@ function aboveValue(view, facts) {
   return `${plural(above, "model")} above ${value}, ${called.length - above} below it, ${open} not told apart from it.`;
 }
 
+/** @param {RunView} view */
+function throughGate(view) {
+  const { gate } = resultsOf(view);
+  const counted = ["PASS", "FAIL", "UNDECIDED"].map((outcome) => [
+    gate.filter((row) => row.outcome === outcome).length,
+    outcome,
+  ]);
+  return [
+    "Gate against ",
+    h("b", null, name(gate[0].baseline, 40)),
+    ": ",
+    listed(counted.filter(([many]) => many).map(([many, outcome]) => `${many} ${outcome}`)),
+    ".",
+  ];
+}
+
 /** @param {RunView} view @param {Facts} facts */
 function againstBaseline(view, facts) {
   const { pairs } = resultsOf(view);
@@ -126,6 +144,25 @@ function againstBaseline(view, facts) {
     ...others.filter(([many]) => many).map(([many, what]) => `, ${many} ${what}`),
     ".",
   ];
+}
+
+/** What the gate says of every model. @param {RunView} view */
+function gate(view) {
+  return h(
+    "ul",
+    { class: "gate", "data-key": "gate" },
+    resultsOf(view).gate.map((row) =>
+      h(
+        "li",
+        { "data-key": row.model },
+        h("b", { class: `gate-${row.outcome}` }, term("gate", row.outcome)),
+        " ",
+        name(row.model, 40),
+        ": ",
+        plain(row.why, 300),
+      ),
+    ),
+  );
 }
 
 /** @param {State} state */

@@ -42,7 +42,10 @@ export const ranking = {
         { class: "quiet" },
         "Scores are averages on these questions with 95% intervals. A new ",
         term("tier", "tier"),
-        " begins where neighbours are resolved.",
+        " begins where neighbours are resolved",
+        rows.some((row) => row.letters)
+          ? ["; models that share a ", term("letters", "letter"), " are not told apart."]
+          : ".",
       ),
       region(
         "Ranking table",
@@ -167,6 +170,7 @@ function columnsOf(view, facts) {
       digits: false,
       cell: (row) => against.cell(row),
     },
+    any("letters") && { title: "Alike", term: "letters", digits: false, cell: (row) => row.letters },
     { title: "Trials", term: "trials", cell: (row) => count(row.trials) },
     any("prior_depth") && {
       title: "R0",

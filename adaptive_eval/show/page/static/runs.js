@@ -29,6 +29,12 @@ const COLUMNS = [
   { by: "created", title: "Begun, UTC", value: (run) => run.created },
   { by: "updated", title: "Updated, UTC", value: (run) => run.updated },
 ];
+/** @type {Record<string, [string, string, string]>} */
+const GATES = {
+  PASS: ["✓", "passed", "finished"],
+  FAIL: ["✗", "failed", "failed"],
+  UNDECIDED: ["?", "undecided", "stopped"],
+};
 const TEXTS = new Set(["name", "status", "best"]);
 
 /** Fills the page with a table of runs, and keeps it up to date. @param {HTMLElement} page @param {string} root */
@@ -129,7 +135,7 @@ function sorted(runs, sort) {
 
 /** The status as it is written, for whoever filters by it. @param {Brief} run */
 function statusText(run) {
-  const gate = run.gate_failed ? " gate failed" : "";
+  const gate = run.gate ? ` gate ${GATES[run.gate][1]}` : "";
   return `${run.status}${gate} ${(run.reason ?? "").replaceAll("_", " ")}`;
 }
 
@@ -199,12 +205,18 @@ function row(run, root) {
   );
 }
 
+/** @param {string} outcome */
+function gateBadge(outcome) {
+  const [sign, word, state] = GATES[outcome];
+  return h("span", { class: `status ${state}` }, `${sign} `, term("gate", "gate"), ` ${word}`);
+}
+
 /** @param {Brief} run */
 function status(run) {
   const reason = run.reason && run.status === "finished" ? plain(run.reason.replaceAll("_", " ")) : null;
   return [
     h("span", { class: `status ${run.status}` }, plain(run.status), reason === null ? null : h("small", null, reason)),
-    run.gate_failed ? [" ", h("span", { class: "status failed" }, "✗ ", term("gate", "gate"), " failed")] : null,
+    run.gate ? [" ", gateBadge(run.gate)] : null,
     // an error is a sentence, in which nothing may be replaced
     run.reason && run.status === "stopped" ? h("small", { class: "why" }, plain(run.reason, 160)) : null,
   ];

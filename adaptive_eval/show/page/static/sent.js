@@ -41,6 +41,7 @@
  * @property {number} trials_to_go
  * @property {ServerRow[]} servers
  * @property {TurnsRow[]} turns
+ * @property {GateRow[]} gate
  */
 
 /**
@@ -79,6 +80,7 @@
  * @property {number} prior_depth
  * @property {number | null} lowest
  * @property {number | null} highest
+ * @property {string} letters
  */
 
 /**
@@ -96,6 +98,14 @@
  * @property {number | null} trials_needed
  * @property {number | null} sampled_z
  * @property {number | null} certifiable_delta
+ */
+
+/**
+ * @typedef {object} GateRow
+ * @property {string} model
+ * @property {string} baseline
+ * @property {string} outcome
+ * @property {string} why
  */
 
 /**
@@ -271,7 +281,7 @@
  * @property {number} out_of_reach
  * @property {number} blocked
  * @property {string | null} best
- * @property {boolean} gate_failed
+ * @property {string | null} gate
  * @property {number} created
  * @property {number} updated
  */
@@ -314,6 +324,7 @@
  * What every word means, by its key.
  * @typedef {object} Glossary
  * @property {Term} tier
+ * @property {Term} letters
  * @property {Term} score
  * @property {Term} bayes
  * @property {Term} sigma_here

@@ -1,0 +1,103 @@
+"""What a gate says of each model: PASS, FAIL or UNDECIDED.
+
+PASS: it is not worse than the baseline by delta or more; FAIL: it is worse by more than delta. Both are calls of one
+comparison, the model with delta given to it against the baseline, so that each is wrong with at most 1 - confidence,
+at whatever looks. A call that what is no answer could explain, or that later trials have turned, decides nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
+
+from adaptive_eval.core.types import Verdict
+from adaptive_eval.record.results import GateRow, ModelRow, PairRow
+
+PASS, FAIL, UNDECIDED = "PASS", "FAIL", "UNDECIDED"
+NAMED = 3
+"""Models that one sentence names."""
+OUTCOMES = (FAIL, UNDECIDED, PASS)
+"""The worst first."""
+
+
+class Asked(NamedTuple):
+    """What a gate asks of every model."""
+
+    baseline: str
+    delta: float
+
+
+def gate_of(decisions: Mapping[str, object]) -> Asked | None:
+    """The gate of a configuration's sections, None where there is none."""
+    objective = cast(Mapping[str, object], decisions.get("objective", {}))
+    if not objective.get("gate"):
+        return None
+    stopping = cast(Mapping[str, float], decisions["stopping"])
+    return Asked(str(objective["baseline"]), stopping["delta"])
+
+
+def gate_rows(
+    asked: Asked,
+    models: Sequence[ModelRow],
+    pairs: Sequence[PairRow],
+    reversals: Sequence[tuple[str, str | None]],
+    may_move: Mapping[str, float],
+) -> Iterator[GateRow]:
+    """The outcome of each model, best first; `may_move` is how far a score might be off for what is no answer."""
+    rows = {row.name: row for row in models}
+    for pair in pairs:
+        name = str(pair.worse if pair.better == asked.baseline else pair.better)
+        if (pair.better, pair.worse) in reversals:
+            found = UNDECIDED, "it was called, and later trials point the other way"
+        elif pair.verdict != Verdict.RESOLVED:
+            found = UNDECIDED, _undecided(pair)
+        else:
+            called = FAIL if pair.better == asked.baseline else PASS
+            behind = name if called == FAIL else asked.baseline
+            found = called, said(called, asked)
+            if _may_be_otherwise(asked, called, rows[name], rows[asked.baseline], may_move):
+                found = UNDECIDED, f"called {called}, which answers of {behind} that {NO_ANSWER} could explain"
+        yield GateRow(name, asked.baseline, *found)
+
+
+NO_ANSWER = "timed out, are empty or have no grade"
+
+
+def said(outcome: str, asked: Asked) -> str:
+    """What a call says, in words."""
+    by = f"{100 * asked.delta:.10g}%"
+    if outcome == FAIL:
+        return f"worse than {asked.baseline}" + (f" by more than {by}" if asked.delta else "")
+    return f"less than {by} worse than {asked.baseline}, or better" if asked.delta else f"better than {asked.baseline}"
+
+
+def _undecided(pair: PairRow) -> str:
+    if pair.verdict == Verdict.BLOCKED:
+        return "a model was set aside"
+    return "not decided yet" if pair.verdict == Verdict.OPEN else "the trials that are left would hardly decide it"
+
+
+def _may_be_otherwise(
+    asked: Asked, called: str, model: ModelRow, baseline: ModelRow, may_move: Mapping[str, float]
+) -> bool:
+    """Whether the difference would not lie on this side of the margin, had what is no answer gone the other way."""
+    behind, ahead, given = (model, baseline, asked.delta) if called == FAIL else (baseline, model, -asked.delta)
+    moved = may_move[behind.name]
+    if not moved and behind.highest in (None, behind.score) and ahead.lowest in (None, ahead.score):
+        return False
+    best = behind.score if behind.highest is None else behind.highest
+    least = ahead.score if ahead.lowest is None else ahead.lowest
+    return best is None or least is None or best + moved + given >= least
+
+
+def gate_sentence(rows: Sequence[GateRow], outcome: str) -> str:
+    """Which models have this outcome, and why."""
+    told = [
+        f"{row.model} is {row.why}" if outcome != UNDECIDED else f"{row.model}: {row.why}"
+        for row in rows
+        if row.outcome == outcome
+    ]
+    return "; ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
+
+
+def worst(rows: Sequence[GateRow]) -> str | None:
+    """The outcome of a whole gate, None where there is none."""
+    return min((row.outcome for row in rows), key=OUTCOMES.index, default=None)

@@ -1,0 +1,69 @@
+"""What a gate says as JUnit XML, which continuous integration shows beside the tests: a test case for each model."""
+
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
+from adaptive_eval.record.results import GateRow, Results
+from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.view import RunView
+from adaptive_eval.show.text import number, safe
+
+LONGEST = 1000
+NO_LOOK = "no look was taken yet"
+
+
+def junit(view: RunView) -> str:
+    """The report; a model that is undecided is an error, so that nobody takes it for one that has passed."""
+    if view.results is not None and not view.results.gate:
+        rule = "only a gate passes or fails, and this run has none"
+        raise ConfigError(f"{rule}; set objective.gate in its configuration, or take another --format")
+    cases = list(_cases(view))
+    outcomes = [one.get("outcome") for one in cases]
+    counted = {
+        "name": safe(view.name),
+        "tests": str(len(cases)),
+        "failures": str(outcomes.count(FAIL)),
+        "errors": str(outcomes.count(UNDECIDED)),
+        "time": f"{view.elapsed:.3f}",
+    }
+    root = Element("testsuites", counted)
+    suite = SubElement(root, "testsuite", counted)
+    for case in cases:
+        del case.attrib["outcome"]
+        suite.append(case)
+    indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
+
+
+def _cases(view: RunView) -> Iterator[Element]:
+    if view.results is None:
+        yield _case(view.name, GateRow("every model", "the baseline", UNDECIDED, NO_LOOK), "")
+        return
+    for row in view.results.gate:
+        yield _case(view.name, row, _figures(view.results, row))
+
+
+def _case(run: str, row: GateRow, figures: str) -> Element:
+    name = safe(f"{row.model} against {row.baseline}")
+    case = Element("testcase", {"classname": safe(run), "name": name, "outcome": row.outcome})
+    told = f"{row.outcome}: {safe(row.why, LONGEST)}"
+    if row.outcome == PASS:
+        SubElement(case, "system-out").text = f"{told}\n{figures}"
+    else:
+        kind = "failure" if row.outcome == FAIL else "error"
+        SubElement(case, kind, {"message": told, "type": row.outcome}).text = figures
+    return case
+
+
+def _figures(results: Results, row: GateRow) -> str:
+    """The scores of both, and the numbers of their comparison."""
+    scale, rows = Scale.of(results.weights), {one.name: one for one in results.models}
+    scores = [
+        f"{safe(name)}: {scale.score(rows[name].score)} ({scale.interval(rows[name].lo, rows[name].hi)})"
+        for name in (row.model, row.baseline)
+    ]
+    (pair,) = (one for one in results.pairs if {one.better, one.worse} == {row.model, row.baseline})
+    compared = f"z with delta given: {number(pair.z)} for {safe(pair.better)}, boundary {number(pair.boundary)}"
+    return "\n".join([*scores, compared])

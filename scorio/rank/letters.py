@@ -1,0 +1,56 @@
+"""Compact letter displays: two models that share a letter are not told apart.
+
+The models of a letter are a largest group in which no two are told apart (a maximal clique). One letter for each such
+group says all that a matrix of pairs says, also where "not told apart" does not carry over from pair to pair.
+"""
+
+from collections.abc import Iterator
+from string import ascii_letters
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def letter_display(apart: NDArray[np.bool_]) -> tuple[str, ...]:
+    """The letters of each model, for models in order and a symmetric matrix (L, L) of who is told apart.
+
+    They are those of insert and absorb (Piepho 2004), which takes seconds where this takes milliseconds.
+    """
+    models = len(apart)
+    places = sorted([place for place in range(models) if group >> place & 1] for group in _groups(apart))
+    letters = [""] * models
+    for number, group in enumerate(places):
+        for place in group:
+            letters[place] += _letter(number)
+    return tuple(letters)
+
+
+def _groups(apart: NDArray[np.bool_]) -> Iterator[int]:
+    """The largest groups in which no two are told apart, as sets of bits (Bron and Kerbosch 1973, with a pivot)."""
+    models = len(apart)
+    alike = [
+        sum(1 << other for other in range(models) if other != one and not apart[one, other]) for one in range(models)
+    ]
+    to_grow = [(0, (1 << models) - 1, 0)]
+    while to_grow:
+        group, may_join, seen = to_grow.pop()
+        if not may_join | seen:
+            yield group
+            continue
+        pivot = max(_members(may_join | seen), key=lambda one: (may_join & alike[one]).bit_count())
+        for one in _members(may_join & ~alike[pivot]):
+            to_grow.append((group | 1 << one, may_join & alike[one], seen & alike[one]))
+            may_join, seen = may_join & ~(1 << one), seen | 1 << one
+
+
+def _members(group: int) -> Iterator[int]:
+    while group:
+        lowest = group & -group
+        yield lowest.bit_length() - 1
+        group ^= lowest
+
+
+def _letter(number: int) -> str:
+    """a to z, A to Z, then a2, b2, ..."""
+    turn, place = divmod(number, len(ascii_letters))
+    return ascii_letters[place] + (str(turn + 1) if turn else "")

@@ -1,0 +1,193 @@
+"""A gate asks whether a model is less than delta worse than the baseline: what it calls wrongly, and at what cost."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, Verdict
+from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.objectives import Baseline, Gate
+from adaptive_eval.core.policies import Policy, Uniform, Weighted
+from adaptive_eval.core.rules import Anytime, Rule, Sequential
+from adaptive_eval.core.settings import Margin
+
+BINARY = np.array([0.0, 1.0])
+QUESTIONS = 30
+DELTA = 0.05
+PASS, FAIL, UNDECIDED = "PASS", "FAIL", "UNDECIDED"
+
+
+def questions(mean: float, seed: int = 4) -> NDArray[np.float64]:
+    """Chances of being right, spread over the questions around a mean."""
+    spread = np.random.default_rng(seed).uniform(-0.1, 0.1, QUESTIONS)
+    return mean + spread - spread.mean()
+
+
+def carried_out(plan: Plan, chances: NDArray[np.float64], seed: int) -> Controller:
+    """A whole run on chances (L, M)."""
+    rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=False)
+    while controller.finished is None:
+        for one in controller.ask_rounds():
+            right = rng.binomial(one.extra, chances)
+            controller.tell_round(np.stack([one.extra - right, right], axis=-1))
+    return controller
+
+
+def outcome(controller: Controller) -> str:
+    look = controller.latest_look()
+    assert look is not None
+    (pair,) = look.comparisons
+    if pair.verdict is not Verdict.RESOLVED or pair.reversed:
+        return UNDECIDED
+    return PASS if pair.better == 1 else FAIL
+
+
+def outcomes(plan: Plan, baseline: float, build: float, runs: int) -> dict[str, float]:
+    """The share of runs with each outcome."""
+    chances = np.stack([questions(baseline), questions(build)])
+    found = [outcome(carried_out(plan, chances, seed)) for seed in range(runs)]
+    return {one: found.count(one) / runs for one in (PASS, FAIL, UNDECIDED)}
+
+
+def gate(
+    delta: float = DELTA,
+    *,
+    rule: Rule | None = None,
+    policy: Policy | None = None,
+    pace: Pace | None = None,
+    trials: Trials | None = None,
+    judging: Judging | None = None,
+) -> Plan:
+    trials = trials or Trials(4, 40)
+    return Plan(
+        Bench(2, QUESTIONS, BINARY),
+        objective=Gate(Margin(0, delta)),
+        rule=rule or Sequential(start=trials.min / trials.max),
+        policy=policy or Weighted(),
+        pace=pace or Pace(),
+        trials=trials,
+        judging=judging or Judging(),
+    )
+
+
+def allowed(promise: float, runs: int) -> float:
+    """The share of runs below which a rate at the promise lies with probability 0.999."""
+    return float(binom.ppf(0.999, runs, promise) / runs)
+
+
+def test_a_build_that_is_a_point_worse_passes_a_delta_of_five_points_within_the_horizon() -> None:
+    """The baseline at 0.86 and a build at 0.85: certifying a tie takes thousands of trials, and passing does not."""
+    found = outcomes(gate(trials=Trials(4, 80)), 0.86, 0.85, 40)
+    assert found[PASS] >= 0.7 and found[FAIL] == 0.0
+
+
+def test_passing_takes_fewer_trials_than_certifying_a_tie() -> None:
+    trials = Trials(4, 80)
+    tie = Plan(
+        Bench(2, QUESTIONS, BINARY),
+        objective=Baseline(0),
+        rule=Sequential(start=0.05),
+        judging=Judging(delta=DELTA),
+        trials=trials,
+    )
+    chances = np.stack([questions(0.86), questions(0.88)])
+    plans = gate(trials=trials), tie
+    spent = [sum(carried_out(plan, chances, seed).trials.sum() for seed in range(12)) for plan in plans]
+    assert spent[0] < 0.6 * spent[1]
+
+
+@pytest.mark.parametrize("edge", [PASS, FAIL])
+def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails(edge: str) -> None:
+    runs = 200
+    found = outcomes(gate(), 0.80, 0.75, runs)
+    assert found[edge] <= allowed(0.05, runs)
+
+
+def test_an_equal_build_hardly_ever_fails() -> None:
+    assert outcomes(gate(), 0.8, 0.8, 100)[FAIL] == 0.0
+
+
+def test_a_build_that_is_much_worse_fails() -> None:
+    assert outcomes(gate(), 0.85, 0.65, 20)[FAIL] == 1.0
+
+
+def test_without_a_delta_a_build_passes_by_being_better() -> None:
+    plan = gate(0.0)
+    assert outcomes(plan, 0.6, 0.8, 10)[PASS] == 1.0
+    assert outcomes(plan, 0.8, 0.6, 10)[FAIL] == 1.0
+    equal = outcomes(plan, 0.7, 0.7, 100)
+    assert equal[PASS] + equal[FAIL] <= allowed(0.10, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"policy": Uniform()},
+        {"pace": Pace(0.0, 3)},
+        {"pace": Pace(0.5, 0)},
+        {"trials": Trials(1, 40)},
+        {"trials": Trials(10, 30)},
+        {"judging": Judging(futility=None)},
+        {"rule": Anytime(start=0.1)},
+        {"judging": Judging(familywise=True)},
+    ],
+    ids=["default", "uniform", "ahead", "growing", "from the first", "three looks", "no futility", "anytime", "holm"],
+)
+def test_the_edge_holds_at_every_schedule_of_looks(changes: dict[str, object]) -> None:
+    """The true difference is exactly -delta: PASS and FAIL each in at most 5%, at whatever looks."""
+    runs = 600
+    for baseline in (0.80, 0.55):
+        found = outcomes(gate(**changes), baseline, baseline - DELTA, runs)  # type: ignore[arg-type]
+        assert found[PASS] <= allowed(0.05, runs)
+        assert found[FAIL] <= allowed(0.05, runs)
+
+
+@pytest.mark.slow
+def test_several_builds_at_the_edge_keep_the_promise_together() -> None:
+    runs = 300
+    plan = Plan(
+        Bench(5, QUESTIONS, BINARY),
+        objective=Gate(Margin(0, DELTA)),
+        rule=Sequential(start=0.1),
+        trials=Trials(4, 40),
+        judging=Judging(familywise=True),
+    )
+    chances = np.stack([questions(0.8), *[questions(0.75)] * 4])
+    wrong = 0
+    for seed in range(runs):
+        look = carried_out(plan, chances, seed).latest_look()
+        assert look is not None
+        wrong += any(pair.verdict is Verdict.RESOLVED for pair in look.comparisons)
+    assert wrong / runs <= allowed(0.05, runs)
+
+
+def test_what_a_gate_says_is_of_the_difference_with_delta_given() -> None:
+    """Tiers, letters and the matrix know no margin."""
+    plan = gate(0.2, trials=Trials(10, 10))
+    controller = Controller(plan)
+    asks = controller.ask(1 << 20)
+    # the baseline is right in 7 of 10, the build on every other question in 6
+    controller.tell([Outcome(*ask[:3], int(ask.trial < 7 - ask.model * (ask.question % 2))) for ask in asks])
+    result = controller.result()
+    assert result is not None
+    (one,) = result.comparisons
+    baseline, build = (next(row for row in result.models if row.model == at) for at in (0, 1))
+    sigma = math.hypot(baseline.sigma, build.sigma)
+    assert (one.verdict.better, one.verdict.worse, one.verdict.verdict) == (1, 0, Verdict.RESOLVED)
+    assert one.difference == pytest.approx(-0.05)
+    assert one.verdict.z == pytest.approx((0.2 - 0.05) / sigma)
+    assert (baseline.rank, baseline.tier, build.tier) == (1, 1, 1)
+    assert baseline.letters == build.letters == "a"
+    assert result.adjusted_p[1][0] == 1.0
+
+
+def test_only_the_baseline_is_compared() -> None:
+    objective = Gate(Margin(1, 0.1))
+    assert objective.comparisons(np.array([2, 1, 0])).tolist() == [[1, 0], [1, 2]]
+    with pytest.raises(ValueError, match="must not be negative"):
+        Gate(Margin(0, -0.1))

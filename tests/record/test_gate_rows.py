@@ -1,0 +1,67 @@
+"""What a gate says of a model whose answers were not all answers: nobody fails, or passes, for what is none."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from adaptive_eval.record.gate import Asked, gate_rows
+from adaptive_eval.record.results import ModelRow, PairRow
+
+ASKED = Asked("prod", 0.05)
+MODEL = ModelRow(
+    name="build", rank=2, tier=1, score=0.70, sigma=0.01, lo=0.68, hi=0.72, bayes=0.69, bayes_sigma=0.01,
+    sampled_sigma=0.05, trials=300, set_aside=None, stored_trials=300, ungraded=0, repeats=0, signals={}, tokens=0,
+    usd=0.0, gpu_seconds=0.0, sampling={}, prior_depth=0.0,
+)  # fmt: skip
+PROD = replace(MODEL, name="prod", rank=1, score=0.80)
+FAILED = PairRow(
+    better="prod", worse="build", verdict="resolved", difference=0.10, sigma=0.014, z=3.5, rho=0.99, boundary=2.3,
+    information=0.8, power=1.0, trials_needed=5.0, sampled_z=1.0, certifiable_delta=0.02,
+)  # fmt: skip
+PASSED = replace(FAILED, better="build", worse="prod", difference=-0.01)
+NOTHING = {"build": 0.0, "prod": 0.0}
+
+
+def outcome(
+    pair: PairRow,
+    build: ModelRow = MODEL,
+    prod: ModelRow = PROD,
+    may_move: Mapping[str, float] = NOTHING,
+    reversals: tuple[tuple[str, str | None], ...] = (),
+) -> tuple[str, str]:
+    (row,) = gate_rows(ASKED, (prod, build), (pair,), reversals, may_move)
+    assert (row.model, row.baseline) == ("build", "prod")
+    return row.outcome, row.why
+
+
+def test_a_call_passes_or_fails() -> None:
+    assert outcome(FAILED) == ("FAIL", "worse than prod by more than 5%")
+    assert outcome(PASSED, replace(MODEL, score=0.79)) == ("PASS", "less than 5% worse than prod, or better")
+
+
+@pytest.mark.parametrize("verdict", ["open", "out_of_reach", "blocked"])
+def test_without_a_call_it_is_undecided(verdict: str) -> None:
+    assert outcome(replace(FAILED, verdict=verdict))[0] == "UNDECIDED"
+
+
+def test_a_call_that_later_trials_turn_decides_nothing() -> None:
+    assert outcome(PASSED, reversals=(("build", "prod"),))[0] == "UNDECIDED"
+
+
+@pytest.mark.parametrize(("moved", "found"), [(0.02, "FAIL"), (0.049, "FAIL"), (0.06, "UNDECIDED")])
+def test_nobody_fails_for_empty_answers_that_could_explain_it(moved: float, found: str) -> None:
+    """Ten points behind: with five more the build would not be worse by more than five."""
+    assert outcome(FAILED, may_move=NOTHING | {"build": moved})[0] == found
+
+
+@pytest.mark.parametrize(("highest", "found"), [(0.74, "FAIL"), (0.76, "UNDECIDED")])
+def test_nobody_fails_for_time_outs_that_could_explain_it(highest: float, found: str) -> None:
+    assert outcome(FAILED, replace(MODEL, highest=highest, lowest=0.7))[0] == found
+    assert outcome(FAILED, prod=replace(PROD, lowest=0.80 - (highest - 0.70), highest=0.8))[0] == found
+
+
+def test_nobody_passes_because_the_baseline_did_not_answer() -> None:
+    level = replace(MODEL, score=0.80)
+    assert outcome(PASSED, level, may_move=NOTHING | {"prod": 0.01})[0] == "PASS"
+    assert outcome(PASSED, level, may_move=NOTHING | {"prod": 0.06})[0] == "UNDECIDED"
