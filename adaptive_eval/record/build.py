@@ -243,13 +243,16 @@ def _gate(
     pairs: Sequence[PairRow],
     reversals: Sequence[tuple[str, str | None]],
 ) -> tuple[GateRow, ...]:
-    """What the gate says, where there is one; an empty answer, or one without a grade, may have been worth all."""
+    """What the gate says, where there is one; an empty answer may have been worth all.
+
+    What timed out or has no grade is in the bounds of the scores already.
+    """
     asked = gate_of(snapshot.subject.decisions)
     if asked is None:
         return ()
     least = snapshot.arrived.sum(axis=-1).min(axis=-1)
     each = np.ptp(snapshot.weights) / (snapshot.arrived.shape[1] * np.maximum(least, 1))
-    lacking = [tally.signals["empty"] + tally.ungraded for tally in snapshot.tallies]
+    lacking = [tally.signals["empty"] for tally in snapshot.tallies]
     may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
     return tuple(gate_rows(asked, models, pairs, reversals, may_move))
 

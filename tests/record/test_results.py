@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
@@ -19,13 +18,12 @@ from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.objectives import Best, PrecisionOf, Threshold
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import ZScore
-from adaptive_eval.core.types import Cost, Reason, Verdict
+from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.errors import StoreError, Unavailable
 from adaptive_eval.record.build import Subject, question_posteriors
-from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.results import FORMAT, Results, write_results
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.status import Status, StatusTaker
+from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.record.warnings import cautions, unknown_cautions
 from adaptive_eval.store import StoredOutcome
 from adaptive_eval.store.usage import Tally
@@ -213,22 +211,7 @@ def test_time_outs_and_ungraded_answers_are_told_together() -> None:
 
 
 def row_between(lowest: float, highest: float) -> ModelResult:
-    return ModelResult(0, 1, 1, lowest, *[0.1] * 6, trials=40, lowest=lowest, highest=highest)
-
-
-async def test_only_time_outs_keep_a_gate_from_failing(finished: tuple[Bed, Results], tmp_path: Path) -> None:
-    """What the grader could not grade would not undo a call; what timed out might."""
-    results = finished[1]
-    resolved = next(pair for pair in results.pairs if pair.verdict == Verdict.RESOLVED)
-
-    def ended(**changes: object) -> Ended:
-        rows = tuple(replace(row, **changes) if row.name == resolved.worse else row for row in results.models)  # type: ignore[arg-type]
-        there = replace(results, models=rows)
-        return Ended(Reason.SETTLED, cast(Status, None), there, tmp_path, gate=resolved.better)
-
-    assert resolved.worse in ended().worse
-    assert resolved.worse in ended(highest=1.0, ungraded=3).worse
-    assert resolved.worse in ended(highest=1.0, signals={"timed_out": 3}).late
+    return ModelResult(0, 1, 1, "a", lowest, *[0.1] * 6, trials=40, lowest=lowest, highest=highest)
 
 
 async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:

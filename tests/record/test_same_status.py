@@ -54,7 +54,7 @@ def said(status: Status) -> dict[str, object]:
 
 def told(found: Ended) -> dict[str, object]:
     """How it ended."""
-    names = ("reason", "why", "exit_code", "gate", "lost", "fixed", "mishap", "worse", "late", "ungraded")
+    names = ("reason", "why", "exit_code", "gate", "lost", "fixed", "mishap", "ungraded")
     results = None if found.results is None else orjson.loads(orjson.dumps(found.results))
     if results is not None:
         results["run"] = {key: value for key, value in results["run"].items() if key not in WHEN}
