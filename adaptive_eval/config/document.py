@@ -61,6 +61,13 @@ def expand(text: str, environment: Mapping[str, str]) -> Expanded:
     return Expanded(VARIABLE.sub(value, text), tuple(used), tuple(missing))
 
 
+COLON = re.compile(r":(?:\s|$)")
+COMMENT = re.compile(r"(?:^|\s)#.*")
+AFTER_A_MISSING_COLON = (
+    "mapping values are not allowed here",
+    "expected <block end>, but found '<block mapping start>'",
+)
+
 MAX_NODES = 100_000
 """More values than this come from anchors that multiply each other."""
 MAX_DIGITS = 1000
@@ -163,8 +170,7 @@ def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[
         node = loader.get_single_node()
         return _Builder(document, loader, environment, place).build(node, path) if node is not None else None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f"line {mark.line + 1}" if mark is not None else "line 1"
+        line = f"line {_line_of(error, text)}"
         mend = "" if place is None else "put a text with such characters into quotes of its own: key='\"text\"'"
         rule = f"is not YAML: {error.problem or error.context}"
         document.problems.append(Problem(path, rule, mend, place=place or line))
@@ -176,6 +182,28 @@ def add_yaml(document: Document, text: str, path: KeyPath, environment: Mapping[
         rule = "is nested too deeply" if isinstance(error, RecursionError) else str(error)
         document.problems.append(Problem(path, rule, place=place or "line 1"))
     return None
+
+
+def yaml_value(text: str) -> Any:
+    """What a text stands for where it has no quotes: itself, or a number, true, false or nothing."""
+    loader = _Loader(text)
+    tag = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return {BOOL: text.lower() == "true", NULL: None}.get(tag, text) if tag not in (INT, FLOAT) else float(text)
+
+
+def _line_of(error: yaml.MarkedYAMLError, text: str) -> int:
+    """The line to mend: a colon that is missing is noticed in a line after it, where the next one stands."""
+    mark = error.problem_mark or error.context_mark
+    if error.context == "while scanning a simple key" and error.context_mark is not None:
+        mark = error.context_mark
+    if mark is None:
+        return 1
+    if error.problem in AFTER_A_MISSING_COLON:
+        codes = [COMMENT.sub("", line).strip() for line in text.split("\n")[: mark.line]]
+        before = max((number for number, code in enumerate(codes) if code), default=mark.line)
+        if before < mark.line and not COLON.search(codes[before]) and not codes[before].startswith("-"):
+            return before + 1
+    return int(mark.line) + 1
 
 
 class _Builder:

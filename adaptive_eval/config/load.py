@@ -169,6 +169,8 @@ def check_text(text: str, path: Path, overrides: Iterable[str], environment: Map
 def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path} is a folder; name the configuration, a YAML file") from error
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}; `adaptive-eval init` writes a first one"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from adaptive_eval.config.document import Document
+from adaptive_eval.config.document import Document, yaml_value
 from adaptive_eval.config.normal import ALIASES
 from adaptive_eval.config.problems import KeyPath, Problem, written
 from adaptive_eval.config.run import RunConfig
@@ -94,11 +94,12 @@ def _everywhere(model: type[BaseModel] = RunConfig, path: KeyPath = ()) -> Itera
                 yield from _everywhere(inner, (*path, name, *index))
 
 
+UNQUOTED = "write it without quotes"
 RULES = {
-    "bool_type": ("must be true or false", "write it without quotes"),
-    "int_type": ("must be a whole number", "write it without quotes"),
+    "bool_type": ("must be true or false", UNQUOTED),
+    "int_type": ("must be a whole number", UNQUOTED),
     "int_from_float": ("must be a whole number", ""),
-    "float_type": ("must be a number", "write it without quotes"),
+    "float_type": ("must be a number", UNQUOTED),
     "string_type": ("must be a text", "put it in quotes"),
     "tuple_type": ("must be a list", "write [a, b], or a line `- a` for each"),
     "dict_type": ("must be a mapping of keys", ""),
@@ -137,7 +138,8 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "extra_forbidden":
         return Problem(path, "is not a known key", suggestion(document.origin(path), _kind(path, document)))
     if kind == "rule":
-        return Problem(path, context["rule"], context["mend"], got)
+        told = None if isinstance(document.value(path), dict | list) else got  # the rule says what is wrong in it
+        return Problem(path, context["rule"], context["mend"], told)
     if kind == "value_error":
         return Problem(path, str(context["error"]))
     if kind == "literal_error":
@@ -147,7 +149,12 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "union_tag_not_found":
         return Problem((*path, "kind"), "must be given", "such as `kind: math`")
     rule, mend = RULES.get(kind, (re.sub(r"^\w+ should ", "must ", error["msg"]), ""))
-    return Problem(path, rule, mend, got)
+    return Problem(path, rule, "" if mend == UNQUOTED and not _plain(document.value(path)) else mend, got)
+
+
+def _plain(value: object) -> bool:
+    """A text that would be a number, true or false if it had no quotes."""
+    return isinstance(value, str) and not isinstance(yaml_value(value), str)
 
 
 def _one_of(path: KeyPath, expected: str, document: Document) -> Problem:

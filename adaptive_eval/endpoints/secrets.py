@@ -27,6 +27,9 @@ SECRET_KEY = re.compile(
 )
 """Names of keys that hold a secret, in small letters with underscores; `max_tokens` and `api_key_env` do not."""
 
+COUNTED = re.compile(r"(?:.*_)?(?:max|min|new|completion|prompt|stop|eos|bos|pad)_(?:.*_)?token")
+"""Names of a number of tokens, or of one that ends a text, written in the singular."""
+
 SECRET_VARIABLE = re.compile(r"(?i)(?:^|_)(?:api)?(?:key|token|secret|password|passwd|credentials?)(?:$|_)")
 """Names of environment variables that hold a secret."""
 
@@ -42,7 +45,8 @@ HEADERS = ("headers", "extra_headers")
 
 def holds_secret(key: str) -> bool:
     """A key of this name holds a secret."""
-    return SECRET_KEY.fullmatch(key.lower().replace("-", "_").replace(".", "_")) is not None
+    name = key.lower().replace("-", "_").replace(".", "_")
+    return SECRET_KEY.fullmatch(name) is not None and COUNTED.fullmatch(name) is None
 
 
 def secret_given(command: str) -> str | None:

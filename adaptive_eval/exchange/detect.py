@@ -66,8 +66,13 @@ def _within(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+CONFIGURATIONS = (".yaml", ".yml")
+
+
 def read_records(file: LogFile) -> Records:
     """The trials of a file; raises `LogError`."""
+    if file.path.suffix.lower() in CONFIGURATIONS:
+        raise file.refuse("is a configuration and no log; give it as --config, beside the logs")
     with opened(file) as handle:
         head = handle.read(HEAD).removeprefix(BOM).lstrip()
     if head.startswith(ZIP_MAGIC):

@@ -61,6 +61,10 @@ class Choice(GraderOptions):
         if self._key(question) is not None:
             return None
         last = _letters(question) - 1
+        if not question.choices:
+            wanted = f"position 0 to {last}" if self.key == "index" else f"letter A to {ascii_uppercase[last]}"
+            mend = "name the field that holds the choices as questions.fields.choices"
+            return f"has no choices, and its answer {question.answer!r} is no {wanted}; {mend}"
         letters = f"a letter A to {ascii_uppercase[last]}, or the text of a choice,"
         wanted = f"a position 0 to {last}" if self.key == "index" else letters
         return f"needs {wanted} as its answer, but has {question.answer!r}; see grader.key"

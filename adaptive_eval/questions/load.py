@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def load_questions(config: QuestionsConfig, *, folder: Path = Path(), seed: int 
 def _from_rows(rows: Iterable[Row], config: QuestionsConfig, source: str) -> list[Question]:
     questions: list[Question] = []
     seen: dict[str, str] = {}
-    problems: list[str] = []
+    problems: dict[str, list[str]] = {}
     for row in rows:
         found = list(_unreadable(row, config))
         if not found and not _kept(row, config.filter):
@@ -47,16 +48,23 @@ def _from_rows(rows: Iterable[Row], config: QuestionsConfig, source: str) -> lis
             found = list(_repeated(question, row, config.fields, seen))
             seen.setdefault(question.id, row.place)
             questions.append(question)
-        problems += [f"{row.place}: {problem}" for problem in found]
+        for problem in found:
+            problems.setdefault(problem, []).append(row.place)
     if problems:
         raise ConfigError(_listing(source, problems))
     return questions
 
 
-def _listing(source: str, problems: list[str]) -> str:
-    more = len(problems) - SHOWN_PROBLEMS
-    lines = [f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]] + ([f"  and {more} more"] if more > 0 else [])
-    return "\n".join([f"{source}: {len(problems)} problem{'s' if len(problems) > 1 else ''}", *lines])
+def _listing(source: str, problems: Mapping[str, list[str]]) -> str:
+    """Each problem with the place where it is, or with the first and how many there are."""
+    count, more = sum(map(len, problems.values())), len(problems) - SHOWN_PROBLEMS
+    told = (f"{_where(places)}: {problem}" for problem, places in problems.items())
+    lines = [f"  {line}" for line in islice(told, SHOWN_PROBLEMS)] + ([f"  and {more} more"] if more > 0 else [])
+    return "\n".join([f"{source}: {count} problem{'s' if count > 1 else ''}", *lines])
+
+
+def _where(places: list[str]) -> str:
+    return places[0] if len(places) == 1 else f"{places[0]} to {places[-1]} ({len(places)} times)"
 
 
 def _unreadable(row: Row, config: QuestionsConfig) -> Iterator[str]:

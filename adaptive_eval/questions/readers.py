@@ -35,21 +35,68 @@ def read_rows(config: QuestionsConfig, folder: Path) -> Iterator[Row]:
         return _world(config.world)
     assert config.path is not None, "a section without a source does not validate"
     path = folder / config.path
-    if not path.is_file():
-        raise ConfigError(f"questions.path: there is no file {path}; give a path from the folder of the configuration")
-    return READERS[config.format or FORMATS[path.suffix.lower()]](path)
+    return _of_file(path, READERS[config.format or FORMATS[path.suffix.lower()]])
 
 
-def _jsonl(path: Path) -> Iterator[Row]:
+def _of_file(path: Path, reader: Callable[[Path], Iterator[Row]]) -> Iterator[Row]:
+    try:
+        if path.is_dir():
+            raise ConfigError(f"questions.path: {path} is a folder; name a file in it")
+        if not path.exists():
+            raise ConfigError(
+                f"questions.path: there is no file {path}; give a path from the folder of the configuration"
+            )
+        yield from reader(path)
+    except OSError as error:
+        raise ConfigError(
+            f"questions.path: {path} cannot be read: {error.strerror or error}; let it be read, or name another file"
+        ) from error
+
+
+def _json(path: Path) -> Iterator[Row]:
+    """An array of objects, or one object a line."""
+    text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    if not text.lstrip().startswith(b"["):
+        yield from _json_lines(text)
+        return
+    try:
+        entries = _loaded(text)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 (byte {error.start + 1}); save the file as UTF-8") from error
+    except ValueError as error:
+        if _is_json(text.lstrip().partition(b"\n")[0]):  # lines, of which the first is a list
+            yield from _json_lines(text)
+            return
+        raise ConfigError(f"{path}: is not JSON: {error}; write an array of objects, or one object a line") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: is nested too deeply to be read") from error
+    for number, entry in enumerate(entries, start=1):
+        problem = None if isinstance(entry, dict) else f"holds {_kind(entry)}, not an object"
+        yield Row(f"entry {number}", {} if problem else entry, problem)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        _loaded(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _loaded(raw: bytes) -> Any:
+    return json.loads(raw.decode(), parse_float=Decimal, parse_int=_integer, parse_constant=_refuse_constant)
+
+
+def _json_lines(text: bytes) -> Iterator[Row]:
     # Split at line feeds only: a question may hold U+2028, where str.splitlines would cut.
-    for number, raw in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+    for number, raw in enumerate(text.split(b"\n"), start=1):
         if raw.strip():
             yield _json_row(f"line {number}", raw)
 
 
 def _json_row(place: str, raw: bytes) -> Row:
     try:
-        value = json.loads(raw.decode(), parse_float=Decimal, parse_int=_integer, parse_constant=_refuse_constant)
+        value = _loaded(raw)
     except UnicodeDecodeError as error:
         return Row(place, {}, f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8")
     except ValueError as error:
@@ -151,4 +198,9 @@ def _world(name: str) -> Iterator[Row]:
         yield Row(f"question {number}", fields)
 
 
-READERS: dict[Format, Callable[[Path], Iterator[Row]]] = {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet}
+READERS: dict[Format, Callable[[Path], Iterator[Row]]] = {
+    "jsonl": _json,
+    "json": _json,
+    "csv": _csv,
+    "parquet": _parquet,
+}

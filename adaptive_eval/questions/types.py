@@ -10,8 +10,14 @@ from pydantic import Field, ValidationInfo, field_validator
 from adaptive_eval.sections import Section, refuse
 
 Scalar = str | int | float | bool | None
-Format = Literal["jsonl", "csv", "parquet"]
-FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+Format = Literal["jsonl", "json", "csv", "parquet"]
+FORMATS: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
 """Which ending is read as what."""
 
 
@@ -49,7 +55,7 @@ class QuestionsConfig(Section):
     """Where the questions come from, and which of them are asked."""
 
     path: Path | None = None
-    """A .jsonl, .csv or .parquet file, from the folder of the configuration."""
+    """A .jsonl, .json, .csv or .parquet file, from the folder of the configuration."""
     format: Format | None = Field(None, validate_default=True)
     """How the file is read; default: by its ending."""
     dataset: str | None = None

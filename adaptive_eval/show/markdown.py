@@ -14,6 +14,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import partial
 from itertools import starmap
 from typing import Any
 
@@ -31,7 +32,7 @@ from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import UNDECIDED, decided
-from adaptive_eval.show.text import cell, count, duration, fenced, number, table, telling
+from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, cell, count, duration, fenced, number, table, telling
 from adaptive_eval.store import RunBegun, event_of, only
 
 SPREAD = ("signals", "sampling")
@@ -262,33 +263,36 @@ def _fixed_cost(cost: Cost) -> Iterator[str]:
     if cost.fixed_tokens:
         yield f"about {count(cost.fixed_tokens)} tokens"
     if cost.fixed_usd:
-        yield f"about {_usd(cost.fixed_usd)} USD"
+        yield f"about {amount(cost.fixed_usd, [cost.fixed_usd])} USD"
     if cost.fixed_gpu_seconds:
-        yield f"about {_hours(cost.fixed_gpu_seconds)} GPU hours"
+        hours = cost.fixed_gpu_seconds / SECONDS_AN_HOUR
+        yield f"about {amount(hours, [hours])} GPU hours"
 
 
 def _cost(view: RunView, results: Results) -> str:
     retries: dict[str, int] = {}
     for one in view.traffic:
         retries[one.model] = retries.get(one.model, 0) + one.retries
-    rows = [_cost_row(row, retries.get(row.name, 0)) for row in results.models]
     cost = results.cost
-    total = ["**all**", count(cost.trials), _some(cost.tokens, count), _some(cost.usd, _usd)]
-    rows.append([*total, _some(cost.gpu_seconds, _hours), "", "", count(sum(retries.values()))])
+    usd = partial(amount, among=[row.usd for row in results.models])
+    hours = partial(amount, among=[row.gpu_seconds / SECONDS_AN_HOUR for row in results.models])
+    rows = [_cost_row(row, retries.get(row.name, 0), usd, hours) for row in results.models]
+    total = ["**all**", count(cost.trials), _some(cost.tokens, count), _some(cost.usd, usd)]
+    rows.append([*total, _some(cost.gpu_seconds / SECONDS_AN_HOUR, hours), "", "", count(sum(retries.values()))])
     head = ["model", "trials", "tokens", "USD", "GPU hours", "truncated", "no grade", "retries"]
     fixed = ", ".join(_fixed_cost(cost))
     told = f"A fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
     return f"{table(*telling(head, rows))}\n\n{told}"
 
 
-def _cost_row(row: ModelRow, retries: int) -> list[str]:
+def _cost_row(row: ModelRow, retries: int, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
     share = row.signals.get("truncated", 0) / row.stored_trials if row.stored_trials else 0.0
     return [
         cell(row.name),
         count(row.stored_trials),
         _some(row.tokens, count),
-        _some(row.usd, _usd),
-        _some(row.gpu_seconds, _hours),
+        _some(row.usd, usd),
+        _some(row.gpu_seconds / SECONDS_AN_HOUR, hours),
         f"{share:.1%}",
         count(row.ungraded),
         count(retries),
@@ -298,14 +302,6 @@ def _cost_row(row: ModelRow, retries: int) -> list[str]:
 def _some(value: float, shown: Callable[[float], str]) -> str:
     """A cost; a dash where there was none, so that a column of nothing else is left out."""
     return shown(value) if value else "-"
-
-
-def _usd(value: float) -> str:
-    return f"{value:,.2f}"
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.2f}"
 
 
 # -- how it was found ------------------------------------------------------------------------------------------------

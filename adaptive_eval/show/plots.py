@@ -193,15 +193,20 @@ def z_trajectories(view: RunView) -> "Figure":
     for axes in all_axes[len(paths) :]:
         axes.set_visible(False)
     figure.supxlabel("trials of all models", fontsize=9)
+    # in two lines, since one is longer than a figure of one row is high
     what = (
-        "z, and the boundary that calls the pair" if wanted is None else "half of the 95% interval, and what is wanted"
+        ("z, and the boundary", "that calls the pair")
+        if wanted is None
+        else ("half of the 95% interval", "and what is wanted")
     )
-    figure.supylabel(f"{what} (dashed)", fontsize=9)
+    figure.supylabel(f"{what[0]}\n{what[1]} (dashed)", fontsize=9)
     return figure
 
 
 def rank_trajectories(view: RunView) -> "Figure":
     """The place of each model at each look."""
+    from matplotlib.ticker import MaxNLocator
+
     figure, axes = _figure(0.3 * len(view.models) + 1.4)
     trials = [sum(look.trials) for look in view.looks]
     last = {name: at for at, name in enumerate(view.looks[-1].order)}
@@ -212,6 +217,7 @@ def rank_trajectories(view: RunView) -> "Figure":
             axes.step(xs, ys, where="post", color=_colour(at), linestyle=_style(at), linewidth=1.4)
             axes.annotate(_name(name), (xs[-1], ys[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_ylim(len(view.models) + 0.5, 0.5)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("trials of all models")
     axes.set_ylabel("place")
     return figure
@@ -261,7 +267,7 @@ def _draw_path(axes: "Axes", path: PairPath, *, signed: bool) -> None:
         axes.plot(path.trials, [-one for one in boundary], color="#444444", linestyle="--", linewidth=1.0)
     axes.plot(path.trials, [_or_nan(one) for one in path.z], color=VERDICTS[path.verdict], linewidth=1.6)
     axes.axhline(0.0, color="#999999", linewidth=0.6)
-    against = f" over {_name(path.worse)}" if path.worse is not None else " against the value" if signed else ""
+    against = f"\nover {_name(path.worse)}" if path.worse is not None else "\nagainst the value" if signed else ""
     axes.set_title(f"{_name(path.better)}{against}: {path.verdict.replace('_', ' ')}", fontsize=7.5)
     axes.tick_params(labelsize=7)
 
@@ -297,7 +303,7 @@ def _figure(height: float) -> tuple["Figure", "Axes"]:
 def _grid(lines: int, columns: int, height: float | None = None) -> tuple["Figure", list[Any]]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 1.9 * lines + 0.4 if height is None else height))
+    figure = Figure(figsize=(7.0, 2.0 * lines + 0.4 if height is None else height))
     return figure, list(figure.subplots(lines, columns, squeeze=False).flat)
 
 

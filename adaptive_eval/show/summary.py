@@ -13,7 +13,7 @@ from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.results import RESULTS_FILE, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, promise_in_short
-from adaptive_eval.show.text import cells, count, duration, number, safe
+from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, cells, count, duration, number, safe
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 5
@@ -145,8 +145,8 @@ def _cost(results: Results, elapsed: float | None) -> str:
     cost = results.cost
     parts = [f"{count(cost.trials)} trials ({_share(cost.trials, cost.fixed_trials)})"]
     parts += [f"{count(cost.tokens)} tokens"] if cost.tokens else []
-    parts += [f"${cost.usd:,.2f}"] if cost.usd else []
-    parts += [f"{cost.gpu_seconds / 3600:.2f} GPU hours"] if cost.gpu_seconds else []
+    parts += [f"${amount(cost.usd, ())}"] if cost.usd else []
+    parts += [f"{amount(cost.gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours"] if cost.gpu_seconds else []
     parts += [] if elapsed is None else [duration(elapsed)]
     return f"cost      {', '.join(parts)}"
 

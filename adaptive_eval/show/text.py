@@ -57,6 +57,8 @@ class Rates:
 
 LONGEST = 200
 COUNTED = (Verdict.RESOLVED, Verdict.TIED, Verdict.OPEN, Verdict.OUT_OF_REACH)
+SECONDS_AN_HOUR = 3600
+MOST_PLACES = 6
 _SCALE = ("", "k", "M", "G", "T")
 
 
@@ -98,6 +100,13 @@ def duration(seconds: float) -> str:
 def number(value: float | None, digits: int = 2) -> str:
     """A number, or a dash where there is none."""
     return "-" if value is None or math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}f}"
+
+
+def amount(value: float, among: Iterable[float]) -> str:
+    """A cost `among` others of a column: as many places as show two figures of the smallest, two at least."""
+    least = min((abs(one) for one in (value, *among) if one and math.isfinite(one)), default=1.0)
+    places = min(max(2, 1 - math.floor(math.log10(least))), MOST_PLACES)
+    return f"{value:,.{places}f}"
 
 
 def verdict_counts(look: Look) -> str:

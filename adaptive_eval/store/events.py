@@ -27,7 +27,7 @@ class Change(NamedTuple):
     now: object = None
 
     def __str__(self) -> str:
-        return f"{self.path}: {_shown(self.was)} -> {_shown(self.now)}"
+        return f"{self.path}: {_shown(self.was)} → {_shown(self.now)}"
 
 
 SHOWN_CHARACTERS = 80

@@ -434,3 +434,38 @@ class TestFiles:
         (tmp_path / "c.yaml").write_bytes(b"name: \xff")
         with pytest.raises(ConfigError, match="is not UTF-8"):
             load_config(tmp_path / "c.yaml")
+
+
+class TestMessagesOfTheFirstHour:
+    def test_a_number_of_tokens_is_no_secret(self) -> None:
+        assert only(BASE + "sampling: {max_token: 64}\n") == (
+            "line 6: sampling.max_token is not a known key; did you mean `max_tokens`?"
+        )
+
+    def test_two_models_of_one_name(self) -> None:
+        problem = only(BASE.replace("name: b", "name: a"))
+        assert problem == ("line 2: models must have different names, but a is there twice; rename one of the two")
+
+    @pytest.mark.parametrize(
+        ("given", "mend"), [("many", ""), ("'40'", "; write it without quotes"), ("[1]", ""), ("true", "")]
+    )
+    def test_quotes_are_named_where_there_are_any(self, given: str, mend: str) -> None:
+        problem = only(BASE, f"trials.max={given}")
+        assert problem.startswith("--set trials.max: trials.max must be a whole number, but got ")
+        assert ("quotes" in problem) == bool(mend) and problem.endswith(mend)
+
+    @pytest.mark.parametrize(
+        ("text", "line"),
+        [
+            ("sampling\n  temperature: 0.3\nseed: 1\n", 1),
+            ("seed: 1\nsampling\nname: x\n", 2),
+            ("seed: 1\nsampling:\n  temperature 0.3\n\n  # so\n  top_p: 0.9\n", 3),
+            ("seed: 1\nname: a b: c\n", 2),
+        ],
+    )
+    def test_a_missing_colon_is_told_in_its_line(self, text: str, line: int) -> None:
+        assert only(text).startswith(f"line {line}: is not YAML: ")
+
+    def test_a_folder_is_no_configuration(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="is a folder; name the configuration, a YAML file"):
+            load_config(tmp_path)

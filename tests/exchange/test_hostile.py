@@ -64,6 +64,12 @@ def test_a_file_that_is_not_there_and_a_folder_without_logs(tmp_path: Path) -> N
     assert "is given twice" in imported(path, tmp_path / "." / "t.jsonl", "--to", tmp_path / "run").stderr
 
 
+def test_a_configuration_is_no_log(tmp_path: Path) -> None:
+    path = tmp_path / "base.yaml"
+    path.write_text("models: []\n")
+    assert f"{path}: is a configuration and no log; give it as --config, beside the logs" in refusal(path)
+
+
 def test_what_is_there_is_never_replaced(tmp_path: Path) -> None:
     path = lines(tmp_path / "t.jsonl", [{"model": "a", "question": "q", "category": 1}])
     (tmp_path / "run").mkdir()

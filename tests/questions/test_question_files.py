@@ -1,6 +1,7 @@
 """Questions from files: what is read is what was written, and every bad line is named."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -113,13 +114,62 @@ class TestJsonl:
         assert "its fields are question, answer: set questions.fields.prompt" in told
 
     def test_many_problems_are_counted_not_listed(self, tmp_path: Path) -> None:
-        told = refusal(jsonl(tmp_path, *["{"] * 100)).splitlines()
+        told = refusal(jsonl(tmp_path, *["{" + " " * spaces for spaces in range(100)])).splitlines()
         assert told[0].endswith("100 problems")
         assert told[-1] == "  and 60 more"
         assert len(told) == 42
 
+    def test_one_wrong_field_is_told_once_with_a_count(self, tmp_path: Path) -> None:
+        told = refusal(jsonl(tmp_path, *[{"prompt": str(n), "answer": "1"} for n in range(50)]), fields={"prompt": "q"})
+        assert told.splitlines()[1:] == [
+            "  line 1 to line 50 (50 times): has no field 'q' (prompt); its fields are prompt, answer: "
+            "set questions.fields.prompt"
+        ]
+        assert told.startswith(f"{tmp_path / 'questions.jsonl'}: 50 problems")
+
+    def test_a_file_that_cannot_be_read_is_no_defect(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = jsonl(tmp_path, {"prompt": "?", "answer": "1"})
+
+        def refuse(path: Path) -> bytes:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(Path, "read_bytes", refuse)
+        assert refusal(path) == (
+            f"questions.path: {path} cannot be read: Permission denied; let it be read, or name another file"
+        )
+
+    def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
+        assert "is a folder; name a file in it" in refusal(tmp_path, format="jsonl")
+
     def test_a_file_without_questions_is_an_error(self, tmp_path: Path) -> None:
         assert "no question is left" in refusal(jsonl(tmp_path))
+
+    @pytest.mark.parametrize("name", ["q.json", "q.jsonl"])
+    @pytest.mark.parametrize("indent", [None, 2])
+    def test_an_array_of_objects_is_read(self, tmp_path: Path, name: str, indent: int | None) -> None:
+        path = tmp_path / name
+        path.write_text(json.dumps([{"prompt": "a?", "answer": "1"}, {"prompt": "b?", "answer": 2}], indent=indent))
+        assert [(one.prompt, one.answer) for one in load(path)] == [("a?", "1"), ("b?", "2")]
+
+    def test_a_json_file_may_have_an_object_a_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "q.json"
+        path.write_text('{"prompt": "a?", "answer": "1"}\n{"prompt": "b?", "answer": "2"}\n')
+        assert len(load(path)) == 2
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ('[{"prompt": "a?", "answer": "1"}, 5]', "entry 2: holds a number, not an object"),
+            ('[{"prompt": "a?"}]', "entry 1: has no field 'answer'"),
+            ('[\n{"prompt": "a?"\n', "is not JSON: .* line .*; write an array of objects, or one object a line"),
+            ('[1]\n{"prompt": "a?", "answer": "1"}', "line 1: holds a list, not an object"),
+            ("[]", "no question is left"),
+        ],
+    )
+    def test_an_array_with_mistakes_says_where(self, tmp_path: Path, text: str, problem: str) -> None:
+        path = tmp_path / "q.json"
+        path.write_text(text)
+        assert re.search(problem, refusal(path))
 
     def test_a_missing_file_is_an_error(self, tmp_path: Path) -> None:
         assert "there is no file" in refusal(tmp_path / "none.jsonl")

@@ -67,4 +67,4 @@ def test_a_rule_that_is_chosen_after_looks_is_named(site: Site) -> None:
     assert ended.exit_code in FINISHED
     results = json.loads((site.directory() / "results.json").read_text())
     (text,) = [warning["text"] for warning in results["warnings"] if warning["kind"] == "redecided"]
-    assert "stopping.confidence: 0.95 -> 0.8" in text and "no promise covers" in text
+    assert "stopping.confidence: 0.95 → 0.8" in text and "no promise covers" in text

@@ -142,10 +142,10 @@ def read_until(master: int, word: str, seconds: float = 20.0) -> str:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: not set -> 'Think. {prompt}'"),
-        ({"sampling": {"temperature": 0.7, "max_tokens": 2000}}, "models.ada.sampling.temperature: 0.6 -> 0.7"),
-        ({"grader": "contains"}, "grader.kind: 'numeric' -> 'contains'"),
-        ({"seed": 5}, "seed: 0 -> 5"),
+        ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: not set → 'Think. {prompt}'"),
+        ({"sampling": {"temperature": 0.7, "max_tokens": 2000}}, "models.ada.sampling.temperature: 0.6 → 0.7"),
+        ({"grader": "contains"}, "grader.kind: 'numeric' → 'contains'"),
+        ({"seed": 5}, "seed: 0 → 5"),
     ],
 )
 def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(

@@ -14,7 +14,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.record.view import RunView, read_run
 from adaptive_eval.show.markdown import markdown, questions_digest
-from adaptive_eval.show.text import cell, count, fenced, table, telling
+from adaptive_eval.show.text import amount, cell, count, fenced, table, telling
 
 
 @pytest.fixture
@@ -156,3 +156,11 @@ def test_what_costs_something_has_its_column(site: Site) -> None:
 def test_a_column_is_told_by_a_single_row() -> None:
     assert telling(["a", "b", "c"], [["x", "-", ""], ["y", "-", "1"]]) == (["a", "c"], [["x", ""], ["y", "1"]])
     assert telling(["a"], []) == ([], [])
+
+
+def test_small_costs_add_up_as_they_are_shown() -> None:
+    costs = [0.0041, 0.0049, 0.0101, 0.0109]
+    shown = [amount(cost, costs) for cost in (*costs, sum(costs))]
+    assert shown == ["0.0041", "0.0049", "0.0101", "0.0109", "0.0300"]
+    assert amount(1234.5, [1234.5, 0.5]) == "1,234.50" and amount(0.0, ()) == "0.00"
+    assert amount(0.000000001, ()) == "0.000000"

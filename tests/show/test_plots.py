@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import StoreError
-from adaptive_eval.record.view import RunView, read_run
+from adaptive_eval.record.view import LookView, RunView, read_run
 from adaptive_eval.show.plots import (
     FIGURES,
     OVER_LOOKS,
+    _styled,
     convergence,
     draw_all,
     pair_paths,
@@ -120,3 +121,34 @@ def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(site: Site
     assert told.exit_code == 0, told.output
     assert {path.stem for path in (tmp_path / "figures").iterdir()} == set(FIGURES)
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
+
+
+def test_places_are_whole_and_no_label_is_cut(view: RunView) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    long = {name: f"{name} " + "long-name-" * 6 for name in view.models}
+    few = replace(view, looks=tuple(_renamed(look, long) for look in view.looks))
+    for seen in (view, few):
+        for draw in (OVER_LOOKS["z"], OVER_LOOKS["ranks"]):
+            with _styled():
+                figure = draw(seen)
+                canvas = FigureCanvasAgg(figure)
+                canvas.draw()
+                if draw is OVER_LOOKS["ranks"] and seen is view:
+                    assert all(float(tick).is_integer() for tick in figure.axes[0].get_yticks())
+                texts = [axes.title for axes in figure.axes if axes.get_visible() and axes.get_title()]
+                texts += [text for text in (figure._supxlabel, figure._supylabel) if text is not None]
+                for text in texts:
+                    box, whole = text.get_window_extent(), figure.bbox
+                    assert box.x0 >= -0.5 and box.x1 <= whole.x1 + 0.5, text.get_text()
+                    assert box.y0 >= -0.5 and box.y1 <= whole.y1 + 0.5, text.get_text()
+
+
+def _renamed(look: LookView, names: dict[str, str]) -> LookView:
+    """The last comparison alone, so that the figure has one row, under other names."""
+    pairs = tuple(
+        replace(pair, better=names[pair.better], worse=None if pair.worse is None else names[pair.worse])
+        for pair in look.pairs
+    )
+    return replace(look, pairs=pairs)

@@ -107,17 +107,17 @@ def test_looks_belong_to_the_configuration_that_took_them(open_store: OpenStore,
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"meaning": {**HEADER.meaning, "seed": 8}}, r"seed: 7 -> 8"),
+        ({"meaning": {**HEADER.meaning, "seed": 8}}, r"seed: 7 → 8"),
         (
             {"meaning": {**HEADER.meaning, "prompt": {"template": "Q: {prompt}"}}},
-            r"template: '{prompt}' -> 'Q: ",
+            r"template: '{prompt}' → 'Q: ",
         ),
         (
             {"models": {**HEADER.models, "large": {"model": "l-2", "sampling": {}}}},
-            r"models\.large\.model: 'l-1' -> 'l-2'",
+            r"models\.large\.model: 'l-1' → 'l-2'",
         ),
-        ({"models": {**HEADER.models, "small": {"model": "s-1", "sampling": {}}}}, r"temperature: 0\.6 -> not set"),
-        ({"questions": {"q1": HEADER.questions["q1"]}}, r"questions\.q2: .* -> not set"),
+        ({"models": {**HEADER.models, "small": {"model": "s-1", "sampling": {}}}}, r"temperature: 0\.6 → not set"),
+        ({"questions": {"q1": HEADER.questions["q1"]}}, r"questions\.q2: .* → not set"),
     ],
 )
 def test_a_resume_that_changes_what_trials_mean_is_refused(
