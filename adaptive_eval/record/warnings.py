@@ -82,7 +82,7 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Settings that decide, and were chosen when looks had been taken."""
     for event in only(events, SettingsChanged):
         told = [
-            f"{path}: {was} -> {now}"
+            f"{path}: {was} → {now}"
             for path, was, now in event.changes
             if path.startswith(DECIDING) and path != HARMLESS
         ]
