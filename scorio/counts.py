@@ -91,9 +91,16 @@ BINARY.flags.writeable = False
 class Counts:
     """Trials by question and category, with the value of each category.
 
-    n:  (..., M, K), trials of question q that ended in category k.
-    w:  (K,), what a category is worth.
-    r0: broadcastable to n, outcomes known beforehand (R0), without the +1 of the uniform prior; None for none.
+    Args:
+        n: (..., M, K), trials of question q that ended in category k.
+        w: (K,), what a category is worth.
+        r0: broadcastable to n, outcomes known beforehand (R0), without the +1 of the uniform prior; None for none.
+
+    Examples:
+        >>> from scorio import Counts
+        >>> counts = Counts(n=[[1, 3], [2, 0]], w=[0.0, 1.0])  # questions by (wrong, right)
+        >>> counts.trials, counts.questions, counts.categories
+        (array([4, 2]), 2, 2)
     """
 
     n: IntArray
@@ -121,7 +128,22 @@ class Counts:
 
     @classmethod
     def trusted(cls, n: IntArray, w: FloatArray, r0: IntArray | None = None) -> Self:
-        """The same without any check, for callers whose arrays are right by construction."""
+        """The same without any check, for callers whose arrays are right by construction.
+
+        Args:
+            n: Counts (..., M, K), as 64-bit integers.
+            w: Weights (K,), as floats.
+            r0: Prior counts, broadcastable to n; None for none.
+
+        Returns:
+            The `Counts` of these arrays.
+
+        Examples:
+            >>> import numpy as np
+            >>> from scorio import Counts
+            >>> Counts.trusted(np.array([[1, 3]]), np.array([0.0, 1.0])).trials
+            array([4])
+        """
         counts = object.__new__(cls)
         object.__setattr__(counts, "n", n)
         object.__setattr__(counts, "w", w)
@@ -133,6 +155,20 @@ class Counts:
         """From an (M, N) matrix of categories, or a vector for one question; without `w`, 0 is wrong and 1 is right.
 
         A data frame of questions by trials will do, NaN where there is no such trial.
+
+        Args:
+            R: An (M, N) matrix of categories, a vector for one question, or a data frame.
+            w: What each category is worth; None where 0 is wrong and 1 is right.
+            R0: Outcomes known beforehand, one row per question; None for none.
+
+        Returns:
+            The `Counts` of one model.
+
+        Examples:
+            >>> from scorio import Counts
+            >>> Counts.from_outcomes([[1, 0, 1, 1], [0, 0, 1, 0]]).n
+            array([[1, 3],
+                   [3, 1]])
         """
         if is_frame(R):
             return cls.from_ragged(frame_outcomes(R, "R"), w, R0)
@@ -140,12 +176,41 @@ class Counts:
 
     @classmethod
     def from_tensor(cls, R: Any, w: Any = None, R0: Any = None) -> Self:
-        """From an (L, M, N) tensor of L models; R0 is (M, D), shared, or (L, M, D)."""
+        """From an (L, M, N) tensor of L models; R0 is (M, D), shared, or (L, M, D).
+
+        Args:
+            R: An (L, M, N) tensor of categories.
+            w: What each category is worth; None where 0 is wrong and 1 is right.
+            R0: Outcomes known beforehand; None for none.
+
+        Returns:
+            The `Counts` of a batch of L models.
+
+        Examples:
+            >>> from scorio import Counts
+            >>> Counts.from_tensor([[[1, 0, 1]], [[1, 1, 1]]]).n[..., 1]
+            array([[2],
+                   [3]])
+        """
         return cls._from_labels(_validate.labels(R, "R", ndim=3), w, R0)
 
     @classmethod
     def from_ragged(cls, R: Any, w: Any = None, R0: Any = None) -> Self:
-        """From a vector, matrix or tensor in which -1 means that there is no such trial."""
+        """From a vector, matrix or tensor in which -1 means that there is no such trial.
+
+        Args:
+            R: A vector, an (M, N) matrix or an (L, M, N) tensor of categories, -1 for no trial.
+            w: What each category is worth; None where 0 is wrong and 1 is right.
+            R0: Outcomes known beforehand, one row per question; None for none.
+
+        Returns:
+            The `Counts` of one model, or of a batch for a tensor.
+
+        Examples:
+            >>> from scorio import Counts
+            >>> Counts.from_ragged([[1, 0, 1], [0, -1, -1]]).trials
+            array([3, 1])
+        """
         outcomes = _validate.whole(R, "R")
         return cls._from_labels(_validate.labels(outcomes, "R", 3 if outcomes.ndim == 3 else 2), w, R0, missing=True)
 

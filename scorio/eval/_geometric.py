@@ -28,7 +28,22 @@ Powers = tuple[float, float]  # a of Pass@k, b of its partner
 
 
 def geom_at_k(R: Outcomes, k: int, pass_power: float = 0.5, unanimous_power: float = 0.5) -> Value:
-    """Geom@k: the blend Pass@k^a Pass^k^b of each question, averaged over the questions."""
+    """Geom@k: the blend Pass@k^a Pass^k^b of each question, averaged over the questions.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of zeros and ones, or binary `Counts`.
+        k: How many draws; every question needs as many trials.
+        pass_power: The power a of Pass@k, not negative.
+        unanimous_power: The power b of Pass^k, not negative.
+
+    Returns:
+        The score, a float for one model and an array for a batch.
+
+    Examples:
+        >>> from scorio.eval import geom_at_k
+        >>> round(geom_at_k([[1, 0, 1, 1], [0, 0, 1, 0]], k=2), 4)
+        0.3536
+    """
     powers = _powers(pass_power, unanimous_power)
     questions = binary_questions(R)
     k = bank_draws(k, questions.fewest)
@@ -46,7 +61,27 @@ def geom_at_k_ci(
     alpha0: float = 1.0,
     beta0: float = 1.0,
 ) -> Summary:
-    """Posterior summary of Geom@k, for any k >= 1; the delta method question by question."""
+    """Posterior summary of Geom@k, for any k >= 1; the delta method question by question.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of zeros and ones, or binary `Counts`.
+        k: How many draws, at least 1.
+        pass_power: The power a of Pass@k, not negative.
+        unanimous_power: The power b of Pass^k, not negative.
+        confidence: Probability of the two-sided interval, between 0 and 1.
+        bounds: Ends that the interval is clipped to; None for no clipping.
+        alpha0: First parameter of the Beta prior, for successes.
+        beta0: Second parameter of the Beta prior, for failures.
+
+    Returns:
+        A `Summary` (mu, sigma, lo, hi), of floats for one model and arrays for a batch.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.eval import geom_at_k_ci
+        >>> np.round(geom_at_k_ci([[1, 0, 1, 1], [0, 0, 1, 0]], k=2), 4)
+        array([0.4562, 0.137 , 0.1876, 0.7248])
+    """
     powers = _powers(pass_power, unanimous_power)
     questions, k = binary_questions(R), any_draws(k)
     each = _delta(posterior_moments((any_success(k), all_successes(k)), questions, alpha0, beta0), powers)
@@ -54,7 +89,22 @@ def geom_at_k_ci(
 
 
 def geom_ds_at_k(R: Outcomes, k: int, pass_power: float = 0.5, unanimous_power: float = 0.5) -> Value:
-    """The blend Pass@k^a Pass^k^b of the two averages over the questions."""
+    """The blend Pass@k^a Pass^k^b of the two averages over the questions.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of zeros and ones, or binary `Counts`.
+        k: How many draws; every question needs as many trials.
+        pass_power: The power a of Pass@k, not negative.
+        unanimous_power: The power b of Pass^k, not negative.
+
+    Returns:
+        The score, a float for one model and an array for a batch.
+
+    Examples:
+        >>> from scorio.eval import geom_ds_at_k
+        >>> round(geom_ds_at_k([[1, 0, 1, 1], [0, 0, 1, 0]], k=2), 4)
+        0.433
+    """
     return _bank_blend(R, k, all_successes, _powers(pass_power, unanimous_power))
 
 
@@ -68,7 +118,27 @@ def geom_ds_at_k_ci(
     alpha0: float = 1.0,
     beta0: float = 1.0,
 ) -> Summary:
-    """Posterior summary of `geom_ds_at_k`, for any k >= 1."""
+    """Posterior summary of `geom_ds_at_k`, for any k >= 1.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of zeros and ones, or binary `Counts`.
+        k: How many draws, at least 1.
+        pass_power: The power a of Pass@k, not negative.
+        unanimous_power: The power b of Pass^k, not negative.
+        confidence: Probability of the two-sided interval, between 0 and 1.
+        bounds: Ends that the interval is clipped to; None for no clipping.
+        alpha0: First parameter of the Beta prior, for successes.
+        beta0: Second parameter of the Beta prior, for failures.
+
+    Returns:
+        A `Summary` (mu, sigma, lo, hi), of floats for one model and arrays for a batch.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.eval import geom_ds_at_k_ci
+        >>> np.round(geom_ds_at_k_ci([[1, 0, 1, 1], [0, 0, 1, 0]], k=2), 4)
+        array([0.4623, 0.1373, 0.1932, 0.7314])
+    """
     powers = _powers(pass_power, unanimous_power)
     return summary(*_posterior_blend(R, k, all_successes, powers, alpha0, beta0), confidence, bounds)
 
@@ -79,6 +149,21 @@ def geo_spectrum_at_k(
     """GeoSpectrum_lambda,w@k: Pass@k^lambda S_w,k^(1-lambda), of the averages over the questions.
 
     Without `weights` the spectrum is mG-Pass@k; `lambda_` is another name of `lam`.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of zeros and ones, or binary `Counts`.
+        k: How many draws; every question needs as many trials.
+        lam: The power lambda of Pass@k, in [0, 1].
+        weights: The weights w_1, ..., w_k of the spectrum; None for mG-Pass@k.
+        lambda_: Another name of `lam`; give only one of them.
+
+    Returns:
+        The score, a float for one model and an array for a batch.
+
+    Examples:
+        >>> from scorio.eval import geo_spectrum_at_k
+        >>> round(geo_spectrum_at_k([[1, 0, 1, 1], [0, 0, 1, 0]], k=3), 4)
+        0.27
     """
     powers = _coupling(lam, lambda_)
     return _bank_blend(R, k, _spectrum(weights), powers)
@@ -95,20 +180,72 @@ def geo_spectrum_at_k_ci(
     alpha0: float = 1.0,
     beta0: float = 1.0,
 ) -> Summary:
-    """Posterior summary of GeoSpectrum_lambda,w@k, for any k >= 1."""
+    """Posterior summary of GeoSpectrum_lambda,w@k, for any k >= 1.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of zeros and ones, or binary `Counts`.
+        k: How many draws, at least 1.
+        lam: The power lambda of Pass@k, in [0, 1].
+        weights: The weights w_1, ..., w_k of the spectrum; None for mG-Pass@k.
+        lambda_: Another name of `lam`; give only one of them.
+        confidence: Probability of the two-sided interval, between 0 and 1.
+        bounds: Ends that the interval is clipped to; None for no clipping.
+        alpha0: First parameter of the Beta prior, for successes.
+        beta0: Second parameter of the Beta prior, for failures.
+
+    Returns:
+        A `Summary` (mu, sigma, lo, hi), of floats for one model and arrays for a batch.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.eval import geo_spectrum_at_k_ci
+        >>> np.round(geo_spectrum_at_k_ci([[1, 0, 1, 1], [0, 0, 1, 0]], k=3), 4)
+        array([0.335 , 0.1156, 0.1084, 0.5616])
+    """
     powers = _coupling(lam, lambda_)
     return summary(*_posterior_blend(R, k, _spectrum(weights), powers, alpha0, beta0), confidence, bounds)
 
 
 def geo_spectrum_star_at_k(R: Outcomes, k: int) -> Value:
-    """GeoSpectrum*@k = sqrt(Pass@k mG-Pass@k)."""
+    """GeoSpectrum*@k = sqrt(Pass@k mG-Pass@k).
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of zeros and ones, or binary `Counts`.
+        k: How many draws; every question needs as many trials.
+
+    Returns:
+        The score, a float for one model and an array for a batch.
+
+    Examples:
+        >>> from scorio.eval import geo_spectrum_star_at_k
+        >>> round(geo_spectrum_star_at_k([[1, 0, 1, 1], [0, 0, 1, 0]], k=3), 4)
+        0.27
+    """
     return geo_spectrum_at_k(R, k)
 
 
 def geo_spectrum_star_at_k_ci(
     R: Outcomes, k: int, confidence: float = 0.95, bounds: Bounds = UNIT, alpha0: float = 1.0, beta0: float = 1.0
 ) -> Summary:
-    """Posterior summary of GeoSpectrum*@k, for any k >= 1."""
+    """Posterior summary of GeoSpectrum*@k, for any k >= 1.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of zeros and ones, or binary `Counts`.
+        k: How many draws, at least 1.
+        confidence: Probability of the two-sided interval, between 0 and 1.
+        bounds: Ends that the interval is clipped to; None for no clipping.
+        alpha0: First parameter of the Beta prior, for successes.
+        beta0: Second parameter of the Beta prior, for failures.
+
+    Returns:
+        A `Summary` (mu, sigma, lo, hi), of floats for one model and arrays for a batch.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.eval import geo_spectrum_star_at_k_ci
+        >>> np.round(geo_spectrum_star_at_k_ci([[1, 0, 1, 1], [0, 0, 1, 0]], k=3), 4)
+        array([0.335 , 0.1156, 0.1084, 0.5616])
+    """
     return geo_spectrum_at_k_ci(R, k, confidence=confidence, bounds=bounds, alpha0=alpha0, beta0=beta0)
 
 

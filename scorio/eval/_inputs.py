@@ -18,7 +18,18 @@ Value = float | FloatArray  # a float for one model, an array for a batch of mod
 
 
 class Estimate(NamedTuple):
-    """A score and its uncertainty."""
+    """A score and its uncertainty.
+
+    Attributes:
+        mu: The score.
+        sigma: Its standard deviation.
+
+    Examples:
+        >>> from scorio.eval import avg
+        >>> estimate = avg([[1, 1, 0, 1]])
+        >>> estimate.mu, round(estimate.sigma, 4)
+        (0.75, 0.2673)
+    """
 
     mu: Value
     sigma: Value
@@ -28,7 +39,20 @@ class Estimate(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """A score, its uncertainty and its interval."""
+    """A score, its uncertainty and its interval.
+
+    Attributes:
+        mu: The score.
+        sigma: Its standard deviation.
+        lo: The lower end of the interval.
+        hi: The upper end of the interval.
+
+    Examples:
+        >>> from scorio.eval import bayes_ci
+        >>> summary = bayes_ci([[1, 1, 0, 1]])
+        >>> round(summary.lo, 4), round(summary.hi, 4)
+        (0.3175, 1.0159)
+    """
 
     mu: Value
     sigma: Value

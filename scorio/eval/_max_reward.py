@@ -37,7 +37,21 @@ class Levels(NamedTuple):
 
 
 def max_at_k(R: Outcomes, k: int, w: ArrayLike | None = None) -> Value:
-    """Max@k, averaged over all draws of k of a question's trials; Pass@k where w = [0, 1]."""
+    """Max@k, averaged over all draws of k of a question's trials; Pass@k where w = [0, 1].
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of categories, or `Counts`.
+        k: How many draws; every question needs as many trials.
+        w: The reward of each category; omit it for zeros and ones and for `Counts`.
+
+    Returns:
+        The score, a float for one model and an array for a batch.
+
+    Examples:
+        >>> from scorio.eval import max_at_k
+        >>> round(max_at_k([[0, 2, 1], [1, 0, 0]], k=2, w=[0.0, 0.5, 1.0]), 4)
+        0.5833
+    """
     counts = as_counts(R, w)
     score = all_successes(bank_draws(k, int(counts.trials.min())))
     levels = _levels(counts.outcomes, counts.w)
@@ -59,6 +73,23 @@ def max_at_k_ci(
 
     The interval is clipped to the rewards unless `bounds` are given. The chance p_l of a reward of at most r_l is Beta,
     and p_l / p_m is independent of p_m where l < m; so Cov(x_l, x_m) = Var(x_m) E[x_l] / E[x_m].
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of categories, or `Counts`.
+        k: How many draws, at least 1.
+        w: The reward of each category; omit it for zeros and ones and for `Counts`.
+        R0: Prior outcomes, one row per question; omit it for none and for `Counts`.
+        confidence: Probability of the two-sided interval, between 0 and 1.
+        bounds: Ends that the interval is clipped to; None for the smallest and the largest reward.
+
+    Returns:
+        A `Summary` (mu, sigma, lo, hi), of floats for one model and arrays for a batch.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.eval import max_at_k_ci
+        >>> np.round(max_at_k_ci([[0, 2, 1], [1, 0, 0]], k=2, w=[0.0, 0.5, 1.0]), 4)
+        array([0.5952, 0.1172, 0.3654, 0.825 ])
     """
     counts = as_counts(R, w, R0)
     score = all_successes(any_draws(k))

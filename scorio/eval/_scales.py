@@ -17,6 +17,22 @@ def bayes(R: Outcomes, w: ArrayLike | None = None, R0: ArrayLike | None = None) 
 
     R is a vector, an (M, N) matrix of categories or a `Counts`; w, one weight per category, may be omitted for binary
     outcomes; R0 holds prior outcomes, a row per question (paper, Algorithm 1).
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of categories, or `Counts`.
+        w: What each category is worth; omit it for zeros and ones and for `Counts`.
+        R0: Prior outcomes, one row per question; omit it for none and for `Counts`.
+
+    Returns:
+        An `Estimate` (mu, sigma), of floats for one model and arrays for a batch.
+
+    Examples:
+        >>> from scorio.eval import bayes
+        >>> mu, sigma = bayes([[1, 0, 1, 1], [0, 0, 1, 0]])
+        >>> round(mu, 4), round(sigma, 4)
+        (0.5, 0.126)
+        >>> round(bayes([[0, 2, 1], [1, 0, 0]], w=[0.0, 0.5, 1.0]).mu, 4)
+        0.4167
     """
     mean, var = _bayes(R, w, R0)
     return Estimate(as_value(mean), as_value(np.sqrt(var)))
@@ -29,7 +45,24 @@ def bayes_ci(
     confidence: float = 0.95,
     bounds: Bounds = None,
 ) -> Summary:
-    """(mu, sigma, lo, hi): `bayes` and its central normal interval, clipped to `bounds`."""
+    """(mu, sigma, lo, hi): `bayes` and its central normal interval, clipped to `bounds`.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of categories, or `Counts`.
+        w: What each category is worth; omit it for zeros and ones and for `Counts`.
+        R0: Prior outcomes, one row per question; omit it for none and for `Counts`.
+        confidence: Probability of the two-sided interval, between 0 and 1.
+        bounds: Ends that the interval is clipped to; None for no clipping.
+
+    Returns:
+        A `Summary` (mu, sigma, lo, hi), of floats for one model and arrays for a batch.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.eval import bayes_ci
+        >>> np.round(bayes_ci([[1, 0, 1, 1], [0, 0, 1, 0]]), 4)
+        array([0.5   , 0.126 , 0.2531, 0.7469])
+    """
     return summary(*_bayes(R, w, R0), confidence, bounds)
 
 
@@ -37,13 +70,42 @@ def avg(R: Outcomes, w: ArrayLike | None = None) -> Estimate:
     """avg@N: (a, sigma_a), the plain average and the uncertainty of Bayes@N on its scale (paper, Eq. 20).
 
     Questions count equally however many trials they have; each needs one at least.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of categories, or `Counts`.
+        w: What each category is worth; omit it for zeros and ones and for `Counts`.
+
+    Returns:
+        An `Estimate` (mu, sigma), of floats for one model and arrays for a batch.
+
+    Examples:
+        >>> from scorio.eval import avg
+        >>> a, sigma = avg([[1, 0, 1, 1], [0, 0, 1, 0]])
+        >>> round(a, 4), round(sigma, 4)
+        (0.5, 0.189)
     """
     mean, var = _average(R, w)
     return Estimate(as_value(mean), as_value(np.sqrt(var)))
 
 
 def avg_ci(R: Outcomes, w: ArrayLike | None = None, confidence: float = 0.95, bounds: Bounds = None) -> Summary:
-    """(a, sigma_a, lo, hi): `avg` and its central normal interval, clipped to `bounds`."""
+    """(a, sigma_a, lo, hi): `avg` and its central normal interval, clipped to `bounds`.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of categories, or `Counts`.
+        w: What each category is worth; omit it for zeros and ones and for `Counts`.
+        confidence: Probability of the two-sided interval, between 0 and 1.
+        bounds: Ends that the interval is clipped to; None for no clipping.
+
+    Returns:
+        A `Summary` (mu, sigma, lo, hi), of floats for one model and arrays for a batch.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.eval import avg_ci
+        >>> np.round(avg_ci([[1, 0, 1, 1], [0, 0, 1, 0]], bounds=(0, 1)), 4)
+        array([0.5   , 0.189 , 0.1296, 0.8704])
+    """
     return summary(*_average(R, w), confidence, bounds)
 
 
