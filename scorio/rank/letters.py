@@ -15,6 +15,19 @@ def letter_display(apart: NDArray[np.bool_]) -> tuple[str, ...]:
     """The letters of each model, for models in order and a symmetric matrix (L, L) of who is told apart.
 
     They are those of insert and absorb (Piepho 2004), which takes seconds where this takes milliseconds.
+
+    Args:
+        apart: Whether each two of the L models are told apart, (L, L) and symmetric.
+
+    Returns:
+        The letters of each model, one string a model.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.rank import letter_display
+        >>> apart = np.array([[False, False, True], [False, False, False], [True, False, False]])
+        >>> letter_display(apart)  # only the first and the last are told apart
+        ('a', 'ab', 'b')
     """
     models = len(apart)
     places = sorted([place for place in range(models) if group >> place & 1] for group in _groups(apart))

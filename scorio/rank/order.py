@@ -33,6 +33,21 @@ def pairwise(mu: ArrayLike, sigma: ArrayLike) -> Comparison:
 
     z[i, j] = (mu_i - mu_j) / sqrt(sigma_i^2 + sigma_j^2), positive where i is ahead of j, and rho[i, j] = Phi(|z|), the
     confidence in the order of the two. On the diagonal z is 0 and rho 1/2.
+
+    Args:
+        mu: The score of each model, (..., L).
+        sigma: The standard deviation of each score, (..., L), none negative.
+
+    Returns:
+        A `Comparison` (difference, sigma, z, rho) of matrices (..., L, L).
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.rank import pairwise
+        >>> pairs = pairwise(mu=[0.7, 0.5], sigma=[0.03, 0.04])
+        >>> np.round(pairs.z, 2)
+        array([[ 0.,  4.],
+               [-4.,  0.]])
     """
     means, sds = check_scores(mu, sigma)
     var = sds * sds
@@ -52,7 +67,14 @@ def check_scores(mu: ArrayLike, sigma: ArrayLike) -> tuple[FloatArray, FloatArra
 
 
 class Tiers(NamedTuple):
-    """A ranking in which a rank is shared by models that are not separated."""
+    """A ranking in which a rank is shared by models that are not separated.
+
+    Examples:
+        >>> from scorio.rank import rank_with_uncertainty
+        >>> tiers = rank_with_uncertainty(mu=[0.5, 0.7, 0.51], sigma=[0.03, 0.03, 0.03])
+        >>> tiers.ranking, tiers.order
+        (array([2, 1, 2]), array([1, 2, 0]))
+    """
 
     ranking: IntArray
     """The rank of each model, 1 for the best, with no gaps."""
@@ -70,6 +92,23 @@ def rank_with_uncertainty(mu: ArrayLike, sigma: ArrayLike, threshold: float = 1.
 
     Ranks chain through consecutive models, so that the ends of a long tier may well differ by more than the threshold.
     The default is the paper's 95% confidence in the order of one pair (its Table 1, third row).
+
+    Args:
+        mu: The score of each model, (L,).
+        sigma: The standard deviation of each score, (L,), none negative.
+        threshold: The z-score from which two neighbours are apart, above 0.
+
+    Returns:
+        `Tiers` (ranking, order, z).
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.rank import rank_with_uncertainty
+        >>> ranking, order, z = rank_with_uncertainty(mu=[0.5, 0.7, 0.51], sigma=[0.03, 0.03, 0.03])
+        >>> ranking
+        array([2, 1, 2])
+        >>> np.round(z, 2)
+        array([4.48, 0.24])
     """
     means, sds = check_scores(mu, sigma)
     if means.ndim != 1:
@@ -91,6 +130,20 @@ def rank_scores(scores: ArrayLike, method: str = "competition") -> IntArray | Fl
 
     Scores 0.9, 0.7, 0.7, 0.5 have the ranks 1, 2, 2, 4 (competition), 1, 3, 3, 4 (competition_max), 1, 2, 2, 3 (dense)
     and 1, 2.5, 2.5, 4 (fractional, the mean of the positions).
+
+    Args:
+        scores: The score of each model, (..., L), not NaN.
+        method: "competition", "competition_max", "dense" or "fractional".
+
+    Returns:
+        The ranks (..., L), 1 for the best; floats for fractional ranks, else integers.
+
+    Examples:
+        >>> from scorio.rank import rank_scores
+        >>> rank_scores([0.9, 0.7, 0.7, 0.5])
+        array([1, 2, 2, 4])
+        >>> rank_scores([0.9, 0.7, 0.7, 0.5], method="fractional")
+        array([1. , 2.5, 2.5, 4. ])
     """
     check_method(method)
     values = np.asarray(scores, dtype=float)
@@ -147,7 +200,18 @@ Signs = NDArray[np.int8]
 
 
 class RankAgreement(NamedTuple):
-    """Agreement of two rankings, each in [-1, 1]; NaN where one ranking ties every model and it is undefined."""
+    """Agreement of two rankings, each in [-1, 1]; NaN where one ranking ties every model and it is undefined.
+
+    Attributes:
+        tau_a: Kendall's tau-a.
+        tau_b: Kendall's tau-b.
+        spearman: Spearman's rho.
+
+    Examples:
+        >>> from scorio.rank import compare_rankings
+        >>> round(compare_rankings([1, 2, 3, 4], [1, 3, 2, 4]).spearman, 4)
+        0.8
+    """
 
     tau_a: float
     tau_b: float
@@ -158,7 +222,21 @@ class RankAgreement(NamedTuple):
 
 
 def compare_rankings(first: ArrayLike, second: ArrayLike) -> RankAgreement:
-    """Compare two rankings (ranks, or scores in the same direction) of the same models, ties allowed."""
+    """Compare two rankings (ranks, or scores in the same direction) of the same models, ties allowed.
+
+    Args:
+        first: One value for each of at least 2 models.
+        second: One value for each of the same models.
+
+    Returns:
+        The `RankAgreement` (tau_a, tau_b, spearman).
+
+    Examples:
+        >>> from scorio.rank import compare_rankings
+        >>> agreement = compare_rankings([1, 2, 3, 4], [1, 3, 2, 4])
+        >>> round(agreement.tau_a, 4), round(agreement.tau_b, 4)
+        (0.6667, 0.6667)
+    """
     a, b = _ranking("first", first), _ranking("second", second)
     if a.size != b.size:
         raise ValueError(f"first and second must rank the same models, got {a.size} and {b.size} of them")
