@@ -39,6 +39,18 @@ class WangTsiatis:
 
     kappa 0 is Pocock's constant, 0.5 is O'Brien-Fleming. c comes from the continuous limit, so that no schedule of
     looks can break the promise.
+
+    Attributes:
+        kappa: How much higher the boundary is early on, in [0, 0.5].
+        start: The information from which looks count, between 0 and 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import WangTsiatis
+        >>> boundary = WangTsiatis(kappa=0.25, start=0.05)
+        >>> c = boundary.critical(0.1)
+        >>> np.round(boundary.at(np.array([0.01, 0.25, 1.0]), c), 3)
+        array([  inf, 2.989, 2.114])
     """
 
     kappa: float = 0.25
@@ -50,15 +62,55 @@ class WangTsiatis:
         _validate.probability(self.start, "start")
 
     def crossing(self, c: float, sides: int = 2) -> float:
-        """P(sup over [start, 1] of |W(t)|/sqrt(t) * t**kappa >= c); with sides=1, of W(t) in place of |W(t)|."""
+        """P(sup over [start, 1] of |W(t)|/sqrt(t) * t**kappa >= c); with sides=1, of W(t) in place of |W(t)|.
+
+        Args:
+            c: The constant of the boundary.
+            sides: 2 for both directions, 1 for the upper one.
+
+        Returns:
+            The probability.
+
+        Examples:
+            >>> from scorio.sinf import WangTsiatis
+            >>> round(WangTsiatis().crossing(2.5), 4)
+            0.0363
+        """
         return float(np.exp(_log_crossing(self.kappa, self.start, sides)(min(max(c, 0.0), LARGEST))))
 
     def critical(self, alpha: float, sides: int = 2) -> float:
-        """The constant c that is crossed with probability alpha under an exact tie."""
+        """The constant c that is crossed with probability alpha under an exact tie.
+
+        Args:
+            alpha: The crossing probability, between 0 and 1.
+            sides: 2 for both directions, 1 for the upper one.
+
+        Returns:
+            The constant c.
+
+        Examples:
+            >>> from scorio.sinf import WangTsiatis
+            >>> round(WangTsiatis().critical(0.1), 3)
+            2.114
+        """
         return _critical(self.kappa, self.start, alpha, sides)
 
     def at(self, t: FloatArray | float, c: float) -> FloatArray:
-        """The boundary on |z| at information t: infinite before the start, its value at 1 beyond the horizon."""
+        """The boundary on |z| at information t: infinite before the start, its value at 1 beyond the horizon.
+
+        Args:
+            t: Information, 1 at the horizon.
+            c: The constant of the boundary.
+
+        Returns:
+            The boundary at each t.
+
+        Examples:
+            >>> import numpy as np
+            >>> from scorio.sinf import WangTsiatis
+            >>> np.round(WangTsiatis().at(np.array([0.01, 0.25, 1.0]), c=2.5), 3)
+            array([  inf, 3.536, 2.5  ])
+        """
         t = np.asarray(t, dtype=float)
         boundary: FloatArray = np.where(self._early(t), np.inf, c * np.clip(t, self.start, 1.0) ** -self.kappa)
         return boundary
@@ -68,6 +120,20 @@ class WangTsiatis:
 
         The minimum over the looks taken so far is a p-value at any time: under the null it falls below u with
         probability at most u. It is 1 before the start and, with sides=1, for z <= 0.
+
+        Args:
+            z: The z-score of the pair.
+            t: Information, 1 at the horizon.
+            sides: 2 for both directions, 1 for the upper one.
+
+        Returns:
+            The p-value of each look.
+
+        Examples:
+            >>> import numpy as np
+            >>> from scorio.sinf import WangTsiatis
+            >>> np.round(WangTsiatis().p_value(np.array([2.0, 4.0]), 0.5), 4)
+            array([0.2639, 0.0023])
         """
         t = np.asarray(t, dtype=float)
         height = (np.abs(z) if sides == 2 else np.maximum(z, 0.0)) * np.clip(t, self.start, 1.0) ** self.kappa
@@ -86,6 +152,16 @@ class Mixture:
 
     r is proportional to information; at information fraction `optimum` the boundary is tightest, where
     r* - ln(1 + r*) = 2 ln(1/alpha). alpha is two-sided.
+
+    Attributes:
+        alpha: The two-sided crossing probability, between 0 and 1.
+        optimum: The information at which the boundary is tightest, above 0.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import Mixture
+        >>> np.round(Mixture(alpha=0.1).at(np.array([0.1, 0.5, 2.0])), 3)
+        array([3.091, 2.764, 2.867])
     """
 
     alpha: float = 0.10
@@ -96,7 +172,19 @@ class Mixture:
         _validate.positive(self.optimum, "optimum")
 
     def at(self, t: FloatArray | float) -> FloatArray:
-        """The boundary on |z| at information t > 0, without an upper limit; infinite at 0."""
+        """The boundary on |z| at information t > 0, without an upper limit; infinite at 0.
+
+        Args:
+            t: Information, 1 at the horizon.
+
+        Returns:
+            The boundary at each t.
+
+        Examples:
+            >>> from scorio.sinf import Mixture
+            >>> round(float(Mixture().at(0.5)), 3)
+            2.764
+        """
         r = self.r(t)
         with np.errstate(divide="ignore"):
             boundary: FloatArray = np.sqrt((1.0 + 1.0 / r) * (np.log1p(r) - 2.0 * np.log(self.alpha)))
@@ -107,6 +195,19 @@ class Mixture:
 
         sides=1 mixes over upward drifts only, which adds ln(2 Phi(x)) with x = z sqrt(r/(1 + r)); for x < 0 the sum
         with x^2/2 is ln erfcx(-x/sqrt(2)), which does not cancel.
+
+        Args:
+            z: The z-score of the pair.
+            t: Information, 1 at the horizon.
+            sides: 2 for both directions, 1 for the upper one.
+
+        Returns:
+            The logarithm of the e-value of each look.
+
+        Examples:
+            >>> from scorio.sinf import Mixture
+            >>> round(float(Mixture().log_e_value(3.0, 0.5)), 3)
+            2.894
         """
         r = self.r(t)
         x = np.asarray(z) * np.sqrt(r / (1.0 + r))
@@ -120,18 +221,58 @@ class Mixture:
         return one_sided
 
     def e_value(self, z: FloatArray | float, t: FloatArray | float, sides: int = 2) -> FloatArray:
-        """A martingale of mean 1 under an exact tie (sides=1: at most 1 under drifts <= 0), inf if it overflows."""
+        """A martingale of mean 1 under an exact tie (sides=1: at most 1 under drifts <= 0), inf if it overflows.
+
+        Args:
+            z: The z-score of the pair.
+            t: Information, 1 at the horizon.
+            sides: 2 for both directions, 1 for the upper one.
+
+        Returns:
+            The e-value of each look.
+
+        Examples:
+            >>> from scorio.sinf import Mixture
+            >>> round(float(Mixture().e_value(3.0, 0.5)), 3)
+            18.07
+        """
         with np.errstate(over="ignore"):
             e: FloatArray = np.exp(self.log_e_value(z, t, sides))
         return e
 
     def p_value(self, z: FloatArray | float, t: FloatArray | float, sides: int = 2) -> FloatArray:
-        """1/e, at most 1; the minimum over all looks is a p-value at any time (Ville's inequality)."""
+        """1/e, at most 1; the minimum over all looks is a p-value at any time (Ville's inequality).
+
+        Args:
+            z: The z-score of the pair.
+            t: Information, 1 at the horizon.
+            sides: 2 for both directions, 1 for the upper one.
+
+        Returns:
+            The p-value of each look.
+
+        Examples:
+            >>> from scorio.sinf import Mixture
+            >>> round(float(Mixture().p_value(4.0, 0.5)), 4)
+            0.0026
+        """
         p: FloatArray = np.exp(np.minimum(-self.log_e_value(z, t, sides), 0.0))
         return p
 
     def r(self, t: FloatArray | float) -> FloatArray:
-        """Information t in the units of the mixture."""
+        """Information t in the units of the mixture.
+
+        Args:
+            t: Information, 1 at the horizon.
+
+        Returns:
+            r at each t.
+
+        Examples:
+            >>> from scorio.sinf import Mixture
+            >>> round(float(Mixture(alpha=0.1, optimum=0.5).r(0.5)), 3)
+            6.638
+        """
         r: FloatArray = np.asarray(t, dtype=float) * (_tightest(self.alpha) / self.optimum)
         return r
 

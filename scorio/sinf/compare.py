@@ -21,6 +21,18 @@ def expected_loss(d: FloatArray | float, s: FloatArray | float) -> FloatArray:
     """E[max(-D, 0)] for D ~ N(d, s^2): s [phi(z) - z (1 - Phi(z))], z = d/s; max(-d, 0) where s is 0.
 
     The regret to expect from choosing the first of two models, whose estimated lead is d.
+
+    Args:
+        d: The estimated lead of the first model.
+        s: Its standard deviation, not negative.
+
+    Returns:
+        The expected loss, not negative.
+
+    Examples:
+        >>> from scorio.sinf import expected_loss
+        >>> round(float(expected_loss(0.04, 0.03)), 5)
+        0.00127
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.divide(d, s)
@@ -35,13 +47,41 @@ def trial_variance(nu: FloatArray, w: FloatArray) -> FloatArray:
     It is the posterior variance of the question's score times T + 1. With the uniform prior, nu = n + 1, it stays well
     above zero for a question that was always answered alike. With the self-centred prior add `unseen_variance` of
     `scorio.sinf.prior`: without it t runs ahead of a model with few trials, and calls between exact ties with it.
+
+    Args:
+        nu: The posterior Dirichlet parameters of each question, (..., M, K).
+        w: What each category is worth, (K,).
+
+    Returns:
+        The variance of one further trial of each question, (..., M).
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import trial_variance
+        >>> nu = np.array([[2.0, 4.0], [1.0, 5.0]])  # one wrong and three right; none wrong and four right
+        >>> np.round(trial_variance(nu, np.array([0.0, 1.0])), 4)
+        array([0.2222, 0.1389])
     """
     variance: FloatArray = question_moments(nu, w).var * (nu.sum(axis=-1) + 1.0)
     return variance
 
 
 def variance_at(v: FloatArray, trials: CountArray) -> FloatArray:
-    """sum_q v_q / N_q of each model, for trials N_q held now or planned for the horizon."""
+    """sum_q v_q / N_q of each model, for trials N_q held now or planned for the horizon.
+
+    Args:
+        v: The variance of one trial of each question, (..., M).
+        trials: The trials of each question, (..., M).
+
+    Returns:
+        The sum of each model, (...).
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import variance_at
+        >>> round(float(variance_at(np.array([0.2, 0.1]), np.array([4, 5]))), 4)
+        0.07
+    """
     total: FloatArray = (v / trials).sum(axis=-1)
     return total
 
@@ -51,6 +91,19 @@ def information_fraction(at_horizon: FloatArray, now: FloatArray) -> FloatArray:
 
     The same v_q stand above and below, so t is exactly N/N_max for equal trials whatever v is, reaches 1 exactly at
     the horizon, and moves only a little when the estimates of v move.
+
+    Args:
+        at_horizon: The sum of v_q / N_q over both models, at the horizon.
+        now: The same for the trials held now.
+
+    Returns:
+        t of each pair; 0 where a question has no trial yet.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import information_fraction
+        >>> float(information_fraction(np.array(0.02), np.array(0.08)))
+        0.25
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         fraction: FloatArray = np.where(np.isfinite(now), at_horizon / now, 0.0)
@@ -60,14 +113,41 @@ def information_fraction(at_horizon: FloatArray, now: FloatArray) -> FloatArray:
 def tied(
     d: FloatArray | float, s: FloatArray | float, bound: FloatArray | float, delta: FloatArray | float
 ) -> NDArray[np.bool_]:
-    """|d| + b s <= delta: the interval d +- b s lies inside the indifference zone; never where b is infinite."""
+    """|d| + b s <= delta: the interval d +- b s lies inside the indifference zone; never where b is infinite.
+
+    Args:
+        d: The difference of the two scores.
+        s: The standard deviation of the difference.
+        bound: The boundary b on |z|.
+        delta: The indifference zone.
+
+    Returns:
+        Whether each pair is tied.
+
+    Examples:
+        >>> from scorio.sinf import tied
+        >>> bool(tied(0.01, 0.01, 2.5, delta=0.04)), bool(tied(0.02, 0.01, 2.5, delta=0.04))
+        (True, False)
+    """
     with np.errstate(invalid="ignore"):
         inside: NDArray[np.bool_] = np.abs(d) + np.multiply(bound, s) <= delta
     return inside
 
 
 class Comparison(NamedTuple):
-    """Two scores compared, or arrays of such comparisons; positive values favour the first."""
+    """Two scores compared, or arrays of such comparisons; positive values favour the first.
+
+    Attributes:
+        difference: The first score minus the second.
+        sigma: Its standard deviation.
+        z: difference / sigma.
+        rho: Phi(|z|), the confidence in the order.
+
+    Examples:
+        >>> from scorio.sinf import compare
+        >>> round(float(compare(0.7, 0.03**2, 0.6, 0.04**2).difference), 4)
+        0.1
+    """
 
     difference: FloatArray
     sigma: FloatArray
@@ -84,6 +164,21 @@ def compare(
     """z = (a - b) / sqrt(var_a + var_b) with its sign, and rho = Phi(|z|), the order confidence of the paper (2.9).
 
     Where both variances are 0, z is infinite, or 0 for equal scores: an exact tie is not a resolved pair.
+
+    Args:
+        mean_a: The score of the first model.
+        var_a: Its variance.
+        mean_b: The score of the second model.
+        var_b: Its variance.
+
+    Returns:
+        A `Comparison` (difference, sigma, z, rho).
+
+    Examples:
+        >>> from scorio.sinf import compare
+        >>> pair = compare(0.7, 0.03**2, 0.6, 0.04**2)
+        >>> round(float(pair.z), 4), round(float(pair.rho), 4)
+        (2.0, 0.9772)
     """
     difference = np.asarray(np.subtract(mean_a, mean_b), dtype=float)
     sigma = np.sqrt(np.add(var_a, var_b))
@@ -98,6 +193,22 @@ def sampled_variance(d: FloatArray, clusters: NDArray[Any] | None = None) -> Flo
     It already contains the noise of the trials. With a cluster label for each question, residuals are first added
     within the G clusters, and the sum of their squares is scaled by G/((G - 1) M^2) (Liang and Zeger 1986; Miller
     2024), which for clusters of one question is the first formula. One question or one cluster says nothing: infinite.
+
+    Args:
+        d: The difference of the two models on each question, (..., M).
+        clusters: A label for each question; None where each stands for itself.
+
+    Returns:
+        The variance of the mean of d, (...).
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import sampled_variance
+        >>> d = np.array([0.5, 0.0, 0.25, 0.25])
+        >>> round(float(sampled_variance(d)), 4)
+        0.0104
+        >>> round(float(sampled_variance(d, clusters=np.array(["a", "b", "a", "b"]))), 4)
+        0.0156
     """
     questions = d.shape[-1]
     residuals = d - d.mean(axis=-1, keepdims=True)

@@ -24,6 +24,23 @@ def predictive_power(
 
     P(|z_h| >= b) + P(|z_h| <= min(b, delta/s_h - b)) with z_h ~ N(z sqrt(q), q - 1). `sigma` is today's standard
     error of the difference, needed where delta > 0. At or past the horizon it is 1 or 0: settled today or not.
+
+    Args:
+        z: The z-score of each pair today.
+        t: The information of each pair today.
+        bound_at_horizon: The boundary b on |z| at the horizon.
+        sigma: The standard error of the difference today; needed where delta > 0.
+        delta: The indifference zone; 0 for none.
+        horizon: The information at the horizon.
+
+    Returns:
+        The probability of each pair, in [0, 1].
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import predictive_power
+        >>> np.round(predictive_power(np.array([0.5, 1.5]), np.array([0.5, 0.5]), 2.5), 4)
+        array([0.0372, 0.3525])
     """
     z, t = np.broadcast_arrays(np.abs(np.asarray(z, dtype=float)), np.asarray(t, dtype=float))
     q = np.maximum(horizon / np.maximum(t, np.finfo(float).tiny), 1.0)
@@ -51,6 +68,20 @@ def trials_needed(z: FloatArray, n: FloatArray, bound: FloatArray | float) -> Fl
     """Trials at which today's difference would reach the bound: n (b/z)^2; infinite for a difference of exactly 0.
 
     A bound of 0 is reached by any difference.
+
+    Args:
+        z: The z-score of each pair today.
+        n: The trials of each pair today.
+        bound: The boundary b on |z|.
+
+    Returns:
+        The trials of each pair.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import trials_needed
+        >>> trials_needed(np.array([1.0, 2.0]), np.array([100, 100]), 2.5)
+        array([625.  , 156.25])
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         needed: FloatArray = n * np.where(np.equal(bound, 0.0), 0.0, np.square(bound / np.abs(z)))
@@ -58,6 +89,20 @@ def trials_needed(z: FloatArray, n: FloatArray, bound: FloatArray | float) -> Fl
 
 
 def smallest_delta(sigma_at_horizon: FloatArray, bound: FloatArray | float) -> FloatArray:
-    """The smallest indifference zone that the budget can certify: b s_h, reached by a difference of exactly 0."""
+    """The smallest indifference zone that the budget can certify: b s_h, reached by a difference of exactly 0.
+
+    Args:
+        sigma_at_horizon: The standard error of the difference at the horizon.
+        bound: The boundary b on |z|.
+
+    Returns:
+        The zone of each pair.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import smallest_delta
+        >>> smallest_delta(np.array([0.01, 0.02]), 2.5)
+        array([0.025, 0.05 ])
+    """
     delta: FloatArray = bound * sigma_at_horizon
     return delta

@@ -22,7 +22,21 @@ LEAST = 0.01
 
 
 def crossing_at_looks(bounds: ArrayLike, looks: ArrayLike, sides: int = 2) -> float:
-    """P(|z(t_k)| >= b_k at some look k) under an exact tie, for rising information t_k; sides=1: of z(t_k) >= b_k."""
+    """P(|z(t_k)| >= b_k at some look k) under an exact tie, for rising information t_k; sides=1: of z(t_k) >= b_k.
+
+    Args:
+        bounds: The boundary b_k at each look, above 0.
+        looks: The information t_k at each look, rising and above 0.
+        sides: 2 for both directions, 1 for the upper one.
+
+    Returns:
+        The probability.
+
+    Examples:
+        >>> from scorio.sinf import crossing_at_looks
+        >>> round(crossing_at_looks([1.96, 1.96], [0.5, 1.0]), 4)
+        0.0831
+    """
     information = _rising(looks)
     thresholds = np.asarray(bounds, dtype=np.float64)
     if thresholds.shape != information.shape or np.isnan(thresholds).any() or thresholds.min() <= 0.0:
@@ -34,6 +48,20 @@ def critical_at_looks(alpha: float, kappa: float, looks: ArrayLike, sides: int =
     """The c for which c * (t_k/t_K)**(-kappa) is crossed with probability alpha at the looks t_1 < ... < t_K.
 
     Wang and Tsiatis (1987): kappa 0 is Pocock's constant, kappa 0.5 O'Brien and Fleming's.
+
+    Args:
+        alpha: The crossing probability, between 0 and 1.
+        kappa: The shape, 0 for a constant boundary.
+        looks: The information t_k at each look, rising and above 0.
+        sides: 2 for both directions, 1 for the upper one.
+
+    Returns:
+        The constant c.
+
+    Examples:
+        >>> from scorio.sinf import critical_at_looks
+        >>> round(critical_at_looks(0.05, 0.0, [0.5, 1.0]), 4)
+        2.1783
     """
     information, target = _rising(looks), _validate.probability(alpha, "alpha")
     shape = (information / information[-1]) ** -kappa

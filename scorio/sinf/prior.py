@@ -43,7 +43,20 @@ def pooled_shares(n: CountArray) -> FloatArray:
 
 
 def self_centred_prior(n: CountArray) -> FloatArray:
-    """Prior counts s f_k of each model, the same for all its questions: (..., M, K) integer counts to (..., K)."""
+    """Prior counts s f_k of each model, the same for all its questions: (..., M, K) integer counts to (..., K).
+
+    Args:
+        n: Whole counts of each question by category, (..., M, K).
+
+    Returns:
+        The prior counts of each model, (..., K).
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import self_centred_prior
+        >>> np.round(self_centred_prior(np.array([[4, 0], [0, 4], [1, 3]])), 3)
+        array([0.317, 0.432])
+    """
     shares = pooled_shares(n)
     table = n.reshape(-1, *n.shape[-2:])
     s = _concentration(table, shares.reshape(len(table), -1))
@@ -51,7 +64,24 @@ def self_centred_prior(n: CountArray) -> FloatArray:
 
 
 def self_centred_average_moments(n: CountArray, nu: FloatArray, w: FloatArray) -> Moments:
-    """The average and its variance (see above) under nu = n + the self-centred prior; needs N_q >= 1."""
+    """The average and its variance (see above) under nu = n + the self-centred prior; needs N_q >= 1.
+
+    Args:
+        n: Whole counts of each question by category, (..., M, K).
+        nu: The posterior counts, n plus the self-centred prior.
+        w: What each category is worth, (K,).
+
+    Returns:
+        `Moments` (mean, var) of each model, (...).
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import self_centred_average_moments, self_centred_prior
+        >>> n = np.array([[4, 0], [0, 4], [1, 3]])
+        >>> moments = self_centred_average_moments(n, n + self_centred_prior(n), np.array([0.0, 1.0]))
+        >>> round(float(moments.mean), 4), round(float(moments.var), 4)
+        (0.5833, 0.0288)
+    """
     trials = n.sum(axis=-1)
     average = (n @ w / trials).mean(axis=-1)
     one_trial = nu.sum(axis=-1) * question_moments(nu, w).var + unseen_variance(trials, w)
@@ -65,7 +95,21 @@ def unseen_variance(trials: CountArray, w: FloatArray) -> FloatArray:
 
 
 def self_centred_avg(counts: Counts) -> tuple[FloatArray, FloatArray]:
-    """The average score of each model and its self-centred sigma: `scorio.eval.avg` with the sharper sigma."""
+    """The average score of each model and its self-centred sigma: `scorio.eval.avg` with the sharper sigma.
+
+    Args:
+        counts: The trials, at least one of every question.
+
+    Returns:
+        The averages and their standard deviations, (...) each.
+
+    Examples:
+        >>> from scorio import Counts
+        >>> from scorio.sinf import self_centred_avg
+        >>> a, sigma = self_centred_avg(Counts.from_outcomes([[0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 1, 1]]))
+        >>> round(float(a), 4), round(float(sigma), 4)
+        (0.5833, 0.1696)
+    """
     if counts.trials.min() < 1:
         raise ValueError("counts must hold at least one trial of every question, got a question without any")
     n = counts.outcomes

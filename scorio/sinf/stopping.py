@@ -26,7 +26,23 @@ class Top1(TypedDict):
 
 
 def ranking_confidence(mu_a: float, sigma_a: float, mu_b: float, sigma_b: float) -> tuple[float, float]:
-    """(rho, z): z = |mu_a - mu_b| / sqrt(sigma_a^2 + sigma_b^2), rho = Phi(z) (paper, 2.9); an exact tie: (0.5, 0)."""
+    """(rho, z): z = |mu_a - mu_b| / sqrt(sigma_a^2 + sigma_b^2), rho = Phi(z) (paper, 2.9); an exact tie: (0.5, 0).
+
+    Args:
+        mu_a: The score of the first model.
+        sigma_a: Its standard deviation.
+        mu_b: The score of the second model.
+        sigma_b: Its standard deviation.
+
+    Returns:
+        rho and z.
+
+    Examples:
+        >>> from scorio.sinf import ranking_confidence
+        >>> rho, z = ranking_confidence(0.7, 0.03, 0.6, 0.04)
+        >>> round(rho, 4), round(z, 4)
+        (0.9772, 2.0)
+    """
     a, b = _validate.real(mu_a, "mu_a"), _validate.real(mu_b, "mu_b")
     pair = compare(a, _sigma(sigma_a, "sigma_a") ** 2, b, _sigma(sigma_b, "sigma_b") ** 2)
     return float(pair.rho), float(abs(pair.z))
@@ -35,7 +51,23 @@ def ranking_confidence(mu_a: float, sigma_a: float, mu_b: float, sigma_b: float)
 def ci_from_mu_sigma(
     mu: float, sigma: float, confidence: float = 0.95, clip: tuple[float, float] | None = None
 ) -> tuple[float, float]:
-    """mu -+ z sigma at a two-sided confidence, each end clipped into `clip`; never inverted."""
+    """mu -+ z sigma at a two-sided confidence, each end clipped into `clip`; never inverted.
+
+    Args:
+        mu: The score.
+        sigma: Its standard deviation, not negative.
+        confidence: The confidence, between 0 and 1.
+        clip: The ends (low, high); None for no clipping.
+
+    Returns:
+        The low and the high end.
+
+    Examples:
+        >>> from scorio.sinf import ci_from_mu_sigma
+        >>> low, high = ci_from_mu_sigma(0.95, 0.05, clip=(0.0, 1.0))
+        >>> round(low, 4), round(high, 4)
+        (0.852, 1.0)
+    """
     low, high = normal_interval(_validate.real(mu, "mu"), _sigma(sigma, "sigma"), confidence, clip)
     return float(low), float(high)
 
@@ -46,7 +78,22 @@ def should_stop(
     max_ci_width: float | None = None,
     max_half_width: float | None = None,
 ) -> bool:
-    """Whether the interval mu -+ z sigma is narrow enough; give its greatest width or its greatest half width."""
+    """Whether the interval mu -+ z sigma is narrow enough; give its greatest width or its greatest half width.
+
+    Args:
+        sigma: The standard deviation of the score, not negative.
+        confidence: The confidence, between 0 and 1.
+        max_ci_width: The greatest width.
+        max_half_width: The greatest half width.
+
+    Returns:
+        Whether to stop.
+
+    Examples:
+        >>> from scorio.sinf import should_stop
+        >>> should_stop(0.02, max_ci_width=0.1), should_stop(0.03, max_ci_width=0.1)
+        (True, False)
+    """
     if (max_ci_width is None) == (max_half_width is None):
         raise ValueError(
             f"give exactly one of max_ci_width and max_half_width, got {max_ci_width!r} and {max_half_width!r}"
@@ -63,7 +110,22 @@ def should_stop_top1(
     confidence: float = 0.95,
     method: Method = "ci_overlap",
 ) -> Top1:
-    """Whether the leader is settled against all: intervals apart (`ci_overlap`), or rho >= confidence (`zscore`)."""
+    """Whether the leader is settled against all: intervals apart (`ci_overlap`), or rho >= confidence (`zscore`).
+
+    Args:
+        mus_in_id_order: The score of each model, in the order of their ids.
+        sigmas_in_id_order: The standard deviation of each score.
+        confidence: The confidence, between 0 and 1.
+        method: "ci_overlap" or "zscore".
+
+    Returns:
+        A dictionary with stop, leader and ambiguous.
+
+    Examples:
+        >>> from scorio.sinf import should_stop_top1
+        >>> should_stop_top1([0.7, 0.69, 0.5], [0.02, 0.02, 0.02])
+        {'stop': False, 'leader': 0, 'ambiguous': [1]}
+    """
     leader, clearance = _clearance(mus_in_id_order, sigmas_in_id_order, confidence, method)
     settled = clearance > 0.0 if method == "ci_overlap" else clearance >= one_sided_z(confidence)
     settled[leader] = True
@@ -77,7 +139,22 @@ def suggest_next_allocation(
     confidence: float = 0.95,
     method: Method = "ci_overlap",
 ) -> tuple[int, int]:
-    """The leader and the rival that is hardest to tell from it, whose trials say most about who is best."""
+    """The leader and the rival that is hardest to tell from it, whose trials say most about who is best.
+
+    Args:
+        mus_in_id_order: The score of each model, in the order of their ids.
+        sigmas_in_id_order: The standard deviation of each score.
+        confidence: The confidence, between 0 and 1.
+        method: "ci_overlap" or "zscore".
+
+    Returns:
+        The places of the leader and of that rival.
+
+    Examples:
+        >>> from scorio.sinf import suggest_next_allocation
+        >>> suggest_next_allocation([0.7, 0.69, 0.5], [0.02, 0.02, 0.02])
+        (0, 1)
+    """
     leader, clearance = _clearance(mus_in_id_order, sigmas_in_id_order, confidence, method)
     if clearance.size < 2:
         raise ValueError(f"mus_in_id_order must hold at least two models to choose a pair, got {clearance.size}")
