@@ -17,7 +17,17 @@ _WHOSE = {None: "any", True: "correct", False: "wrong"}
 
 
 class Category(NamedTuple):
-    """One level of a rubric: its weight, and the rubric variables that put a trial there."""
+    """One level of a rubric: its weight, and the rubric variables that put a trial there.
+
+    Attributes:
+        label: What the level stands for.
+        weight: What a trial in it is worth.
+
+    Examples:
+        >>> from scorio.categorical import Category
+        >>> Category("correct and boxed", 1.0, (("correct", "boxed"),)).weight
+        1.0
+    """
 
     label: str
     weight: float
@@ -27,7 +37,19 @@ class Category(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """A rubric over the base signals: category 0 is invalid, the others are tried on what is valid."""
+    """A rubric over the base signals: category 0 is invalid, the others are tried on what is valid.
+
+    Attributes:
+        name: A short name, as error messages give it.
+        invalid_weight: What an invalid trial is worth.
+
+    Examples:
+        >>> from scorio.categorical import Category, Schema
+        >>> wrong, right = Category("wrong", 0.0, (("wrong",),)), Category("correct", 1.0, (("correct",),))
+        >>> schema = Schema("mine", "Mine", (wrong, right))
+        >>> schema.labels, schema.weights, schema.signals
+        (('invalid', 'wrong', 'correct'), (0.0, 0.0, 1.0), ('is_correct', 'repeated_pattern', 'verifier_c'))
+    """
 
     name: str
     title: str
@@ -73,6 +95,21 @@ def classify(signals: Signals, schema: Schema, thresholds: Thresholds | None = N
     """The category 0..C of every trial, in the shape of the signals: the R of `scorio.Counts` with w = schema.weights.
 
     A schema that compares with percentiles needs the `thresholds` of `fit_thresholds`; the others need none.
+
+    Args:
+        signals: The base signals of the trials.
+        schema: The rubric.
+        thresholds: The fitted percentiles; None where the schema needs none.
+
+    Returns:
+        The category of each trial.
+
+    Examples:
+        >>> from scorio.categorical import SCHEMATA, Signals, classify
+        >>> made = dict(repeated_pattern=[0, 0, 0, 1], verifier_c=[0.1, 0.0, 0.2, 0.0])
+        >>> signals = Signals(is_correct=[1, 1, 0, 1], has_box=[1, 0, 1, 1], **made)
+        >>> classify(signals, SCHEMATA["format_aware"])
+        array([4, 3, 2, 0])
     """
     for name in schema.signals:
         signals.require(name, f"schema {schema.name}")

@@ -29,6 +29,20 @@ def calibrate_verifier(logits: ArrayLike, baseline: ArrayLike, temperature: floa
 
     `logits` (..., labels) are the scores s of the labels at the answer slot; `baseline` holds those of a content-free
     prompt, either one per label for all trials or one row per trial. The columns are the signals verifier_a, _b, _c.
+
+    Args:
+        logits: The scores of the labels, (..., labels).
+        baseline: Those of a content-free prompt, (labels,) or (..., labels).
+        temperature: T, above 0.
+
+    Returns:
+        The probabilities (..., labels), which sum to 1 over the labels.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.categorical import calibrate_verifier
+        >>> np.round(calibrate_verifier([[2.0, 1.0, 0.0]], baseline=[1.0, 1.0, 1.0]), 3)
+        array([[0.665, 0.245, 0.09 ]])
     """
     scores, content_free = _validate.floats(logits, "logits"), _validate.floats(baseline, "baseline")
     if scores.ndim == 0 or scores.shape[-1] < 2:
@@ -70,6 +84,13 @@ class Signals:
     """Base signals of a set of trials, arrays of one shape; None: not recorded, NaN: missing for that trial.
 
     Neither is an error until a schema needs the signal.
+
+    Examples:
+        >>> from scorio.categorical import Signals
+        >>> made = dict(repeated_pattern=[0, 0, 0, 1], verifier_c=[0.1, 0.0, 0.2, 0.0])
+        >>> signals = Signals(is_correct=[1, 1, 0, 1], has_box=[1, 0, 1, 1], **made)
+        >>> signals.shape, signals.is_correct
+        ((4,), array([1., 1., 0., 1.]))
     """
 
     has_box: FloatArray | None = None
@@ -110,7 +131,20 @@ class Signals:
         return next(values.shape for name in RANGES if (values := getattr(self, name)) is not None)
 
     def require(self, name: str, reason: str) -> FloatArray:
-        """The signal of every trial, or an error that names it and who needs it."""
+        """The signal of every trial, or an error that names it and who needs it.
+
+        Args:
+            name: The name of the signal.
+            reason: Who needs it, for the message.
+
+        Returns:
+            The values of the signal.
+
+        Examples:
+            >>> from scorio.categorical import Signals
+            >>> Signals(is_correct=[1, 0]).require("is_correct", "the example")
+            array([1., 0.])
+        """
         values: FloatArray | None = getattr(self, name)
         if values is None:
             raise ValueError(
@@ -123,17 +157,55 @@ class Signals:
 
 
 def token_ratio(completion_tokens: ArrayLike) -> FloatArray:
-    """Completion tokens as a share of 32,768."""
+    """Completion tokens as a share of 32,768.
+
+    Args:
+        completion_tokens: The tokens of each completion.
+
+    Returns:
+        The share of each completion, in the shape given.
+
+    Examples:
+        >>> from scorio.categorical import token_ratio
+        >>> token_ratio([16384, 32768])
+        array([0.5, 1. ])
+    """
     return np.asarray(completion_tokens, dtype=float) / TOKEN_CAP
 
 
 def repeated_pattern(finish_reasons: Sequence[str]) -> FloatArray:
-    """0 where the model stopped by itself (finish_reason "stop"), 1 where it did not: a degenerate output."""
+    """0 where the model stopped by itself (finish_reason "stop"), 1 where it did not: a degenerate output.
+
+    Args:
+        finish_reasons: The finish_reason of each trial.
+
+    Returns:
+        0 or 1 for each reason.
+
+    Examples:
+        >>> from scorio.categorical import repeated_pattern
+        >>> repeated_pattern(["stop", "length"])
+        array([0., 1.])
+    """
     return np.array([reason != "stop" for reason in finish_reasons], dtype=float)
 
 
 def bits_per_token(logprob_sum: ArrayLike, tokens: ArrayLike) -> FloatArray:
-    """-sum(log p) / (tokens ln 2), for natural-log probabilities as servers report them; NaN without tokens."""
+    """-sum(log p) / (tokens ln 2), for natural-log probabilities as servers report them; NaN without tokens.
+
+    Args:
+        logprob_sum: The sum of the natural log-probabilities of each text.
+        tokens: The number of its tokens.
+
+    Returns:
+        The bits per token of each text.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.categorical import bits_per_token
+        >>> np.round(bits_per_token([-69.3, -10.0], [100, 0]), 3)
+        array([ 1., nan])
+    """
     count = np.asarray(tokens, dtype=float)
     total = np.asarray(logprob_sum, dtype=float)
     bits = np.full(np.broadcast_shapes(total.shape, count.shape), np.nan)
@@ -158,7 +230,21 @@ NAN = math.nan
 
 
 def signals_of(records: Iterable[Record]) -> Signals:
-    """One value a record; what a record does not have is NaN, and a signal that none of them has is not recorded."""
+    """One value a record; what a record does not have is NaN, and a signal that none of them has is not recorded.
+
+    Args:
+        records: The trials, as mappings with the parts output, tokens and processed_results; a part may be absent.
+
+    Returns:
+        The `Signals` of the records, in their order.
+
+    Examples:
+        >>> from scorio.categorical import signals_of
+        >>> record = {"output": {"finish_reason": "stop"}, "processed_results": {"is_correct": 1, "has_box": 0}}
+        >>> signals = signals_of([record])
+        >>> signals.is_correct, signals.has_box, signals.repeated_pattern
+        (array([1.]), array([0.]), array([0.]))
+    """
     rows = [_row(record) for record in records]
     if not rows:
         raise ValueError("records must hold at least one trial, got none")

@@ -50,7 +50,22 @@ PERCENTILES: Mapping[str, Percentile] = {
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The fitted values of `PERCENTILES`; None: not fitted, since its signal or its trials were missing."""
+    """The fitted values of `PERCENTILES`; None: not fitted, since its signal or its trials were missing.
+
+    Attributes:
+        high: Of completion_bpt over all trials, 40th percentile.
+        low_wrong: Of completion_bpt over the wrong trials, 60th percentile.
+        prompt: Of prompt_bpt over all trials, 90th percentile.
+        len_p33: Of token_ratio over all trials, 33rd percentile.
+        len_p66: Of token_ratio over all trials, 66th percentile.
+        corr_p33: Of completion_bpt over the correct trials, 33rd percentile.
+        corr_p66: Of completion_bpt over the correct trials, 66th percentile.
+
+    Examples:
+        >>> from scorio.categorical import Thresholds
+        >>> Thresholds(len_p33=0.2, len_p66=0.4).len_p66
+        0.4
+    """
 
     high: float | None = None
     low_wrong: float | None = None
@@ -76,6 +91,18 @@ def fit_thresholds(signals: Signals) -> Thresholds:
 
     Percentiles are taken over all trials given, of all models and questions and the invalid ones too, with linear
     interpolation between the order statistics.
+
+    Args:
+        signals: The base signals of the trials.
+
+    Returns:
+        The `Thresholds`; None for those that cannot be fitted.
+
+    Examples:
+        >>> from scorio.categorical import Signals, fit_thresholds
+        >>> thresholds = fit_thresholds(Signals(token_ratio=[0.1, 0.2, 0.3, 0.4, 0.5]))
+        >>> round(thresholds.len_p33, 3), round(thresholds.len_p66, 3), thresholds.prompt
+        (0.232, 0.364, None)
     """
     return Thresholds(**{name: _fit(signals, rule, name) for name, rule in PERCENTILES.items()})
 

@@ -22,7 +22,19 @@ from scorio.rank.order import pair_signs, rank_scores, tau_b
 
 
 class TauCurve(NamedTuple):
-    """Mean Kendall's tau-b against the gold ranking."""
+    """Mean Kendall's tau-b against the gold ranking.
+
+    Attributes:
+        tau: The mean tau-b at each of them.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.convergence import Study, tau_curve
+        >>> study = Study.of([[[0, 1, 0, 0, 1, 0]], [[1, 1, 0, 1, 1, 1]]])
+        >>> curve = tau_curve(study, replicates=100, rng=np.random.default_rng(0))
+        >>> curve.trials
+        array([1, 2, 3, 4, 5, 6])
+    """
 
     trials: IntArray
     """The numbers of trials, one per step."""
@@ -42,6 +54,24 @@ def tau_curve(
     """Mean tau-b over bootstrap replicates at each number of trials.
 
     A ranking that ties all models agrees with nothing: its tau, which is undefined, counts as 0.
+
+    Args:
+        study: The recorded outcomes, the metric and the gold ranking.
+        replicates: How many replicates to draw, at least 1.
+        rng: The source of chance.
+        resample: "columns" resamples all questions together, "rows" each alone.
+        progress: Called with the replicates done and their total; None for no calls.
+
+    Returns:
+        The `TauCurve` (trials, tau).
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.convergence import Study, tau_curve
+        >>> study = Study.of([[[0, 1, 0, 0, 1, 0]], [[1, 1, 0, 1, 1, 1]]])
+        >>> curve = tau_curve(study, replicates=1000, rng=np.random.default_rng(0))
+        >>> curve.trials, np.round(curve.tau, 2)
+        (array([1, 2, 3, 4, 5, 6]), array([0.52, 0.76, 0.88, 0.94, 0.98, 0.99]))
     """
     gold = pair_signs(-np.asarray(study.gold, dtype=float))
     if not gold.any():
@@ -57,7 +87,15 @@ NEVER = 0
 
 
 class Trajectory(NamedTuple):
-    """How the ranking moves as trials are added."""
+    """How the ranking moves as trials are added.
+
+    Examples:
+        >>> from scorio.convergence import Study, trajectory
+        >>> study = Study.of([[[1, 0, 0, 0]], [[0, 1, 1, 1]]])
+        >>> moved = trajectory(study)
+        >>> moved.trials, moved.converged_at
+        (array([1, 2, 3, 4]), 3)
+    """
 
     trials: IntArray
     """The numbers of trials, one per step."""
@@ -69,7 +107,16 @@ class Trajectory(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """Convergence@n of many replicates."""
+    """Convergence@n of many replicates.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.convergence import Study, convergence_at_n
+        >>> study = Study.of([[[0, 1, 0, 0, 1, 0]], [[1, 1, 0, 1, 1, 1]]])
+        >>> found = convergence_at_n(study, replicates=100, rng=np.random.default_rng(0))
+        >>> found.trials, found.at.shape
+        (6, (100,))
+    """
 
     trials: int
     """N, the trials of a replicate."""
@@ -117,7 +164,26 @@ def convergence_at_n(
     resample: str = "columns",
     progress: Progress | None = None,
 ) -> Convergence:
-    """Distribution of convergence@n over bootstrap replicates, with the worst of them step by step."""
+    """Distribution of convergence@n over bootstrap replicates, with the worst of them step by step.
+
+    Args:
+        study: The recorded outcomes, the metric and the gold ranking.
+        replicates: How many replicates to draw, at least 1.
+        rng: The source of chance.
+        resample: "columns" resamples all questions together, "rows" each alone.
+        progress: Called with the replicates done and their total; None for no calls.
+
+    Returns:
+        The `Convergence`, with pmf, cdf, never, mean and worst.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.convergence import Study, convergence_at_n
+        >>> study = Study.of([[[0, 1, 0, 0, 1, 0]], [[1, 1, 0, 1, 1, 1]]])
+        >>> found = convergence_at_n(study, replicates=1000, rng=np.random.default_rng(0))
+        >>> np.round(found.cdf, 3), found.never
+        (array([0.516, 0.764, 0.878, 0.939, 0.975]), 0.025)
+    """
     parts, worst, longest = [], None, 0
     for chunk in bootstrap(study, replicates, rng, resample, progress):
         at = _stable_from(_is_gold(study, chunk), study.metric.first)
@@ -132,7 +198,25 @@ def convergence_at_n(
 
 
 def trajectory(study: Study) -> Trajectory:
-    """The ranking after each trial of the recorded outcomes, in their order, without resampling."""
+    """The ranking after each trial of the recorded outcomes, in their order, without resampling.
+
+    Args:
+        study: The recorded outcomes, the metric and the gold ranking.
+
+    Returns:
+        The `Trajectory` (trials, ranks, converged_at).
+
+    Examples:
+        >>> from scorio.convergence import Study, trajectory
+        >>> study = Study.of([[[1, 0, 0, 0]], [[0, 1, 1, 1]]])
+        >>> trajectory(study).ranks
+        array([[1, 2],
+               [1, 1],
+               [2, 1],
+               [2, 1]])
+        >>> trajectory(study).converged_at
+        3
+    """
     chunk = as_recorded(study)
     at = _stable_from(_is_gold(study, chunk), study.metric.first)
     return Trajectory(study.steps, rank_scores(chunk.scores[0]).astype(np.int64), int(at[0]))

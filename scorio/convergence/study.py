@@ -21,6 +21,17 @@ class Metric:
     """A function of `scorio.eval` and its arguments beyond the counts: `Metric.of(scorio.eval.pass_at_k, k=4)`.
 
     Any function will do that takes a `Counts` of shape (..., M, K) and returns scores (...), alone or first of a tuple.
+
+    Attributes:
+        function: The function.
+        arguments: Its arguments beyond the counts.
+
+    Examples:
+        >>> import scorio
+        >>> from scorio.convergence import Metric
+        >>> metric = Metric.of(scorio.eval.pass_at_k, k=4)
+        >>> metric.first
+        4
     """
 
     function: Callable[..., Any]
@@ -28,6 +39,22 @@ class Metric:
 
     @classmethod
     def of(cls, function: Callable[..., Any], **arguments: Any) -> Self:
+        """A function with the arguments that it is always called with.
+
+        Args:
+            function: The function.
+            **arguments: Its arguments beyond the counts.
+
+        Returns:
+            The `Metric`.
+
+        Examples:
+            >>> import scorio
+            >>> from scorio.convergence import Metric
+            >>> metric = Metric.of(scorio.eval.pass_at_k, k=2)
+            >>> float(metric(scorio.Counts.from_outcomes([[0, 0, 1, 0, 1]])))
+            0.7000000000000001
+        """
         return cls(function, arguments)
 
     @property
@@ -50,7 +77,18 @@ BAYES = Metric.of(bayes)
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """L models, M questions and N trials of each (N = N_max of the paper), ready to be resampled."""
+    """L models, M questions and N trials of each (N = N_max of the paper), ready to be resampled.
+
+    Attributes:
+        w: What each category is worth, (K,).
+        metric: What ranks the models.
+
+    Examples:
+        >>> from scorio.convergence import Study
+        >>> study = Study.of([[[0, 1, 0, 0, 1, 0]], [[1, 1, 0, 1, 1, 1]]])
+        >>> study.models, study.questions, study.trials, study.gold
+        (2, 1, 6, array([2, 1]))
+    """
 
     outcomes: IntArray
     """(L, M, N) categories, in the smallest type that holds them."""
@@ -63,7 +101,24 @@ class Study:
 
     @classmethod
     def of(cls, R: Any, w: Any = None, R0: Any = None, metric: Metric = BAYES, gold: Any = None) -> Self:
-        """From an (L, M, N) tensor; without `gold`, the ranking by Bayes@N or avg@N of all trials (paper, 2.7)."""
+        """From an (L, M, N) tensor; without `gold`, the ranking by Bayes@N or avg@N of all trials (paper, 2.7).
+
+        Args:
+            R: The tensor, at least 2 models and 2 trials.
+            w: What each category is worth; None where 0 is wrong and 1 is right.
+            R0: Prior outcomes, (M, D) or (L, M, D); None for none.
+            metric: What ranks the models.
+            gold: One rank for each model; None for the ranking of all trials.
+
+        Returns:
+            The `Study`.
+
+        Examples:
+            >>> from scorio.convergence import Study
+            >>> study = Study.of([[[0, 1, 0, 0, 1, 0]], [[1, 1, 0, 1, 1, 1]]])
+            >>> study.gold
+            array([2, 1])
+        """
         counts = Counts.from_tensor(R, w, R0)
         outcomes = np.asarray(R)
         models, _, trials = outcomes.shape

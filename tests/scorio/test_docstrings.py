@@ -16,7 +16,7 @@ import pytest
 import scorio
 
 MODULES = ["scorio", *(module.name for module in pkgutil.walk_packages(scorio.__path__, "scorio."))]
-PACKAGES = [scorio.eval, scorio.rank, scorio.sinf]
+PACKAGES = [scorio.categorical, scorio.convergence, scorio.eval, scorio.rank, scorio.sinf]
 BUILT = (classmethod, staticmethod)
 
 
