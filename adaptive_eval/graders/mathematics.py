@@ -9,71 +9,17 @@ What math-verify decides is worth knowing (see the tests): (1,2) and [1,2] diffe
 `numeric` with a tolerance), but 0.33333333 is; 50% equals 0.5 and 50; units beside a number are ignored; x = 3 is 3.
 
 Two answers written in LaTeX, made comparable as text: what changes the look and not the value is taken away.
-
-Numbers too large to be written out, told apart from plain ones without computing them: 9^9^9^9 is not 3.
 """
 
 import logging
-import math
 import re
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from sympy import Integer, Mul, Pow, Rational, factorial
-
 from adaptive_eval.graders.finding import final_text, last_box
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
-
-CAP = 300.0
-"""log10 of about the largest value that a float holds."""
-
-
-def far_apart(one: Any, other: Any) -> bool:
-    """One expression is a plain number, and the other is so large that it cannot be equal."""
-    return _larger(one, other) or _larger(other, one)
-
-
-def _larger(large: Any, plain: Any) -> bool:
-    least, size = digits_at_least(large), _digits(plain)
-    return least is not None and size is not None and least > size + 1.0
-
-
-def _digits(number: Any) -> float | None:
-    """log10 of the absolute value of a number that is written out."""
-    if not isinstance(number, Rational) or number.q == 0:
-        return None
-    top, bottom = abs(int(number.p)), int(number.q)
-    return (math.log10(top) if top else -math.inf) - math.log10(bottom)
-
-
-def digits_at_least(expression: Any) -> float | None:
-    """A lower bound of log10 of an expression made of whole numbers, products, powers and factorials; None for others.
-
-    log10 b^e = e log10 b;  log10 n! = ln Gamma(n + 1) / ln 10.  Every part is at least 1, so each bound carries over.
-    """
-    if isinstance(expression, Integer):
-        return math.log10(int(expression)) if expression >= 1 else None
-    if not isinstance(expression, Mul | Pow | factorial):
-        return None
-    parts: list[float] = []
-    for part in expression.args:
-        digits = digits_at_least(part)
-        if digits is None:
-            return None
-        parts.append(digits)
-    if isinstance(expression, Mul):
-        return math.fsum(parts)
-    if isinstance(expression, Pow):
-        return parts[0] * _value(parts[1])
-    return math.lgamma(_value(parts[0]) + 1.0) / math.log(10.0)
-
-
-def _value(digits: float) -> float:
-    """10^digits, as large as a float holds."""
-    return math.pow(10.0, min(digits, CAP))
-
 
 REMOVED = re.compile(
     r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|limits|q?quad)(?![a-zA-Z])"  # sizes and wide spaces
@@ -260,5 +206,6 @@ def _math_verify() -> Any:
 
 
 def _far_apart(one: Any, other: Any) -> bool:
+    from adaptive_eval.graders.magnitude import far_apart  # sympy is for worker processes only
 
     return far_apart(one, other)

@@ -105,7 +105,7 @@ def test_a_mistake_in_the_arguments_of_a_command_is_told_with_its_usage() -> Non
     assert re.search(r"Usage: .*validate \[OPTIONS\]", told.stderr) and "--nothing" in told.stderr
 
 
-HEAVY = {"scipy", "openai", "aiohttp", "httpx2"}
+HEAVY = {"scipy", "openai", "aiohttp", "httpx2", "sympy", "mpmath", "pandas"}
 
 
 @pytest.mark.parametrize(

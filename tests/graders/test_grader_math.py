@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sympy import Integer, Pow, Symbol, factorial, sqrt
 
 from adaptive_eval.graders.finding import MAX_BOX, last_box
-from adaptive_eval.graders.mathematics import Math, digits_at_least, far_apart, normal, rational
+from adaptive_eval.graders.magnitude import digits_at_least, far_apart
+from adaptive_eval.graders.mathematics import Math, normal, rational
 from adaptive_eval.questions.types import Question
 
 balanced = st.recursive(
