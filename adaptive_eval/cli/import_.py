@@ -12,6 +12,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, Request
 from adaptive_eval.exchange.importing import Compared, Imported, import_logs
+from adaptive_eval.record.warnings import repeats_left_out
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import safe
 
@@ -54,7 +55,10 @@ LeaveOut = Annotated[
 Further = Annotated[
     bool, typer.Option("--further", help="Trials of each file come on top of those of the files before.")
 ]
-
+RepeatsAreSamples = Annotated[
+    bool,
+    typer.Option("--repeats-are-samples", help="Answers that equal another one word for word are independent samples."),
+]
 Finished = Annotated[
     bool, typer.Option("--finished", help="No more will be asked for: judge what is there as the whole design.")
 ]
@@ -69,13 +73,16 @@ def import_(
     scorer: Scorer = None,
     leave_out: LeaveOut = None,
     further: Further = False,
+    repeats_are_samples: RepeatsAreSamples = False,
     finished: Finished = False,
 ) -> None:
     """Make a run of logs, or an array: whole, or not at all.
 
     Inspect logs (.eval, .json), samples of lm-evaluation-harness, details of lighteval, outputs of MathArena, .npz
     arrays, and tables (CSV, JSONL, Parquet) with one row a trial: model, question, trial, and category, score, correct
-    or text. A request that failed is a missing trial, never a wrong answer.
+    or text. A request that failed is a missing trial, never a wrong answer; an answer that equals another one
+    of the same question and model word for word counts once, unless --repeats-are-samples. Short answers, which may
+    come twice by chance, count each where the model's answers to some question differ.
 
     What is there is judged by one look, against a horizon of 80 trials a question unless it is --finished. `report`,
     `monitor`, `plan` and `replay` work on the run, and `run` goes on with it: with the config.yaml in it, once the
@@ -91,6 +98,7 @@ def import_(
             scorer=scorer,
             left_out=tuple(leave_out or ()),
             further=further,
+            repeats_are_samples=repeats_are_samples,
             finished=finished,
         )
         with Progress(1.0) as progress:
@@ -149,6 +157,8 @@ def _left(done: Imported) -> Iterator[str]:
         most = sorted(reasons.items(), key=lambda item: -item[1])[:SHOWN_REASONS]
         told = ", ".join(f"{number} {why}" for why, number in most)
         yield f"missing   {sum(reasons.values())} of {model}: {told}"
+    for model, number in gathering.repeated.items():
+        yield f"repeats   {model}: {repeats_left_out(number)}"
     if gathering.copies:
         yield f"copies    {gathering.copies} records that are copies of others"
     if gathering.put_differently:

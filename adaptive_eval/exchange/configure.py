@@ -202,6 +202,8 @@ class Request:
     """Models and questions that are passed over."""
     further: bool = False
     """The trials of each file come on top of those of the files before."""
+    repeats_are_samples: bool = False
+    """Answers that repeat another one word for word are trials all the same."""
     finished: bool = False
     """No more will be asked for, so that the one look may spend all of the error."""
 

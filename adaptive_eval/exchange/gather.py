@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import FAILED, finish_word
+from adaptive_eval.exchange.repeats import Answered, Repeats
 from adaptive_eval.exchange.samples import Asked, LogError, LogFile, Record, Settings, tidy
 
 MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
@@ -61,7 +62,10 @@ class _Cell:
 class Gathering:
     """Takes records one by one, and knows in the end what they are trials of."""
 
-    def __init__(self, known: Known | None, left_out: Collection[str], further: bool) -> None:
+    def __init__(
+        self, known: Known | None, left_out: Collection[str], further: bool, *, repeats_are_samples: bool = False
+    ) -> None:
+        self._repeats = None if repeats_are_samples else Repeats[Placed]()
         self._known, self._left_out, self._further = known, left_out, further
         self._models: dict[str, _Model] = {}
         self._questions: dict[str, _Question] = {}
@@ -88,30 +92,40 @@ class Gathering:
         if self._further:
             self._shift = {cell: held.last + 1 for cell, held in self._cells.items()}
 
-    def take(self, file: LogFile, record: Record) -> Placed | None:
-        """The place of a record; None where it is no trial, or one that was taken already."""
+    def take(self, file: LogFile, record: Record) -> list[Placed]:
+        """The trials that count now, with their places: this one, if it is one, and those that waited for it."""
         place = f"{file.path}: {record.place}"
         if (names := (record.model, record.question, record.task)) not in self._tidy or not record.asked.is_plain:
             record = _named(record, place)
             if names == (record.model, record.question, record.task):
                 self._tidy.add(names)
         if self._is_left_out(record):
-            return None
+            return []
         question = self._question(record, place)
         model = self._model(record, place)
         if (why := _no_trial(record)) is not None:
             model.missing[why] += 1
-            return None
+            return []
         cell = (record.model, question)
         trial = self._in_file[cell] if record.trial is None else record.trial
         self._in_file[cell] += 1
         trial += self._shift.get(cell, 0)
         if self._is_copy((*cell, trial), place, record):
-            return None
+            return []
         held = self._cells[cell]
-        held.trials, held.last = held.trials + 1, max(held.last, trial)
+        held.last = max(held.last, trial)
         self.without_text += not record.has_text
-        return Placed(record, place, question, trial)
+        return self._counting(Placed(record, place, question, trial))
+
+    def _counting(self, placed: Placed) -> list[Placed]:
+        """The trials that are known to count, now that this one has come."""
+        record, counting = placed.record, [placed]
+        if self._repeats is not None:
+            answer = record.answer if record.has_text else None
+            counting = self._repeats.take(Answered(record.model, placed.question, answer), placed)
+        for one in counting:
+            self._cells[one.record.model, one.question].trials += 1
+        return counting
 
     # -- in the end -------------------------------------------------------------------------------------------------
 
@@ -144,6 +158,11 @@ class Gathering:
     def missing(self) -> Mapping[str, Mapping[str, int]]:
         """For each model why how many of its records are no trials."""
         return {name: dict(model.missing) for name, model in self._models.items() if model.missing}
+
+    @property
+    def repeated(self) -> Mapping[str, int]:
+        """For each model how many of its answers repeat another one, and are not counted beside it."""
+        return {} if self._repeats is None else self._repeats.dropped
 
     @property
     def trials(self) -> Mapping[tuple[str, str], int]:

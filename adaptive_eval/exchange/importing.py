@@ -80,7 +80,9 @@ class _Work:
         self._questions = questions
         self._checked: set[str] = set()
         self._sample = Reservoir()
-        self.gathering = Gathering(known, request.left_out, request.further)
+        self.gathering = Gathering(
+            known, request.left_out, request.further, repeats_are_samples=request.repeats_are_samples
+        )
         self.trials = 0
 
     async def through(self, take: Take) -> None:
@@ -90,11 +92,10 @@ class _Work:
             for number, file in enumerate(self._files):
                 self.gathering.next_file(file)
                 for record in read_records(file):
-                    placed = self.gathering.take(file, record)
-                    if placed is not None:
+                    for placed in self.gathering.take(file, record):
                         self._require_question(placed)
                         batch.append(placed)
-                    if len(batch) == AT_A_TIME:
+                    if len(batch) >= AT_A_TIME:
                         await self._hand_over(batch, anew, take)
                         batch = []
                         self._told((number + file.share) / len(self._files), self.trials)

@@ -213,5 +213,6 @@ def _imported(gathering: Gathering, terms: Terms) -> TrialsImported:
         files=tuple(dict.fromkeys(gathering.files)),
         without_text=gathering.without_text,
         missing=gathering.missing,
+        repeated=gathering.repeated,
         graded_by=None if terms.grader is None else getattr(terms.grader, "kind", None),
     )

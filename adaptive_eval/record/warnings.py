@@ -138,6 +138,14 @@ def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     return starmap(Caution, said)
 
 
+def repeats_left_out(number: int) -> str:
+    """What an import has done with so many answers that repeat another one."""
+    return (
+        f"{number} answers of its logs equal another one to the same question word for word, as from a server that "
+        "ignores the seed or serves a cache, and were counted once; `import --repeats-are-samples` counts each of them"
+    )
+
+
 def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Trials that logs should have had: what is there may be what came quickly, and that is oftener right."""
     for event in only(events, TrialsImported):
@@ -148,6 +156,8 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
                 "longest, its score is that of its quick answers, which are more often right"
             )
             yield Caution("missing", model, text)
+        for model, number in event.repeated.items():
+            yield Caution("repeats", model, repeats_left_out(number))
 
 
 def alarm_cautions(names: Sequence[str], tallies: Sequence[Tally], events: Sequence[Event]) -> Iterator[Caution]:

@@ -296,6 +296,8 @@ class TrialsImported(Event):
     """By model and reason: records of the logs that are no trials."""
     graded_by: str | None = None
     """The grader that graded them anew; None where their own grades were taken."""
+    repeated: Mapping[str, int] = field(default_factory=dict)
+    """By model: answers of the logs that repeat another one, and are not counted beside it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,9 +110,16 @@ STORED = [
         {"trials": 2, "answers": 2, "changed": 1, "failed": 0},
     ),
     (
-        TrialsImported(2, ("log.eval",), 1, {"ada": {"error": 3}}),
+        TrialsImported(2, ("log.eval",), 1, {"ada": {"error": 3}}, repeated={"ada": 5}),
         "imported",
-        {"trials": 2, "files": ["log.eval"], "without_text": 1, "missing": {"ada": {"error": 3}}, "graded_by": None},
+        {
+            "trials": 2,
+            "files": ["log.eval"],
+            "without_text": 1,
+            "missing": {"ada": {"error": 3}},
+            "graded_by": None,
+            "repeated": {"ada": 5},
+        },
     ),
     (
         PriorTaken({"run": "old"}, "old", {"ada": {"q1": [0, 1]}}),

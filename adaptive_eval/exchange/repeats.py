@@ -1,0 +1,60 @@
+"""Answers of a log that repeat another one of the same question and model, word for word.
+
+A server that ignores the seed, or serves a cache, gives one answer many times: those are no independent trials, and
+each counts once. A long text comes twice by no chance. A short one may, as the letter of a choice does, so that short
+repeats count where the model's answers to some question have differed, which shows that it was sampled.
+"""
+
+from collections import Counter
+from typing import Generic, NamedTuple, TypeVar
+
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.store.records import answer_digest, size_of
+from adaptive_eval.store.usage import SHORTEST_REPEAT
+
+Trial = TypeVar("Trial")
+
+
+class Answered(NamedTuple):
+    """Whose answer it is, and to what."""
+
+    model: str
+    question: str
+    answer: Answer | None
+    """None where its text is not known."""
+
+
+class Repeats(Generic[Trial]):
+    """Passes on the trials that count, and holds back those of which that is not known yet."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], set[int]] = {}
+        self._held: dict[str, list[Trial]] = {}
+        self._vary: set[str] = set()
+        self._long: Counter[str] = Counter()
+
+    def take(self, answered: Answered, trial: Trial) -> list[Trial]:
+        """The trials that count now: none, this one, or this one after those that were held back."""
+        digest = None if answered.answer is None else answer_digest(answered.answer)
+        if answered.answer is None or digest is None:
+            return [trial]
+        seen, model = self._seen.setdefault((answered.model, answered.question), set()), answered.model
+        long = size_of(answered.answer.text) + size_of(answered.answer.reasoning or "") >= SHORTEST_REPEAT
+        if digest in seen and long:
+            self._long[model] += 1
+            return []
+        if digest in seen and model not in self._vary:
+            self._held.setdefault(model, []).append(trial)
+            return []
+        released: list[Trial] = []
+        if seen and digest not in seen:
+            self._vary.add(model)
+            released = self._held.pop(model, [])
+        seen.add(digest)
+        return [*released, trial]
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """By model: the repeats that do not count."""
+        found = self._long + Counter({model: len(held) for model, held in self._held.items()})
+        return dict(found)

@@ -1,0 +1,77 @@
+"""Answers of a log that repeat another one are no independent trials."""
+
+import string
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from logs import imported, lines, lm_eval_row
+
+from adaptive_eval.exchange.recording import read_run
+from adaptive_eval.exchange.repeats import Answered, Repeats
+from adaptive_eval.exchange.samples import made_answer
+from adaptive_eval.record.view import read_run as view_of
+
+LONG = "because of this " * 20
+
+
+def log(folder: Path, name: str, answers: Sequence[Sequence[str]]) -> str:
+    """Samples of lm-eval, a row for each question."""
+    rows = [lm_eval_row(key, texts) for key, texts in enumerate(answers)]
+    return f"{name}={lines(folder / name / 'samples_t_2026-01-01T00-00-00.000001.jsonl', rows)}"
+
+
+def trials_of(run: Path) -> dict[str, list[int]]:
+    found = read_run(run)
+    return dict(zip(found.models, found.counts.sum(axis=-1).tolist(), strict=True))
+
+
+STUCK = [["4"] * 8 if key < 6 else ["5"] * 8 for key in range(10)]
+SAMPLED = [["4", "5", *["4"] * 6], *[["4"] * 8] * 9]
+
+
+def test_identical_repeats_count_once_and_the_import_and_the_report_say_so(tmp_path: Path) -> None:
+    files = [log(tmp_path, "stuck", STUCK), log(tmp_path, "sampled", SAMPLED)]
+    run = tmp_path / "run"
+    done = imported(*files, "--to", run, "--grader", "exact")
+    assert done.exit_code == 0, done.output
+    assert trials_of(run) == {"stuck": [1] * 10, "sampled": [8] * 10}
+    assert "repeats   stuck: 70 answers" in done.output and "--repeats-are-samples" in done.output
+    told = [one for one in view_of(run).results.warnings if one.kind == "repeats"]
+    assert [(one.model, one.text.split()[0]) for one in told] == [("stuck", "70")]
+
+
+def test_repeats_that_are_samples_count_each(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = imported(log(tmp_path, "stuck", STUCK), "--to", run, "--grader", "exact", "--repeats-are-samples")
+    assert trials_of(run) == {"stuck": [8] * 10}
+    assert "repeats   " not in done.output
+
+
+def test_a_long_answer_counts_once_even_where_others_differ(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    answers = [[LONG, "4", LONG, "5", LONG, "4"], ["4"] * 6]
+    assert imported(log(tmp_path, "m", answers), "--to", run, "--grader", "exact").exit_code == 0
+    assert trials_of(run) == {"m": [4, 6]}
+
+
+def test_trials_of_further_files_wait_for_each_other(tmp_path: Path) -> None:
+    first, second = log(tmp_path, "a", [["4"] * 3]), log(tmp_path, "b", [["4", "4", "5"]])
+    files = ["m=" + one.partition("=")[2] for one in (first, second)]
+    run = tmp_path / "run"
+    done = imported(*files, "--to", run, "--grader", "exact", "--further")
+    assert done.exit_code == 0, done.output
+    assert trials_of(run) == {"m": [6]}
+
+
+@pytest.mark.parametrize("certain", [0.5, 0.9])
+def test_no_letter_of_an_honest_server_is_left_out(certain: float) -> None:
+    for seed in range(500):
+        rng, repeats, passed = np.random.default_rng(seed), Repeats[int](), 0
+        for question in range(20):
+            for trial in range(8):
+                letter = "A" if rng.random() < certain else string.ascii_uppercase[rng.integers(1, 4)]
+                answer = made_answer(letter, finish_reason="stop")
+                passed += len(repeats.take(Answered("m", str(question), answer), trial))
+        assert (passed, repeats.dropped) == (160, {}), seed
