@@ -20,7 +20,7 @@ COMMANDS = {
     "run": "Rank the models of CONFIG. The same command again resumes the run.",
     "monitor": "Watch RUN from another terminal, or with --web in a browser.",
     "check": "Ask every server for its models and for one tiny answer.",
-    "report": "Publish RUN as HTML, Markdown, JSON or CSV, with plots where they are wanted.",
+    "report": "Publish RUN as HTML, Markdown, JSON, CSV or JUnit XML, with plots where they are wanted.",
     "compare": "Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have.",
     "regrade": "Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config.",
     "replay": "Decide on recorded outcomes, or on a world of known probabilities, as a run would.",
