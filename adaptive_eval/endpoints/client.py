@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from adaptive_eval.endpoints.failures import SECRET_LENGTH, Failure, Kind, clean, error_in, status_of
 from adaptive_eval.endpoints.http1 import MAX_BODY
+from adaptive_eval.endpoints.overdue import Pulse
 from adaptive_eval.endpoints.parsing import StreamReader, parsed
 from adaptive_eval.endpoints.reach import Reach
 from adaptive_eval.endpoints.transport import CONNECT_SECONDS, MOST_BYTES
@@ -22,8 +23,6 @@ from adaptive_eval.endpoints.wire import PATHS, longest_response
 from adaptive_eval.errors import ConfigError
 
 PROBE_SECONDS = 10.0
-QUIET_SECONDS = 120.0
-"""A stream without a byte for so long has stopped."""
 BESIDE_SECONDS = 5.0
 BESIDE_BYTES = 4 * 1024 * 1024
 
@@ -49,8 +48,8 @@ class Caller(Protocol):
     unauthorized: str
     """What to do where a server refuses the key that it was sent, or wants one."""
 
-    async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
-        """Send one request; raises `Failure` where no reply came."""
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Pulse | None = None) -> Reply:
+        """Send one request; raises `Failure` where no reply came. `pulse` hears of the pieces of a stream."""
         ...
 
     async def models(self, base_url: str) -> Reply:
@@ -132,10 +131,9 @@ class HttpCaller:
         self._urls = {base_url: httpx2.URL(base_url + PATHS[config.api]) for base_url in config.replicas}
         self._health_urls: dict[str, str] = {}
 
-    async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Pulse | None = None) -> Reply:
         """Send one request and wait for its whole response."""
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
-        silence = QUIET_SECONDS if reader is not None else None
         content = orjson.dumps(body)
         # built here, since the client would put the same headers together each time
         request = httpx2.Request(
@@ -144,7 +142,7 @@ class HttpCaller:
             headers=self._headers,
             content=content,
             extensions={
-                "timeout": time_outs(self._limit, silence),
+                "timeout": time_outs(self._limit),
                 MOST_BYTES: longest_response(body, len(content)),
             },
         )
@@ -152,7 +150,7 @@ class HttpCaller:
         with failures(self.secrets, self._limit):
             async with asyncio.timeout(self._limit):
                 response = await self._http.send(request, stream=True)
-                await read(response, reader)
+                await read(response, reader, pulse)
         return reply_of(response, reader, begun, perf_counter(), self.secrets)
 
     async def models(self, base_url: str) -> Reply:
@@ -193,22 +191,27 @@ class HttpCaller:
 # -- what both clients share -------------------------------------------------------------------------------------
 
 
-def time_outs(limit: float, silence: float | None = None) -> dict[str, float | None]:
+def time_outs(limit: float) -> dict[str, float | None]:
     """Of one request that may take so long: no connection is told before no answer is."""
-    return {"connect": min(CONNECT_SECONDS, limit / 2), "read": silence, "write": None, "pool": None}
+    return {"connect": min(CONNECT_SECONDS, limit / 2), "read": None, "write": None, "pool": None}
 
 
-async def read(response: httpx2.Response, reader: StreamReader | None) -> None:
+async def read(response: httpx2.Response, reader: StreamReader | None, pulse: Pulse | None = None) -> None:
     """Read a response to its end; a stream of events goes to the reader as it comes."""
     try:
         if reader is None or response.status_code != 200:
             await response.aread()
         elif response.is_stream_consumed:  # all of it came with the head
             reader.feed(response.content)
+            if pulse is not None and reader.first_token_at is not None:
+                pulse.beat(asyncio.get_running_loop().time())
         else:
+            loop_time = asyncio.get_running_loop().time
             # raw, since the transport has unpacked it
             async for part in response.aiter_raw():
                 reader.feed(part)
+                if pulse is not None and reader.first_token_at is not None:
+                    pulse.beat(loop_time())
     finally:
         await response.aclose()
 

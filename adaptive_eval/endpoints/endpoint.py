@@ -15,6 +15,7 @@ from adaptive_eval.endpoints.answers import Arrival, Reader, without_text
 from adaptive_eval.endpoints.client import Caller, Reply
 from adaptive_eval.endpoints.failures import Failure, Kind, Persistence, UnknownFinish, signal_of_error
 from adaptive_eval.endpoints.load import LoadWatch
+from adaptive_eval.endpoints.overdue import OverdueWatch, Pulse, Times
 from adaptive_eval.endpoints.replicas import HealthWatch, Pacer, Replica, ReplicaSet
 from adaptive_eval.endpoints.servers import Acquaintance, Server, meet, name_of
 from adaptive_eval.endpoints.types import (
@@ -30,10 +31,11 @@ from adaptive_eval.endpoints.types import (
     Sampling,
     Signal,
 )
-from adaptive_eval.endpoints.wire import BodyBuilder, counted_apart
+from adaptive_eval.endpoints.wire import BodyBuilder, counted_apart, unstreamed
 from adaptive_eval.errors import EndpointError, Rejected, Unavailable
 
-_CONNECTION = frozenset({Kind.UNREACHABLE, Kind.RESET, Kind.STALLED})
+_NOT_STREAMED = frozenset({Kind.BAD_RESPONSE, Kind.RESET, Kind.SERVER_ERROR})
+"""What may mean that a server cannot stream, as long as it never has."""
 FIRST_GUESS = 1000.0
 """Tokens that an answer is expected to use before any is known; corrected as soon as it is."""
 
@@ -52,6 +54,8 @@ class _Request:
     seeds: range
     body: dict[str, object]
     attempts: int = 0
+    cuts: int = 0
+    """Attempts that were overdue."""
     replica: Replica | None = None
     """Where the last attempt went."""
 
@@ -96,6 +100,11 @@ class ModelEndpoint:
             replica.answered_at = self._clock()
         self._watch = HealthWatch(self._replicas, caller.probe, limits.patience, self._clock)
         self._loads = (loads or LoadWatch()) if limits.steer else None
+        told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
+        self._times = Times(sampling.timeout, told if isinstance(told, int) else None)
+        self._overdue = OverdueWatch(self._times, sampling.timeout, self._clock)
+        self._streaming: bool | None = config.stream
+        """Whether the servers stream; None as long as it is not known."""
         self._acquaintance = Acquaintance(config.model, self._meet)
         self._pacer = Pacer(limits.requests_per_minute, limits.tokens_per_minute, self._clock)
         self._longest_refusal = max(sampling.timeout, limits.patience)
@@ -120,6 +129,7 @@ class ModelEndpoint:
     async def close(self) -> None:
         """Stop watching and close every connection."""
         await self._watch.close()
+        await self._overdue.close()
         await self._acquaintance.close()
         if self._loads is not None:
             await self._loads.leave(self._replicas)
@@ -145,6 +155,7 @@ class ModelEndpoint:
     def _start(self) -> None:
         self._started = True
         self._watch.start()
+        self._overdue.start()
         if self._loads is not None:
             self._loads.join(self._replicas, self._metrics, self._together)
 
@@ -162,20 +173,35 @@ class ModelEndpoint:
         return answers
 
     async def _request(self, prompt: Prompt, seeds: range) -> list[Answer]:
-        request = _Request(prompt, seeds, self._bodies.body(prompt, seeds))
+        body = self._bodies.body(prompt, seeds)
+        request = _Request(prompt, seeds, unstreamed(body) if self._streaming is False else body)
         try:
             try:
                 answers = await self._attempt(request)
             except Failure as failure:
                 answers = await self._persist(request, failure)
         except Rejected as error:
-            if len(seeds) == 1 or isinstance(error, UnknownFinish):
+            if isinstance(error, UnknownFinish):
+                raise
+            if self._streaming is None and request.body.get("stream") and "stream" in str(error).lower():
+                return await self._in_one_piece(prompt, seeds, error)
+            if len(seeds) == 1:
                 raise
             return await self._fewer(prompt, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
         if len(answers) == len(seeds):
             return answers
         why = f"gave {len(answers)} of n = {len(seeds)} answers"
         return answers + await self._fewer(prompt, seeds[len(answers) :], 1, why)
+
+    async def _in_one_piece(self, prompt: Prompt, seeds: range, refusal: Rejected) -> list[Answer]:
+        """A server that never streamed seems to refuse it: ask for the response in one piece."""
+        request = _Request(prompt, seeds, unstreamed(self._bodies.body(prompt, seeds)))
+        try:
+            return await self._attempt(request)
+        except Failure as failure:
+            return await self._persist(request, failure)
+        except Rejected:
+            raise refusal from None
 
     async def _fewer(self, prompt: Prompt, seeds: range, refused: int, why: str) -> list[Answer]:
         """The server refuses or ignores n: ask for fewer answers at a time, now and from now on."""
@@ -229,29 +255,51 @@ class ModelEndpoint:
         traffic.in_flight += 1
         traffic.requests += 1
         request.attempts += 1
-        sent_at = self._clock()
+        pulse = Pulse(self._clock(), bool(request.body.get("stream")), request.cuts)
         try:
             async with asyncio.timeout(None) as lease:
                 replica.leases.add(lease)
                 server = self._acquaintance.known(replica.url) or await self._acquaintance.of(replica.url)
                 expected = 0.0 if self._pacer.unlimited else await self._keep_pace(len(request.seeds))
-                sent_at = self._clock()
                 body = counted_apart(request.body) if server.llama else request.body
-                reply = await self._caller.ask(replica.url, body)
+                pulse = Pulse(self._clock(), bool(body.get("stream")), request.cuts)
+                self._overdue.enter(lease, replica.url, pulse)
+                reply = await self._caller.ask(replica.url, body, pulse)
             answers = self._read(request, replica, reply)
         except TimeoutError:
-            traffic.errors[Kind.REPLICA_LOST.value] += 1
-            message = f"{replica.url} was found dead while a request was in flight"
-            raise Failure(Kind.REPLICA_LOST, message) from None
+            raise self._interrupted(request, replica, pulse) from None
         except Failure as failure:
-            self._failed(replica, failure, sent_at)
+            self._failed(replica, failure, pulse.sent_at)
+            if self._streaming is None and failure.kind in _NOT_STREAMED:
+                request.body = unstreamed(request.body)
             raise
         finally:
             traffic.in_flight -= 1
             replica.leases.discard(lease)
+            self._overdue.leave(lease)
             self._replicas.release(replica)
+        self._learn(answers, reply, pulse)
         self._answered(replica, answers, expected)
         return answers
+
+    def _interrupted(self, request: _Request, replica: Replica, pulse: Pulse) -> Failure:
+        """What ended an attempt from outside: it was overdue, or its replica is dead."""
+        if pulse.overdue is None:
+            self._traffic.errors[Kind.REPLICA_LOST.value] += 1
+            return Failure(Kind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")
+        request.cuts += 1
+        failure = Failure(Kind.STALLED, pulse.overdue)
+        self._failed(replica, failure, pulse.sent_at)
+        return failure
+
+    def _learn(self, answers: list[Answer], reply: Reply, pulse: Pulse) -> None:
+        """What an answer took, and whether its server can stream."""
+        if reply.status == 200:
+            self._times.answered(max(answer.completion_tokens for answer in answers), pulse, self._clock())
+        if pulse.first_at is not None:
+            self._streaming = True
+        elif self._streaming is None and reply.status == 200 and any(answer.text for answer in answers):
+            self._streaming = False
 
     def _read(self, request: _Request, replica: Replica, reply: Reply) -> list[Answer]:
         abreast = replica.window.size * len(request.seeds)
@@ -298,8 +346,12 @@ class ModelEndpoint:
 
     def _failed(self, replica: Replica, failure: Failure, sent_at: float) -> None:
         self._traffic.errors[failure.kind.value] += 1
-        if failure.kind in _CONNECTION or failure.kind is Kind.RATE_LIMITED:
+        if failure.kind is Kind.RATE_LIMITED:
             replica.window.refused(sent_at, self._clock())
+        else:
+            replica.window.failed(sent_at, self._clock())
+            if (pause := replica.window.pause) > 0.0:
+                self._replicas.pause(replica, pause)
         if failure.retry_after is not None and failure.retry_after <= self._longest_refusal:
             self._replicas.pause(replica, failure.retry_after)
         if failure.kind is Kind.UNREACHABLE:

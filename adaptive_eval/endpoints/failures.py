@@ -117,7 +117,7 @@ class Kind(StrEnum):
     """No connection: nothing was sent."""
     RESET = "reset"
     STALLED = "stalled"
-    """A stream that stopped."""
+    """Nothing came for longer than it could take."""
     TIMED_OUT = "timed_out"
     REPLICA_LOST = "replica_lost"
     """Its health check found the replica dead while the request was in flight."""
@@ -239,14 +239,16 @@ def signal_of_error(
     raise Rejected(f"{shown} ({hint})" if hint else shown)
 
 
-SLOWEST = 30.0
+SLOWEST = 2.0
+"""The longest wait of one request: what keeps a replica in trouble from being asked too often is its own pause."""
 APART = 0.5
+SOONEST = 0.25
 
-_AT_ONCE = frozenset({Kind.UNREACHABLE, Kind.REPLICA_LOST, Kind.TIMED_OUT})
+_AT_ONCE = frozenset({Kind.UNREACHABLE, Kind.REPLICA_LOST, Kind.TIMED_OUT, Kind.STALLED})
 """Nothing is gained by waiting: the next attempt goes elsewhere, or waits for a replica's health."""
 _UNCOUNTED = frozenset({Kind.UNREACHABLE, Kind.RATE_LIMITED, Kind.TIMED_OUT})
 
-_backoff = tenacity.wait_random_exponential(multiplier=1.0, max=SLOWEST)
+_backoff = tenacity.wait_random_exponential(multiplier=SOONEST, max=SLOWEST)
 _apart = tenacity.wait_random(0.0, APART)
 
 

@@ -1,10 +1,13 @@
 """The replicas of one model: which of them gets the next request, and how many each may have in flight.
 
 A request goes to the replica with the fewest in flight among those that are usable: healthy, not told to wait by a
-Retry-After, and below their window. The window starts at its ceiling, is halved when a request is refused (429) or its
-connection fails, and grows step by step with the answers; it does not look at latency, since a model server slows as
-it fills. The ceiling is the configured concurrency, or less where the server's own load says so (`load_watch`). Who
-finds no usable replica waits in line.
+Retry-After, and below their window. The window starts at its ceiling, and is halved when a request is refused (429),
+or when failures come together: one connection in fifty breaks on a good day, and says nothing of the load. After a
+refusal it grows step by step with the answers, after failures by one with each, since what failed was not its size. It
+does not look at latency, since a model server slows as it fills. A replica of which nothing but failures has come for a
+while is asked by one request at a time, with pauses of at most `LONGEST_PAUSE`, so that it is soon known to be back.
+The ceiling is the configured concurrency, or less where the server's own load says so (`load_watch`). Who finds no
+usable replica waits in line.
 
 Who notices that a replica is dead, long before the time limit of the answers that it owes.
 
@@ -79,6 +82,12 @@ class Pacer:
             self._tokens.correct(used - expected)
 
 
+RECENT = 32
+TOGETHER = 8
+"""Failures among the `RECENT` last requests of a replica that come together."""
+ONLY_FAILURES = 8
+"""From so many failures in a row on a replica is asked with pauses."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0
 STEPS = 16
 """A window regains its ceiling in about this many times the answers that fit into it."""
 
@@ -90,8 +99,13 @@ class Window:
         self.configured = configured
         self.ceiling = configured
         self.size = configured
+        self.failures_in_a_row = 0
         self._answers = 0
         self._halved_at = -float("inf")
+        self._recent: deque[bool] = deque(maxlen=RECENT)
+        """Of the last requests those that failed."""
+        self._before_failures = 0
+        """What the window was before failures came together."""
 
     def steer(self, ceiling: int) -> None:
         """Set the ceiling, within the configured one; a window that refusals have made smaller grows on by itself."""
@@ -105,10 +119,30 @@ class Window:
             self.size = max(1, self.size // 2)
             self._halved_at = now
             self._answers = 0
+            self._before_failures = 0
+
+    def failed(self, sent_at: float, now: float) -> None:
+        """Halve where failures come together."""
+        self.failures_in_a_row += 1
+        self._recent.append(True)
+        if sum(self._recent) >= TOGETHER:
+            before = max(self.size, self._before_failures)
+            self.refused(sent_at, now)
+            self._before_failures = before
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before the next request, where nothing but failures comes."""
+        beyond = self.failures_in_a_row - ONLY_FAILURES
+        return 0.0 if beyond < 0 else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(beyond, 8))
 
     def answered(self) -> None:
-        """Grow by one step for every windowful of answers."""
-        if self.size < self.ceiling:
+        """Grow by one where failures had made it smaller, else by one step for every windowful of answers."""
+        self.failures_in_a_row = 0
+        self._recent.append(False)
+        if self.size < min(self.ceiling, self._before_failures):
+            self.size += 1
+        elif self.size < self.ceiling:
             self._answers += 1
             if self._answers >= self.size:
                 self.size = min(self.ceiling, self.size + max(1, self.ceiling // STEPS))
@@ -226,7 +260,8 @@ class ReplicaSet:
 PROBE_EVERY = 5.0
 PROBE_AGAIN = 1.0
 """Seconds to the next probe after one without a sign of life, and least distance of two probes."""
-PROBE_SLOWEST = 15.0
+PROBE_SLOWEST = 2.0
+"""Soon enough to ask within seconds after a storm, and little to ask of a server that is down for hours."""
 MISSES = 3
 
 Probe = Callable[[str], Awaitable[str | None]]

@@ -18,7 +18,6 @@ from pydantic import SecretStr
 from adaptive_eval.endpoints.client import (
     BESIDE_BYTES,
     PROBE_SECONDS,
-    QUIET_SECONDS,
     Reply,
     failures,
     read,
@@ -30,6 +29,7 @@ from adaptive_eval.endpoints.client import (
 )
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.http1 import MAX_BODY
+from adaptive_eval.endpoints.overdue import Pulse
 from adaptive_eval.endpoints.parsing import StreamReader
 from adaptive_eval.endpoints.reach import Reach
 from adaptive_eval.endpoints.transport import MOST_BYTES
@@ -67,7 +67,7 @@ class SdkCaller:
         self._clients = {base_url: client(base_url, self._http) for base_url in config.replicas}
         self._beside = {base_url: client(base_url, self._beside_http) for base_url in config.replicas}
 
-    async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Pulse | None = None) -> Reply:
         """Send one request through the SDK."""
         client = self._clients[base_url]
         resource: Any = client.chat.completions if self._chat else client.completions
@@ -76,8 +76,7 @@ class SdkCaller:
         # what the SDK does not know (top_k, min_p, ...) it only sends in extra_body
         arguments["extra_body"] = {name: value for name, value in body.items() if name not in named}
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
-        silence = QUIET_SECONDS if reader is not None else None
-        return await self._read(resource.with_streaming_response.create, arguments, self._limit, silence, reader)
+        return await self._read(resource.with_streaming_response.create, arguments, self._limit, reader, pulse)
 
     async def models(self, base_url: str) -> Reply:
         """The SDK's list of models."""
@@ -106,17 +105,17 @@ class SdkCaller:
         call: Any,
         arguments: Mapping[str, Any],
         limit: float,
-        silence: float | None = None,
         reader: StreamReader | None = None,
+        pulse: Pulse | None = None,
     ) -> Reply:
         """Make one call of the SDK, and read what comes back as the default client does."""
         begun = perf_counter()
         with failures(self.secrets, limit):
             try:
                 async with asyncio.timeout(limit):
-                    async with call(**arguments, timeout=httpx2.Timeout(**time_outs(limit, silence))) as opened:
+                    async with call(**arguments, timeout=httpx2.Timeout(**time_outs(limit))) as opened:
                         response = opened.http_response
-                        await read(response, reader)
+                        await read(response, reader, pulse)
             except openai.APIStatusError as error:
                 response = error.response
             except openai.APIConnectionError as error:

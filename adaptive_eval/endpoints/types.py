@@ -141,8 +141,9 @@ class EndpointConfig(_Section):
     """`openai` speaks through the SDK, for what only the SDK does: several times the CPU."""
     api: Literal["chat", "completions"] = "chat"
     """`completions` sends the prompt as one text, without a chat template."""
-    stream: bool = False
-    """Stream the answer: gives the time to first token, and a stream that stops is noticed early."""
+    stream: bool | None = None
+    """Stream the answer: gives the time to first token, and a stream that stops is noticed early. By default where
+    answers may be long and the server can."""
     prompt_logprobs: Literal["vllm", "echo"] | None = None
     """How to ask for log-probabilities of the prompt: vLLM's `prompt_logprobs`, or `echo` (completions only)."""
     headers: Headers = Field(default_factory=dict)

@@ -25,6 +25,8 @@ _PLAIN_KEYS = (
     "reasoning_effort",
 )
 _TINY_ANSWER = 16
+STREAM_FROM = 1024
+"""`max_tokens` from which answers are streamed by default: a shorter one is overdue soon enough without."""
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 SERVER_DEFAULT = "server default"
 
@@ -83,18 +85,36 @@ def longest_response(body: Mapping[str, object], length: int) -> int:
     return min(_ENVELOPE + asked * answers + most * answers * token, MAX_BODY)
 
 
+def streams(config: EndpointConfig, sampling: Sampling) -> bool:
+    """Whether answers are streamed: as configured, else where they may be long, unless log-probabilities are wanted.
+
+    llama-server leaves some out of a stream, and those of a prompt do not come with one.
+    """
+    if config.stream is not None:
+        return config.stream
+    told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
+    longest = told if isinstance(told, int) else STREAM_FROM
+    return longest >= STREAM_FROM and not (sampling.logprobs or config.prompt_logprobs)
+
+
+def unstreamed(body: Mapping[str, object]) -> dict[str, object]:
+    """The same request for a response in one piece."""
+    return {name: value for name, value in body.items() if name not in _STREAM}
+
+
 class BodyBuilder:
     """Builds the bodies of one model's requests; what does not change is prepared once."""
 
     def __init__(self, config: EndpointConfig, sampling: Sampling) -> None:
         self._api = config.api
+        self._may_do_without = config.stream is None
         self._fixed: dict[str, object] = {"model": config.model}
         for key in _PLAIN_KEYS:
             value = getattr(sampling, key)
             if value is not None:
                 self._fixed[key] = value
         self._fixed |= _logprob_keys(config, sampling)
-        if config.stream:
+        if streams(config, sampling):
             self._fixed |= _STREAM
         self._fixed |= sampling.extra_body
 
@@ -118,6 +138,8 @@ class BodyBuilder:
     def tiny(self, prompt: Prompt) -> Mapping[str, object]:
         """A request that costs next to nothing, to see whether the model answers at all."""
         body = self.body(prompt, range(1))
+        if self._may_do_without:
+            body = unstreamed(body)
         limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
         body[limit] = _TINY_ANSWER
         return body

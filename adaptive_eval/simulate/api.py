@@ -19,6 +19,8 @@ from adaptive_eval.simulate.http1 import LAST_CHUNK, STREAM_HEAD, Places, Reply,
 FIRST_TOKEN = 0.1
 """Part of an answer's time until its first token."""
 STREAM_PIECES = 8
+PIECES_A_SECOND = 2
+"""So many at least: a server sends each token, hence something all the time."""
 
 _WORD = re.compile(r"\S+\s*")
 
@@ -94,7 +96,8 @@ class Shape:
     def stream(self, serial: int, choices: Sequence[Choice], seconds: float, hang: bool) -> Reply:
         """Server-sent events: the first piece at the first token, the others evenly until the end."""
         envelope = self._envelope(serial, "chat.completion.chunk" if self._chat else "text_completion")
-        pieces = max(2, min(STREAM_PIECES, *(choice.tokens for choice in choices)))
+        wanted = max(STREAM_PIECES, round(PIECES_A_SECOND * seconds))
+        pieces = max(2, min(wanted, *(choice.tokens for choice in choices)))
         parts = []
         for piece in range(pieces):
             at = seconds * (FIRST_TOKEN + (1.0 - FIRST_TOKEN) * piece / (pieces - 1))

@@ -41,7 +41,7 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
             def of(kind: Any) -> dict[str, Any]:
                 return {name: value for name, value in values.items() if name in kind.model_fields}
 
-            config = EndpointConfig(base_url=base_urls, **{"model": "m"} | of(EndpointConfig))
+            config = EndpointConfig(base_url=base_urls, **{"model": "m", "stream": False} | of(EndpointConfig))
             sampling = Sampling(**{"timeout": 5.0} | of(Sampling))
             limits = Limits(**{"patience": 0.0} | of(Limits))
             caller = (SdkCaller if config.client == "openai" else HttpCaller)(

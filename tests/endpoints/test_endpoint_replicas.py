@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from adaptive_eval.endpoints.replicas import STEPS, ReplicaSet, Window
+from adaptive_eval.endpoints.replicas import LONGEST_PAUSE, ONLY_FAILURES, STEPS, TOGETHER, ReplicaSet, Window
 from adaptive_eval.errors import Unavailable
 
 
@@ -33,6 +33,40 @@ def test_a_window_grows_by_steps_up_to_its_ceiling() -> None:
     for _ in range(64 * STEPS):
         window.answered()
     assert window.size == 64
+
+
+def test_failures_now_and_then_leave_a_window_as_it_is() -> None:
+    window = Window(64)
+    for moment in range(40):
+        window.failed(moment, moment + 0.5)
+        for _ in range(9):
+            window.answered()
+    assert window.size == 64
+
+
+def test_failures_that_come_together_halve_it_and_answers_soon_bring_it_back() -> None:
+    window = Window(64)
+    for moment in range(TOGETHER - 1):
+        window.failed(moment, moment + 0.5)
+    assert window.size == 64
+    for moment in range(TOGETHER, 2 * TOGETHER):
+        window.failed(moment, moment + 0.5)
+    assert window.size == 1
+    for _ in range(63):
+        window.answered()
+    assert window.size == 64
+
+
+def test_a_replica_of_failures_alone_is_asked_with_short_pauses() -> None:
+    window, pauses = Window(64), []
+    for moment in range(40):
+        window.failed(moment, moment + 0.5)
+        pauses.append(window.pause)
+    assert set(pauses[: ONLY_FAILURES - 1]) == {0.0}
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LONGEST_PAUSE
+    window.answered()
+    assert window.pause == 0.0
 
 
 async def test_the_least_loaded_replica_is_chosen_and_none_above_its_window() -> None:

@@ -4,7 +4,7 @@ import pytest
 from raw_servers import CHAT, TEXT
 
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
-from adaptive_eval.endpoints.wire import BodyBuilder
+from adaptive_eval.endpoints.wire import STREAM_FROM, BodyBuilder, streams
 
 
 def config(**values: object) -> EndpointConfig:
@@ -12,7 +12,7 @@ def config(**values: object) -> EndpointConfig:
 
 
 def test_only_what_was_set_is_sent() -> None:
-    body = BodyBuilder(config(), Sampling()).body(CHAT, range(7, 8))
+    body = BodyBuilder(config(stream=False), Sampling()).body(CHAT, range(7, 8))
     assert body == {"model": "m", "messages": [{"role": "user", "content": "How much is 6 times 7?"}], "seed": 7}
 
 
@@ -67,3 +67,25 @@ def test_a_tiny_request_keeps_the_name_of_the_limit() -> None:
     tiny = BodyBuilder(config(), Sampling(extra_body={"max_completion_tokens": 9000})).tiny(CHAT)
     assert tiny["max_completion_tokens"] == 16
     assert "max_tokens" not in tiny
+
+
+@pytest.mark.parametrize(
+    ("given", "sampling", "streamed"),
+    [
+        ({}, {}, True),
+        ({}, {"max_tokens": STREAM_FROM}, True),
+        ({}, {"max_tokens": STREAM_FROM - 1}, False),
+        ({}, {"extra_body": {"max_completion_tokens": STREAM_FROM - 1}}, False),
+        ({}, {"logprobs": True}, False),
+        ({"prompt_logprobs": "vllm"}, {}, False),
+        ({"stream": True}, {"max_tokens": 1}, True),
+        ({"stream": False}, {}, False),
+    ],
+)
+def test_long_answers_are_streamed_unless_told_otherwise(
+    given: dict[str, object], sampling: dict[str, object], streamed: bool
+) -> None:
+    asked = config(**given)
+    drawn = Sampling(**sampling)
+    assert streams(asked, drawn) is streamed
+    assert ("stream" in BodyBuilder(asked, drawn).body(CHAT, range(1))) is streamed

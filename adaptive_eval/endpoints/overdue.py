@@ -1,0 +1,172 @@
+"""Who notices that an answer will not come any more, long before the time limit of a request.
+
+Limits follow from what the answers of this model took so far, and none of them cuts what a full-length answer needs:
+
+    a whole response   SAFETY * max_tokens * (the most seconds per token, among the longer half of the answers)
+    the first piece    SAFETY * (the longest wait for one); as a whole response where pieces are held back until the end
+    the next piece     SAFETY * (the longest silence of a stream that went on), while its replica speaks to others;
+                       ALONE times as long where nothing tells whether it lives
+
+Each is `LEAST` seconds at least, doubles with every time that it has cut this very request, and is never more than
+the configured time limit: before a request counts as timed out, it has had that limit in full. Until `KNOWN` answers
+have come nothing is known, and a stream that has begun may be silent for `QUIET_SECONDS`. Limits are looked up again
+as long as a request waits, so that the first requests profit from what the others show meanwhile, and a server that
+turns out to be slower is given more time.
+
+An attempt that was cut is sent again with the same seed; what it would have said does not enter.
+"""
+
+import asyncio
+from bisect import insort
+from collections.abc import Callable
+
+SAFETY = 4.0
+LEAST = 5.0
+ALONE = 4.0
+KNOWN = 16
+"""Answers from which the times are known."""
+MANY = 100
+"""A stream of so many tokens takes time from its first piece to its last."""
+KEPT = 256
+"""Answers of which lengths and speeds are kept."""
+QUIET_SECONDS = 120.0
+LOOK_EVERY = 0.5
+
+
+class Pulse:
+    """When something was last heard of one attempt."""
+
+    __slots__ = ("cuts", "first_at", "heard_at", "longest", "overdue", "sent_at", "streamed")
+
+    def __init__(self, now: float, streamed: bool, cuts: int) -> None:
+        self.sent_at = now
+        self.heard_at = now
+        self.first_at: float | None = None
+        self.longest = 0.0
+        """The longest silence after the first piece."""
+        self.streamed = streamed
+        self.cuts = cuts
+        """How often this request was cut before."""
+        self.overdue: str | None = None
+        """Why it was cut."""
+
+    def beat(self, now: float) -> None:
+        """A piece has come."""
+        if self.first_at is None:
+            self.first_at = now
+        else:
+            self.longest = max(self.longest, now - self.heard_at)
+        self.heard_at = now
+
+
+class Times:
+    """What the answers of one model took so far."""
+
+    def __init__(self, timeout: float, max_tokens: int | None) -> None:
+        self._timeout = timeout
+        self._max_tokens = max_tokens
+        self._known: list[tuple[int, float]] = []
+        """Tokens and seconds per token of answers, the shortest first."""
+        self._streams = 0
+        self._first = 0.0
+        self._gap = 0.0
+        self._held_back = False
+        """Streams came in one piece, at the end."""
+
+    def answered(self, tokens: int, pulse: Pulse, now: float) -> None:
+        """One more response has come; `tokens` are those of its longest answer."""
+        seconds = now - pulse.sent_at
+        if tokens > 0:
+            insort(self._known, (tokens, seconds / tokens))
+            if len(self._known) > KEPT:
+                self._known = self._thinned()
+        if pulse.first_at is not None:
+            self._streams += 1
+            self._first = max(self._first, pulse.first_at - pulse.sent_at)
+            self._gap = max(self._gap, pulse.longest)
+            speaking = now - pulse.first_at
+            self._held_back = self._held_back or (tokens >= MANY and speaking < seconds / 10)
+
+    def whole(self) -> float:
+        """Seconds that a whole response may take."""
+        if self._max_tokens is None or len(self._known) < KNOWN:
+            return self._timeout
+        slowest = max(pace for _, pace in self._known[len(self._known) // 2 :])
+        return self._bounded(SAFETY * self._max_tokens * slowest)
+
+    def first(self) -> float:
+        """Seconds until the first piece of a stream."""
+        if self._streams < KNOWN or self._held_back:
+            return self.whole()
+        return self._bounded(SAFETY * self._first)
+
+    def silence(self) -> float:
+        """Seconds of silence after the first piece, while the replica speaks to others."""
+        if self._streams < KNOWN:
+            return min(QUIET_SECONDS, self._timeout)
+        return self._bounded(SAFETY * self._gap)
+
+    def _bounded(self, seconds: float) -> float:
+        return min(self._timeout, max(LEAST, seconds))
+
+    def _thinned(self) -> list[tuple[int, float]]:
+        """Every second length, with the slower speed of two neighbours: what was slow once stays known."""
+        pairs = zip(self._known[::2], self._known[1::2], strict=False)
+        return [(long, max(one, other)) for (_, one), (long, other) in pairs]
+
+
+class OverdueWatch:
+    """Ends the attempts of one model that are overdue."""
+
+    def __init__(self, times: Times, timeout: float, clock: Callable[[], float]) -> None:
+        self._times = times
+        self._timeout = timeout
+        self._clock = clock
+        self._attempts: dict[asyncio.Timeout, tuple[str, Pulse]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._task = asyncio.create_task(self._watch())
+
+    def enter(self, lease: asyncio.Timeout, replica: str, pulse: Pulse) -> None:
+        """An attempt was sent."""
+        self._attempts[lease] = (replica, pulse)
+
+    def leave(self, lease: asyncio.Timeout) -> None:
+        """It has ended."""
+        self._attempts.pop(lease, None)
+
+    async def close(self) -> None:
+        """Stop watching."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        spoken: dict[str, float] = {}
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            for replica, pulse in self._attempts.values():
+                if pulse.first_at is not None:
+                    spoken[replica] = max(spoken.get(replica, 0.0), pulse.heard_at)
+            now = self._clock()
+            for lease, (replica, pulse) in list(self._attempts.items()):
+                why = self._overdue(pulse, now, spoken.get(replica, 0.0))
+                if why is not None and not lease.expired():
+                    pulse.overdue = why
+                    self.leave(lease)
+                    lease.reschedule(now)
+
+    def _overdue(self, pulse: Pulse, now: float, spoken: float) -> str | None:
+        """Why an attempt will not come to its end; None where it may."""
+        patience, times = 2.0**pulse.cuts, self._times
+        if pulse.first_at is None:
+            limit = patience * (times.first() if pulse.streamed else times.whole())
+            what = "first piece" if pulse.streamed else "answer"
+            late = limit < self._timeout and now - pulse.sent_at >= limit
+            return f"no {what} within {limit:.3g} s, which is more than any takes here" if late else None
+        base = patience * times.silence()
+        limit = base if spoken - pulse.heard_at >= base else min(QUIET_SECONDS * patience, ALONE * base)
+        late = limit < self._timeout and now - pulse.heard_at >= limit
+        return f"the stream has said nothing for {limit:.3g} s" if late else None

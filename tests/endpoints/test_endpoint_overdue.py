@@ -1,0 +1,152 @@
+"""An answer that will not come is noticed early, and none that comes late is lost for it."""
+
+import asyncio
+
+import pytest
+from endpoint_opener import Opener
+from hypothesis import given
+from hypothesis import strategies as st
+from raw_servers import CHAT, Exchange, raw_server
+
+from adaptive_eval.endpoints import overdue
+from adaptive_eval.endpoints.overdue import KNOWN, LEAST, QUIET_SECONDS, SAFETY, Pulse, Times
+
+TIMEOUT = 1800.0
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def piece(text: str, reason: str = "null") -> bytes:
+    return chunk(
+        b'data: {"choices": [{"index": 0, "delta": {"content": "%s"}, "finish_reason": %s}]}\n\n'
+        % (text.encode(), reason.encode())
+    )
+
+
+END = piece(" 42", '"stop"') + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
+
+
+def told(times: Times, tokens: int, seconds: float, first: float | None = None, gap: float = 0.0) -> None:
+    pulse = Pulse(0.0, first is not None, 0)
+    if first is not None:
+        pulse.beat(first)
+        pulse.beat(first + gap)
+    times.answered(tokens, pulse, seconds)
+
+
+def test_until_answers_are_known_nothing_is_cut_before_its_time_limit() -> None:
+    times = Times(TIMEOUT, 4000)
+    for _ in range(KNOWN - 1):
+        told(times, 100, 1.0, first=0.1, gap=0.1)
+    assert (times.whole(), times.first(), times.silence()) == (TIMEOUT, TIMEOUT, QUIET_SECONDS)
+    told(times, 100, 1.0, first=0.1, gap=0.1)
+    assert (times.whole(), times.first(), times.silence()) == (SAFETY * 40.0, LEAST, LEAST)
+
+
+@given(
+    answers=st.lists(st.tuples(st.integers(1, 4000), st.floats(0.001, 0.2)), min_size=KNOWN, max_size=600),
+    slowest=st.floats(0.001, 0.2),
+)
+def test_no_full_length_answer_at_the_slowest_known_speed_is_cut(
+    answers: list[tuple[int, float]], slowest: float
+) -> None:
+    """However many answers there are, and whatever of them is forgotten."""
+    times = Times(TIMEOUT, 4000)
+    for tokens, pace in answers:
+        told(times, tokens, tokens * max(pace, slowest))
+    longer = sorted(answers)[len(answers) // 2 :]
+    assert times.whole() >= min(TIMEOUT, 4000 * slowest)
+    if len(answers) <= overdue.KEPT:
+        assert times.whole() >= min(TIMEOUT, 4000 * max(min(pace for _, pace in longer), slowest))
+
+
+def test_without_a_longest_answer_a_whole_response_has_the_time_limit() -> None:
+    times = Times(TIMEOUT, None)
+    for _ in range(KNOWN):
+        told(times, 100, 1.0)
+    assert times.whole() == TIMEOUT
+
+
+def test_streams_that_are_held_back_until_the_end_are_given_the_time_of_a_whole_response() -> None:
+    times = Times(TIMEOUT, 4000)
+    for _ in range(KNOWN):
+        told(times, 100, 1.0, first=0.99)
+    assert times.first() == times.whole() == SAFETY * 40.0
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is noticed after a fraction of a second."""
+    monkeypatch.setattr(overdue, "LEAST", 0.2)
+    monkeypatch.setattr(overdue, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(overdue, "SAFETY", 0.0)
+
+
+@pytest.mark.parametrize("client", ["http", "openai"])
+async def test_a_stream_that_stops_is_asked_again_while_others_speak(
+    endpoint: Opener, quick: None, client: str
+) -> None:
+    hung: list[int] = []
+
+    async def script(asked: Exchange) -> None:
+        seed = int(str(asked.body["seed"]))
+        await asked.send(STREAM_HEAD + piece("6 times 7 is"))
+        if seed == KNOWN and len(hung) < 2:
+            hung.append(asked.index)
+            await asyncio.sleep(60.0)
+        await asked.send(END)
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, client=client, stream=None, timeout=1800.0)
+        for seed in range(KNOWN):
+            await model.sample(CHAT, range(seed, seed + 1))
+        (answer,) = await asyncio.wait_for(model.sample(CHAT, range(KNOWN, KNOWN + 1)), 20.0)
+    assert (answer.text, answer.attempts, answer.signals) == ("6 times 7 is 42", 3, frozenset())
+    assert model.stats.errors == {"stalled": 2}
+
+
+async def test_a_slow_answer_gets_twice_the_time_at_each_attempt_and_is_not_lost(endpoint: Opener, quick: None) -> None:
+    """The second attempt outlasts the limit that cut the first."""
+
+    async def script(asked: Exchange) -> None:
+        if asked.index >= KNOWN:
+            await asyncio.sleep(0.6)
+        await asked.answer("42")
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, max_tokens=100, timeout=1800.0)
+        for seed in range(KNOWN):
+            await model.sample(CHAT, range(seed, seed + 1))
+        (answer,) = await asyncio.wait_for(model.sample(CHAT, range(KNOWN, KNOWN + 1)), 20.0)
+    assert (answer.text, answer.signals) == ("42", frozenset())
+    assert answer.attempts > 2
+
+
+async def test_a_server_that_refuses_streams_is_asked_without_from_then_on(endpoint: Opener) -> None:
+    async def script(asked: Exchange) -> None:
+        if "stream" in asked.body:
+            await asked.reply(400, {"error": {"message": "stream_options is not supported"}})
+        else:
+            await asked.answer("42")
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, stream=None)
+        for seed in range(3):
+            assert (await model.sample(CHAT, range(seed, seed + 1)))[0].text == "42"
+    assert ["stream" in asked.body for asked in server.seen] == [True, False, False, False]
+
+
+async def test_a_server_whose_streams_break_is_asked_without(endpoint: Opener) -> None:
+    async def script(asked: Exchange) -> None:
+        if "stream" in asked.body:
+            await asked.send(STREAM_HEAD + piece("6 times") + b"0\r\n\r\n")
+            asked.close()
+        else:
+            await asked.answer("42")
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, stream=None)
+        assert (await model.sample(CHAT, range(1)))[0].text == "42"
