@@ -51,8 +51,8 @@ def sizes(quick: bool) -> list[Size]:
     if quick:
         return [Size("96", timed(many_close(models=2, questions=12), 1.0), 4)]
     return [
-        Size("992", timed(many_close(models=4, questions=31), 6.0), 8),
-        Size("1,395", timed(many_close(models=3, questions=31), 6.0), 15),
+        Size("992", timed(many_close(models=4, questions=31), 4.0), 8),
+        Size("1,395", timed(many_close(models=3, questions=31), 4.0), 15),
     ]
 
 
