@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tables import Check, arguments, check_table, machine, markdown, publish
 
+from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults, Window
 from adaptive_eval.simulate.http1 import Reply, Request
@@ -101,9 +102,11 @@ async def carry_out(size: Size, faults: Faults) -> Outcome:
             command = ["-m", "adaptive_eval", "run", str(folder / "run.yaml"), "--run-dir", str(folder / "run")]
             began = time.monotonic()
             process = await asyncio.create_subprocess_exec(
-                sys.executable, *command, "--display", "none", stdout=subprocess.DEVNULL
+                sys.executable, *command, "--display", "none", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
             )
-            await process.wait()
+            _, said = await process.communicate()
+            if process.returncode not in (ExitCode.REACHED, ExitCode.SPENT):
+                raise RuntimeError(f"a run ended with {process.returncode}: {said.decode()}")
             seconds = time.monotonic() - began
             with closing(RunReader.open(folder / "run")) as reader:
                 return Outcome(reader.trial_count(), seconds, server.counts, server.asked_at)
