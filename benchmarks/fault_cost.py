@@ -36,7 +36,7 @@ SINGLE = {
     "1% hangs": Faults(hang=0.01),
 }
 MIX_GOAL, SINGLE_GOAL, BACK_GOAL = 1.3, 1.2, 3.0
-STORM_AT, STORM_SECONDS = 15.0, 20.0
+STORM_AT, STORM_SECONDS = 45.0, 20.0
 
 
 @dataclass(frozen=True)

@@ -218,6 +218,11 @@ def _worst_cost(model: ModelConfig, longest: int) -> Cost:
     return Cost(prompt_tokens + completion, _usd(model, prompt_tokens, completion), _most_gpu_seconds(model))
 
 
+def lost_cost(model: ModelConfig, worst: Cost) -> Cost:
+    """The most that one attempt may have cost whose answer was lost; of GPU time the worst has all attempts."""
+    return worst._replace(gpu_seconds=worst.gpu_seconds / model.concurrency.attempts)
+
+
 def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float) -> float:
     if model.price is None:
         return 0.0

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
-from adaptive_eval.config.planning import longest_prompts, plan_of, trial_cost, worst_costs
+from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
@@ -228,6 +228,7 @@ def make_lane(prepared: Prepared, number: int, endpoint: Endpoint) -> Lane:
         slots=model.concurrency.concurrency * len(model.replicas),
         samples_per_request=model.concurrency.samples_per_request,
         cost=trial_cost(model),
+        lost=lost_cost(model, prepared.plan.bench.worst_cost[number]),
     )
 
 

@@ -8,7 +8,7 @@ configuration and of committed rounds, so neither the order of arrival, nor batc
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +43,7 @@ SILENT = (
     "start asks them again"
 )
 """Why a model is set aside that hardly answers."""
+NOTHING_LOST: Mapping[int, Cost] = {}
 MOST_PER_ROUND = 4.0
 """A cheap model gets at most this many times the trials of the dearest in a round."""
 
@@ -147,20 +148,45 @@ class Controller:
         self._advance()
         return self.looks[taken:]
 
-    def restore(self, outcomes: Iterable[Outcome]) -> list[Look]:
+    def restore(self, outcomes: Iterable[Outcome], lost: Mapping[int, Cost] = NOTHING_LOST) -> list[Look]:
         """Take in the outcomes of an earlier run: those that are not needed now are kept until a round needs them.
+
+        `lost` is what it has spent on answers that never came, by model.
 
         Before anything is asked: what is asked for is not looked for among them.
         """
         require(self.in_flight == 0, "the outcomes of an earlier run come before anything is asked", self.in_flight)
         taken = len(self.looks)
+        for model, cost in lost.items():
+            self._purse.lose(model, cost)
         for outcome in outcomes:
             self._check(outcome)
             self._bank[outcome[:3]] = outcome
         for batch in self._batches(None):
             self._fill(batch)
         self._advance()
+        if lost:
+            self._end_beyond_caps()
         return self.looks[taken:]
+
+    def lose(self, model: int, cost: Cost) -> None:
+        """Count what was spent on answers that were lost; a round that no longer fits the caps ends the run."""
+        self._purse.lose(model, cost)
+        self._end_beyond_caps()
+
+    def _end_beyond_caps(self) -> None:
+        """End the run where what was lost has left too little for the rounds in flight."""
+        if self.finished is None and not self._purse.holds(*self._in_rounds()):
+            self._rounds.clear()
+            self.finished = Reason.BUDGET
+
+    def _in_rounds(self) -> tuple[FloatArray, NDArray[np.int64]]:
+        """What the trials of the rounds in flight have used so far, and of each model those that are missing."""
+        came, missing = np.zeros(4), np.zeros(self.plan.bench.models, dtype=np.int64)
+        for batch in self._batches(None):
+            came += (batch.size - batch.missing, *batch.total_cost())
+            missing[batch.model] += batch.missing
+        return came, missing
 
     def tick(self, elapsed: float) -> None:
         """Tell the time since the start in seconds: at the cap on wall time the run is finished as it stands."""

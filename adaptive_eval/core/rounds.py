@@ -34,6 +34,8 @@ class Purse:
         self._worst = np.array([(1.0, *cost) for cost in worst])
         self._reserved = np.zeros(len(worst), dtype=np.int64)
         self._spent = np.zeros_like(self._worst)
+        self._lost = np.zeros_like(self._worst)
+        """Spent on answers that never came: no trials."""
 
     def reserve(self, trials: NDArray[np.int64]) -> None:
         """Set trials of each model aside as in flight."""
@@ -43,6 +45,14 @@ class Purse:
         """Replace a reservation by the trials that came, with their cost, and those that are lost, at their worst."""
         self._reserved[model] -= reserved
         self._spent[model] += np.array((came, *cost)) + lost * self._worst[model]
+
+    def lose(self, model: int, cost: Cost) -> None:
+        """Count what was spent on answers that never came."""
+        self._lost[model] += (0.0, *cost)
+
+    def holds(self, came: FloatArray, missing: NDArray[np.int64]) -> bool:
+        """Whether what is in flight stays within every cap: `came` is used by its trials so far, others are missing."""
+        return bool(np.all(self._used() + came + missing @ self._worst <= self._caps))
 
     def fits(self, trials: NDArray[np.int64]) -> bool:
         """Whether further trials of each model stay within every cap even if each of them costs the most it may."""
@@ -69,7 +79,7 @@ class Purse:
         return Cost(int(tokens), usd, gpu_seconds)
 
     def _used(self) -> FloatArray:
-        return np.asarray(self._spent.sum(axis=0))
+        return np.asarray((self._spent + self._lost).sum(axis=0))
 
 
 UNGRADED = MOST_CATEGORIES

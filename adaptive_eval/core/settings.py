@@ -65,6 +65,11 @@ class Budget:
             require(cap is None or cap > 0, f"budget.{name} must be positive", cap)
 
     @property
+    def bought(self) -> bool:
+        """Whether a cap is on something that a lost answer has used, too."""
+        return any(getattr(self, name) is not None for name in ("tokens", "usd", "gpu_seconds"))
+
+    @property
     def currency(self) -> str:
         """What a trial's price is counted in when trials are allocated: the scarcest thing that is capped."""
         for name in ("usd", "gpu_seconds", "tokens"):

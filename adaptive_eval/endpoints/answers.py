@@ -4,9 +4,13 @@ Servers differ. The text may be a string, null or a list of parts; reasoning is 
 `usage` covers every choice (OpenAI, vLLM) or one of them (llama-server, known by its `timings`; in a stream it says
 each, see `wire`); an echoed prompt stands in front of the text and of its log-probabilities. Nothing of a response is
 trusted: whatever is not an answer is a `Failure`.
+
+Nor are counts. Where `usage` is missing, tokens are estimated, one for every `BYTES_A_TOKEN` bytes; where it says less
+than one for every `MOST_BYTES_A_TOKEN`, it is not believed either; and where it says more than `ABSURD` times what was
+allowed, as many as were allowed. What is beyond the limit but possible is believed. Each is noticed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log
 from typing import Any, NamedTuple
 
@@ -22,12 +26,18 @@ from adaptive_eval.endpoints.failures import (
     finish_word,
     signals_of_finish,
 )
-from adaptive_eval.endpoints.types import Answer, EndpointConfig, Prompt, Signal
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, Notice, Prompt, Signal
 
 _LN2 = log(2.0)
 _MOST = 2**31
 """No count and no log-probability is larger; infinities and NaN are not smaller."""
 _LONGEST_REASON = 60
+TEMPLATE_TOKENS = 512
+"""That a chat template may add to a prompt."""
+_ESTIMATED_WORDS = "its server does not say how many tokens answers use: they are estimated from the texts"
+_LOW_WORDS = "its server says fewer tokens than such texts can have: they are estimated from the texts"
+_ABSURD_SAID = "its server says that an answer has {} tokens, far more than max_tokens allows"
+_ABSURD_PROMPT = "its server says that a prompt has {} tokens, far more than its text"
 _REFUSAL: frozenset[Signal] = frozenset({"refusal"})
 
 
@@ -56,6 +66,21 @@ def _text(value: object) -> str:
         parts = [part.get("text", "") for part in value if isinstance(part, dict)]
         return "".join(part for part in parts if isinstance(part, str))
     raise _bad(f"content is of type {type(value).__name__}")
+
+
+BYTES_A_TOKEN = 3
+"""Of English prose a token has four or five, of formulas and code three, of Chinese three to five."""
+MOST_BYTES_A_TOKEN = 16
+"""More than the mean over any text of some length, in any language and vocabulary."""
+ABSURD = 16
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _estimated(length: int) -> int:
+    return -(-length // BYTES_A_TOKEN)
 
 
 def _count(value: object) -> int:
@@ -116,12 +141,26 @@ class _Draft(NamedTuple):
     def size(self) -> int:
         return len(self.text) + len(self.reasoning or "")
 
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return _bytes(self.text) + _bytes(self.reasoning or "")
+
 
 class Reader:
     """Reads the responses to one model's requests."""
 
-    def __init__(self, config: EndpointConfig, secrets: tuple[str, ...] = ()) -> None:
-        """`secrets` are shown in no message."""
+    def __init__(
+        self,
+        config: EndpointConfig,
+        secrets: tuple[str, ...] = (),
+        longest: int | None = None,
+        note: Callable[[Notice], None] = lambda notice: None,
+    ) -> None:
+        """`secrets` are shown in no message; `longest` are the tokens that an answer may have; `note` hears of counts
+        that cannot be believed."""
+        self._longest = longest
+        self._note = note
         self._secrets = secrets
         self._chat = config.api == "chat"
         self._prompt_logprobs = config.prompt_logprobs
@@ -144,11 +183,48 @@ class Reader:
         prompt_tokens = _count(usage.get("prompt_tokens"))
         drafts = [self._draft(payload, choice, prompt, prompt_tokens) for choice in choices]
         completion = _completion_tokens(drafts, _count(usage.get("completion_tokens")), "timings" in payload)
-        prompts = _shares(prompt_tokens, [1] * len(drafts))
+        completion = self._believable(completion, drafts)
+        prompts = _shares(self._prompt_tokens(prompt_tokens, prompt), [1] * len(drafts))
         return [
             _answer(draft, seed, tokens, share, arrival)
             for draft, seed, tokens, share in zip(drafts, seeds, completion, prompts, strict=False)
         ]
+
+    def _believable(self, said: list[int], drafts: list[_Draft]) -> list[int]:
+        """The tokens of each choice, as far as what the server says can be believed."""
+        counted = []
+        for tokens, draft in zip(said, drafts, strict=True):
+            longest, length = self._longest, draft.length
+            if longest is not None and tokens > ABSURD * longest:
+                self._note(Notice("absurd_usage", f"{_ABSURD_SAID.format(tokens)}: {longest} are counted"))
+                tokens = longest
+            if not tokens and length:
+                self._note(Notice("no_usage", _ESTIMATED_WORDS))
+                tokens = self._unsaid(draft)
+            if tokens * MOST_BYTES_A_TOKEN < length:
+                self._note(Notice("low_usage", _LOW_WORDS))
+                tokens = self._unsaid(draft)
+            counted.append(tokens)
+        return counted
+
+    def _unsaid(self, draft: _Draft) -> int:
+        """An estimate of the tokens of an answer that ended by itself; one that was cut off has all that it may."""
+        tokens = _estimated(draft.length)
+        if self._longest is None:
+            return tokens
+        return self._longest if signals_of_finish(draft.finish_reason) & {"truncated"} else min(tokens, self._longest)
+
+    def _prompt_tokens(self, said: int, prompt: Prompt) -> int:
+        """The tokens of the prompt: a template may add some to its text, but not many times its length."""
+        contents = [prompt.text or "", *(message.content for message in prompt.messages or ())]
+        length = sum(map(_bytes, contents))
+        if said > ABSURD * (length + TEMPLATE_TOKENS):
+            self._note(Notice("absurd_usage", f"{_ABSURD_PROMPT.format(said)}: {length + TEMPLATE_TOKENS} are counted"))
+            return length + TEMPLATE_TOKENS
+        if not said and length:
+            self._note(Notice("no_usage", _ESTIMATED_WORDS))
+            return _estimated(length)
+        return said
 
     def _draft(self, payload: dict[str, Any], choice: dict[str, Any], prompt: Prompt, prompt_tokens: int) -> _Draft:
         logprobs = _completion_logprobs(choice)

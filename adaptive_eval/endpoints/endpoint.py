@@ -36,6 +36,8 @@ from adaptive_eval.errors import EndpointError, Rejected, Unavailable
 
 _NOT_STREAMED = frozenset({Kind.BAD_RESPONSE, Kind.RESET, Kind.SERVER_ERROR})
 """What may mean that a server cannot stream, as long as it never has."""
+MAY_HAVE_COST = frozenset({Kind.RESET, Kind.STALLED, Kind.TIMED_OUT, Kind.BAD_RESPONSE})
+"""Failures after which an answer may have been generated for nothing; so may one of a replica that is found dead."""
 FIRST_GUESS = 1000.0
 """Tokens that an answer is expected to use before any is known; corrected as soon as it is."""
 
@@ -68,6 +70,7 @@ class _Traffic:
     requests: int = 0
     retries: int = 0
     errors: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     answers: int = 0
@@ -94,18 +97,19 @@ class ModelEndpoint:
         self._sleep = sleep
         self._clock = asyncio.get_running_loop().time
         self._bodies = BodyBuilder(config, sampling)
-        self._reader = Reader(config, caller.secrets)
         self._replicas = ReplicaSet(config.replicas, limits.concurrency, self._clock)
         for replica in self._replicas.replicas if ready else ():
             replica.answered_at = self._clock()
         self._watch = HealthWatch(self._replicas, caller.probe, limits.patience, self._clock)
         self._loads = (loads or LoadWatch()) if limits.steer else None
         told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
-        self._times = Times(sampling.timeout, told if isinstance(told, int) else None)
+        longest = told if isinstance(told, int) else None
+        self._times = Times(sampling.timeout, longest)
         self._overdue = OverdueWatch(self._times, sampling.timeout, self._clock)
         self._streaming: bool | None = config.stream
         """Whether the servers stream; None as long as it is not known."""
         self._acquaintance = Acquaintance(config.model, self._meet)
+        self._reader = Reader(config, caller.secrets, longest, self._acquaintance.note)
         self._pacer = Pacer(limits.requests_per_minute, limits.tokens_per_minute, self._clock)
         self._longest_refusal = max(sampling.timeout, limits.patience)
         self._together = limits.samples_per_request
@@ -144,6 +148,7 @@ class ModelEndpoint:
             requests=traffic.requests,
             retries=traffic.retries,
             errors=dict(traffic.errors),
+            lost=traffic.lost,
             prompt_tokens=traffic.prompt_tokens,
             completion_tokens=traffic.completion_tokens,
             replicas=self._replicas.stats,
@@ -270,6 +275,7 @@ class ModelEndpoint:
             raise self._interrupted(request, replica, pulse) from None
         except Failure as failure:
             self._failed(replica, failure, pulse.sent_at)
+            traffic.lost += len(request.seeds) if failure.kind in MAY_HAVE_COST else 0
             if self._streaming is None and failure.kind in _NOT_STREAMED:
                 request.body = unstreamed(request.body)
             raise
@@ -284,6 +290,7 @@ class ModelEndpoint:
 
     def _interrupted(self, request: _Request, replica: Replica, pulse: Pulse) -> Failure:
         """What ended an attempt from outside: it was overdue, or its replica is dead."""
+        self._traffic.lost += len(request.seeds)
         if pulse.overdue is None:
             self._traffic.errors[Kind.REPLICA_LOST.value] += 1
             return Failure(Kind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")

@@ -288,6 +288,8 @@ class EndpointStats:
     retries: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
     """Failed attempts by kind."""
+    lost: int = 0
+    """Answers that may have been generated and did not come."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     replicas: tuple[ReplicaStats, ...] = ()

@@ -39,6 +39,7 @@ from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
+from adaptive_eval.scheduler.ledger import Ledger
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import (
     Batch,
@@ -231,7 +232,15 @@ class _Session:
         opening, stop_on = prepared.plan.opening, prepared.config.stop_on_alarm
         self._alarms = Alarms(prepared.models, prepared.questions, opening, stop_on)
         self._scheduler = Scheduler(
-            self._controller, lanes, prepared.questions, grading, store, self, serving.hosts, self._alarms
+            self._controller,
+            lanes,
+            prepared.questions,
+            grading,
+            store,
+            self,
+            serving.hosts,
+            self._alarms,
+            Ledger(lanes, prepared.questions) if prepared.plan.budget.bought else None,
         )
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(self._subject, self._controller, self._scheduler, serving.endpoints)

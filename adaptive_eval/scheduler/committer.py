@@ -6,12 +6,14 @@ plus one fsync; and nothing waits when there is nothing left to wait for.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from adaptive_eval.store import Batch, Event, Store, StoredLook, TrialRecord
+from adaptive_eval.store import Batch, Event, Sent, Store, StoredLook, TrialRecord
 
 GATHER_SECONDS = 0.02
+BEAT_SECONDS = 2.0
+"""The time of a run is stored at least so often: a kill loses no more of it."""
 
 
 class Committer:
@@ -33,6 +35,9 @@ class Committer:
         self._trials: list[TrialRecord] = []
         self._looks: list[StoredLook] = []
         self._events: list[Event] = []
+        self._sent: list[Sent] = []
+        self._unsent: list[Sent] = []
+        self._taken_at = 0.0
         self._added = asyncio.Event()
         self._writing: tuple[Batch, asyncio.Future[None]] | None = None
         """What the thread has taken, and is not reported yet."""
@@ -57,6 +62,21 @@ class Committer:
         self._events.append(event)
         self._added.set()
 
+    def add_sent(self, sent: Sequence[Sent]) -> None:
+        """Enter trials in the ledger soon: they may be sent when that is reported."""
+        self._sent += sent
+        self._added.set()
+
+    def add_unsent(self, sent: Sequence[Sent]) -> None:
+        """Cross trials out that are not sent after all."""
+        self._unsent += sent
+        self._added.set()
+
+    def beat(self) -> None:
+        """Commit the time, where nothing else was committed for a while."""
+        if self._elapsed() - self._taken_at >= BEAT_SECONDS:
+            self._added.set()
+
     async def run(self) -> None:
         """Commit until cancelled; raises the `StoreError` of a commit that failed."""
         while True:
@@ -79,8 +99,9 @@ class Committer:
 
     def _take(self) -> tuple[Batch, asyncio.Future[None]]:
         """Have the thread write what is there now."""
-        batch = Batch(self._trials, self._looks, self._events, self._elapsed())
-        self._trials, self._looks, self._events = [], [], []
+        self._taken_at = self._elapsed()
+        batch = Batch(self._trials, self._looks, self._events, self._taken_at, self._sent, self._unsent)
+        self._trials, self._looks, self._events, self._sent, self._unsent = [], [], [], [], []
         self._added.clear()
         return batch, asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch)
 

@@ -13,12 +13,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from adaptive_eval.core.types import Cause, Look, Lost, Outcome, Reason, SetAside
+from adaptive_eval.core.types import Cause, Cost, Look, Lost, Outcome, Reason, SetAside
 from adaptive_eval.errors import EndpointError, Rejected, StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of
+from adaptive_eval.scheduler.ledger import Ledger, at_least_elapsed, cost_of
 from adaptive_eval.scheduler.regrading import Regrading
 from adaptive_eval.scheduler.time_outs import to_be_asked_again
 from adaptive_eval.scheduler.troubles import Troubles
@@ -43,6 +44,10 @@ from adaptive_eval.store.usage import Tally
 ASKED_AHEAD = 16
 """Requests whose trials wait besides those that fill the free slots, so that the core is not asked at every answer."""
 
+BEYOND = (
+    "an answer used {} tokens with its prompt, and at most {} were reserved for it (prompt and max_tokens): its server "
+    "does not keep to max_tokens, and no cap can hold; mend it and begin anew, or remove the caps"
+)
 TICK_SECONDS = 0.5
 """How often the decision core is told the time, and the servers are looked at."""
 
@@ -69,7 +74,9 @@ class Scheduler:
         observer: Observer,
         hosts: Sequence[Host] = (),
         alarms: Alarms | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
+        """`ledger`: where caps must hold through kills."""
         self.tallies = [Tally() for _ in lanes]
         self.in_flight = [0] * len(lanes)
         """Requests of each model that its server has."""
@@ -88,6 +95,9 @@ class Scheduler:
         self._observer = observer
         self._alarms = alarms
         self._roster = Roster.of((lane.name for lane in lanes), (question.id for question in questions))
+        self._ledger = ledger
+        self._booked: list[tuple[int, Group, range]] = []
+        """Requests that are sent as soon as it is written down that they will be."""
         by_id = {question.id: question for question in questions}
         self._regrading = Regrading(grading, store, by_id, set(self._roster.models))
         self._waiting = [WaitingLine() for _ in lanes]
@@ -102,7 +112,7 @@ class Scheduler:
         """Of each model the first question since this start on which the grader failed, and its error."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = Turns(hosts, Asking(self._wanted, self._owed, self._pump_lane, self._on_no_server, self.note))
-        self._elapsed_before = store.reader.elapsed
+        self._elapsed_before = at_least_elapsed(store.reader)
         self._started: float | None = None
         self._committer = Committer(
             store, committed=self._on_committed, elapsed=self.elapsed, more_expected=lambda: bool(self._tasks)
@@ -161,9 +171,15 @@ class Scheduler:
         for stored in self._store.reader.outcomes():
             if stored.model in self._roster.models:
                 self._count(stored)
+                self._stop_beyond(stored)
                 outcomes.append(self._told(stored))
         self.taken_up = sum(tally.trials for tally in self.tallies), sum(tally.tokens for tally in self.tallies)
-        looks = self._controller.restore(outcomes)
+        lost: dict[int, Cost] = {}
+        if self._ledger is not None:
+            for event in self._ledger.take_up(self._store):
+                self._observer.happened(event)
+            lost = self._ledger.so_far(self._store.reader)
+        looks = self._controller.restore(outcomes, lost)
         self._hear_who_is_set_aside()
         if looks and self._alarms is not None:
             self._alarms.look_up(self._store.reader)
@@ -223,10 +239,23 @@ class Scheduler:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             self._controller.tick(self.elapsed())
+            self._committer.beat()
             self._tell_troubles()
             self._end_if_over()
 
+    def _tell_losses(self) -> None:
+        """Count what servers have generated and lost; where a cap is reached by it, nothing more is asked."""
+        for model, lane in enumerate(self._lanes):
+            event = None if self._ledger is None else self._ledger.noticed(model, lane.endpoint.stats)
+            if event is not None:
+                self.note(event)
+                self._controller.lose(model, cost_of(event))
+        if self._controller.finished is not None:
+            for line in self._waiting:
+                line.clear()
+
     def _tell_troubles(self) -> None:
+        self._tell_losses()
         now = time.monotonic()
         for lane, answers, troubles in zip(self._lanes, self._answers, self._troubles, strict=True):
             for event in troubles.noticed(lane.endpoint.stats, answers, now):
@@ -269,7 +298,32 @@ class Scheduler:
         # a request's seeds may not run over the end of their range
         group = line.take(min(lane.samples_per_request, SEED_SPAN - seed))
         self.in_flight[model] += 1
-        task = asyncio.create_task(self._request(model, group, range(seed, seed + group.size)))
+        seeds = range(seed, seed + group.size)
+        if self._ledger is None:
+            self._send(model, group, seeds)
+        else:
+            self._booked.append((model, group, seeds))
+            self._committer.add_sent(self._ledger.entries(model, group))
+
+    def _send_booked(self, batch: Batch) -> None:
+        """Send what is written down by now, unless it is not to be sent any more."""
+        if self._ledger is None or not batch.sent:
+            return
+        count, trials = 0, 0
+        while trials < len(batch.sent):
+            trials += self._booked[count][1].size
+            count += 1
+        booked, self._booked = self._booked[:count], self._booked[count:]
+        over = self.over or self.halt is not None or self._done.done() or self._controller.finished is not None
+        for model, group, seeds in booked:
+            if over or self._gone(model):
+                self.in_flight[model] -= 1
+                self._committer.add_unsent(self._ledger.entries(model, group))
+            else:
+                self._send(model, group, seeds)
+
+    def _send(self, model: int, group: Group, seeds: range) -> None:
+        task = asyncio.create_task(self._request(model, group, seeds))
         self._tasks.add(task)
         task.add_done_callback(self._on_request_end)
 
@@ -372,6 +426,7 @@ class Scheduler:
             if self._alarms is not None:
                 self._alarms.see(self._roster.models.position_of(record.model), record)
             told.append(self._told(outcome))
+            self._stop_beyond(outcome)
             if record.grader_error is not None:
                 self._note_ungraded(self._roster.models.position_of(record.model), record.question, record.grader_error)
         for event in only(batch.events, ModelSetAside):
@@ -384,6 +439,7 @@ class Scheduler:
                 self._observer.looked(looks)
                 self._raise_alarms()
                 self._dry = [False] * len(self._lanes)
+        self._send_booked(batch)
         if not self.over:
             self._pump()
 
@@ -392,6 +448,13 @@ class Scheduler:
         self.tallies[model].add(stored)
         if self._alarms is not None:
             self._alarms.add(model, self._roster.questions.position_of(stored.question), stored)
+
+    def _stop_beyond(self, stored: StoredOutcome) -> None:
+        """Ask nothing more of a model whose server goes beyond what caps reserve for an answer."""
+        model = self._roster.models.position_of(stored.model)
+        reserved = self._lanes[model].lost.tokens
+        if self._ledger is not None and 0 < reserved < stored.cost.tokens:
+            self._lose(model, Lost(Cause.SERVER, BEYOND.format(stored.cost.tokens, reserved)))
 
     def _raise_alarms(self, known: Sequence[Event] = ()) -> None:
         """At the first look; a run that ends for them lets what is in flight come back, as at a user's wish."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from adaptive_eval.core.types import Ask, Cost, Look, Lost, Outcome, Reason, SetAside
+from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Lost, Outcome, Reason, SetAside
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
 from adaptive_eval.store import Event
 
@@ -35,8 +35,12 @@ class Decider(Protocol):
         """Take committed outcomes; gives a look for every round that they completed."""
         ...
 
-    def restore(self, outcomes: Iterable[Outcome]) -> list[Look]:
-        """Take the outcomes of earlier starts."""
+    def restore(self, outcomes: Iterable[Outcome], lost: Mapping[int, Cost]) -> list[Look]:
+        """Take the outcomes of earlier starts, and what they have spent on answers that never came."""
+        ...
+
+    def lose(self, model: int, cost: Cost) -> None:
+        """Count what was spent on answers that were lost."""
         ...
 
     def tick(self, elapsed: float) -> None:
@@ -58,6 +62,8 @@ class Lane:
     """Requests in flight: the sum of the replicas' concurrency."""
     samples_per_request: int
     cost: Callable[[Answer], Cost]
+    lost: Cost = NO_COST
+    """What an answer counts as that was asked for and lost, at most."""
 
 
 class Observer(Protocol):

@@ -4,6 +4,7 @@ from adaptive_eval.store.database import is_held
 from adaptive_eval.store.draft import Draft
 from adaptive_eval.store.events import (
     AlarmRaised,
+    AnswersLost,
     AnswerUngraded,
     Change,
     Event,
@@ -39,6 +40,7 @@ from adaptive_eval.store.records import (
     Regrade,
     ReplicaTraffic,
     RunHeader,
+    Sent,
     Spending,
     StoredLook,
     StoredOutcome,
@@ -56,6 +58,7 @@ __all__ = [
     "AlarmRaised",
     "Batch",
     "AnswerUngraded",
+    "AnswersLost",
     "Change",
     "Draft",
     "Event",
@@ -80,6 +83,7 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "RunStopped",
+    "Sent",
     "ServerDied",
     "ServerLaunched",
     "ServerLaunching",

@@ -129,6 +129,13 @@ CREATE TABLE trials (
     UNIQUE (model, question, trial)
 );
 
+CREATE TABLE in_flight (           -- trials that were sent and have no answer yet, where a cap must hold through kills
+    model INTEGER NOT NULL,
+    question INTEGER NOT NULL,
+    trial INTEGER NOT NULL,
+    PRIMARY KEY (model, question, trial)
+) WITHOUT ROWID;
+
 CREATE TABLE looks (
     configuration INTEGER NOT NULL REFERENCES configurations (id),
     number INTEGER NOT NULL,
@@ -145,6 +152,11 @@ CREATE TABLE events (
 );
 """
 
+_IN_FLIGHT = (
+    "CREATE TABLE IF NOT EXISTS in_flight (model INTEGER NOT NULL, question INTEGER NOT NULL, trial INTEGER NOT NULL, "
+    "PRIMARY KEY (model, question, trial)) WITHOUT ROWID"
+)
+"""Runs from before there was one get the table when they are gone on with."""
 
 BUSY_SECONDS = 30.0
 """How long to wait for a reader that holds a checkpoint up."""
@@ -176,6 +188,7 @@ def open_existing(directory: Path) -> sqlite3.Connection:
     with explained(directory):
         _require_ours(connection, directory)
         _durable(connection, directory)
+        connection.execute(_IN_FLIGHT)
     return connection
 
 

@@ -147,6 +147,20 @@ class AnswerUngraded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AnswersLost(Event):
+    """Answers that were asked for and lost, and what they count as: the most that they may have cost."""
+
+    KIND: ClassVar[str] = "answers_lost"
+    model: str
+    answers: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+    killed: bool = False
+    """They were in flight when an earlier start ended."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaLost(Event):
     """One of a model's servers fails for a while."""
 
@@ -347,6 +361,7 @@ CLASSES: tuple[type[Event], ...] = (
     RunResumed,
     SettingsChanged,
     ModelSetAside,
+    AnswersLost,
     AnswerUngraded,
     ReplicaLost,
     ReplicaBack,

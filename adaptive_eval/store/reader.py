@@ -202,6 +202,13 @@ class RunReader:
             trial = (row.model, row.question, row.trial, row.category)
             yield StoredOutcome(*trial, cost, row.flags or "", row.digest, row.size, *said)
 
+    def in_flight(self) -> dict[str, int]:
+        """How many trials of each model were sent and have no answer."""
+        rows = self._rows(
+            "SELECT models.name, count(*) FROM in_flight JOIN models ON models.id = in_flight.model GROUP BY model"
+        )
+        return {str(name): int(count) for name, count in rows}
+
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and whether it timed out."""
         for name, round_, key, trial, flags in self._rows(_PLACES):

@@ -180,6 +180,14 @@ class Sums(NamedTuple):
         return ReplicaTraffic(*self[:6], latency, ttft)
 
 
+class Sent(NamedTuple):
+    """A trial that is asked for."""
+
+    model: str
+    question: str
+    trial: int
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What is committed together."""
@@ -189,6 +197,10 @@ class Batch:
     events: Sequence[Event] = ()
     elapsed: float | None = None
     """Seconds the run has been active so far, over all its starts."""
+    sent: Sequence[Sent] = ()
+    """Trials that are asked for once this is committed."""
+    unsent: Sequence[Sent] = ()
+    """Trials that are not asked for after all."""
 
 
 @dataclass(frozen=True, slots=True)

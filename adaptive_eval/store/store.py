@@ -19,12 +19,13 @@ from typing import NamedTuple
 from adaptive_eval.errors import RunChanged, StoreError
 from adaptive_eval.store import database
 from adaptive_eval.store.database import RunLock
-from adaptive_eval.store.events import Change, Event, Json, SettingsChanged
+from adaptive_eval.store.events import AnswersLost, Change, Event, Json, SettingsChanged
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     Batch,
     Regrade,
     RunHeader,
+    Sent,
     StoredLook,
     TrialKey,
     TrialRecord,
@@ -120,6 +121,8 @@ class Store:
         self._models = self.reader.ids("models", "name")
         self._questions = self.reader.ids("questions", "key")
         self._configuration = self.reader.newest_configuration_id()
+        self._entered = False
+        """Trials were entered in the ledger since this start."""
 
     @classmethod
     def open(cls, directory: Path, header: RunHeader) -> "Opened":
@@ -154,8 +157,15 @@ class Store:
             connection.executemany(INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
             self._write_looks(batch.looks, now)
             write_events(connection, batch.events, now)
+            self._keep_ledger(batch)
             if batch.elapsed is not None:
                 connection.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
+
+    def lose(self, event: AnswersLost) -> None:
+        """Give up what a model was asked for by earlier starts; `event` says what it counts as."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM in_flight WHERE model = ?", (self._models[event.model],))
+            write_events(connection, [event], time.time())
 
     def forget_looks(self, number: int) -> None:
         """Drop the looks of this configuration from `number` on: today's outcomes do not lead to them.
@@ -245,6 +255,20 @@ class Store:
             _INSERT_LOOK,
             ((self._configuration, look.number, now, pack_json(look.body)) for look in looks),
         )
+
+    def _keep_ledger(self, batch: Batch) -> None:
+        """Enter what is asked for, and cross out what has come, if there is anything to be crossed out."""
+        self._connection.executemany("INSERT OR REPLACE INTO in_flight VALUES (?, ?, ?)", map(self._place, batch.sent))
+        self._entered = self._entered or bool(batch.sent)
+        if self._entered:
+            came = (Sent(one.model, one.question, one.trial) for one in batch.trials)
+            self._connection.executemany(
+                "DELETE FROM in_flight WHERE model = ? AND question = ? AND trial = ?",
+                map(self._place, (*came, *batch.unsent)),
+            )
+
+    def _place(self, sent: Sent) -> tuple[int, int, int]:
+        return self._models[sent.model], self._questions[sent.question], sent.trial
 
     def _row(self, record: TrialRecord, now: float) -> tuple[object, ...]:
         return trial_row(self._models[record.model], self._questions[record.question], record, now)

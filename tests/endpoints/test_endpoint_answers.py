@@ -157,10 +157,34 @@ def test_tokens_are_shared_by_length_and_counted_by_logprobs_where_there_are_any
     assert [a.completion_tokens for a in chat({"choices": texts, "usage": usage}, n=2)] == [3, 2]
 
 
-def test_a_count_that_cannot_be_is_none() -> None:
-    for absurd in (2**63, 10**400, -1, 2.5, "7", None):
-        (answer,) = chat({"choices": [choice("42")], "usage": {"prompt_tokens": absurd, "completion_tokens": absurd}})
-        assert (answer.prompt_tokens, answer.completion_tokens) == (0, 0)
+@pytest.mark.parametrize("absurd", [2**63, 10**400, -1, 2.5, "7", None, 0])
+def test_where_a_count_cannot_be_it_is_estimated_from_the_text(absurd: object) -> None:
+    usage = {"prompt_tokens": absurd, "completion_tokens": absurd}
+    (answer,) = chat({"choices": [choice("x" * 31)], "usage": usage})
+    assert CHAT.messages is not None
+    assert answer.prompt_tokens == -(-len(CHAT.messages[-1].content) // 3)
+    assert answer.completion_tokens == 11
+
+
+def counted(text: str, reason: str = "stop", **usage: int) -> tuple[int, list[str]]:
+    """Tokens of an answer that may have 100, and what is noticed."""
+    notices: list[str] = []
+    config = EndpointConfig(base_url="http://a/v1", model="m")
+    told = Reader(config, (), 100, lambda notice: notices.append(notice.kind))
+    payload = {"choices": [choice(text, reason)], "usage": {"prompt_tokens": 9, **usage}}
+    (answer,) = told.answers(payload, CHAT, range(1), Arrival("here", 0.1, None, 1))
+    return answer.completion_tokens, notices
+
+
+def test_usage_is_believed_as_far_as_it_can_be() -> None:
+    assert counted("x" * 300, completion_tokens=80) == (80, [])
+    assert counted("x" * 300) == (100, ["no_usage"])
+    assert counted("x" * 30, reason="length") == (100, ["no_usage"])
+    assert counted("x" * 300, completion_tokens=2_000_000_000) == (100, ["absurd_usage"])
+    assert counted("x" * 300, completion_tokens=300) == (300, [])
+    assert counted("x" * 300, completion_tokens=1) == (100, ["low_usage"])
+    assert counted("", completion_tokens=0) == (0, [])
+    assert counted("x", completion_tokens=1, prompt_tokens=2_000_000_000)[1] == ["absurd_usage"]
 
 
 def test_usage_of_one_choice_is_scaled_to_all_of_them() -> None:

@@ -164,7 +164,7 @@ async def test_a_streamed_answer_says_which_model_it_is_from(endpoint: Opener, c
         model = endpoint(server.base_url, client=client, stream=True)
         for seed in range(3):
             await model.sample(CHAT, range(seed, seed + 1))
-    assert [notice.kind for notice in model.stats.notices] == ["renamed"]
+    assert [notice.kind for notice in model.stats.notices] == ["no_usage", "renamed"]
 
 
 @CLIENTS

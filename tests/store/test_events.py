@@ -14,6 +14,7 @@ from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.show.events import sentence
 from adaptive_eval.store import (
     AlarmRaised,
+    AnswersLost,
     AnswerUngraded,
     Batch,
     Change,
@@ -56,6 +57,11 @@ STORED = [
         SettingsChanged(9, 2, (Change("budget.trials", None, 5),)),
         "configured",
         {"trials": 9, "looks": 2, "changes": [{"path": "budget.trials", "was": None, "now": 5}]},
+    ),
+    (
+        AnswersLost("ada", 3, 300, 0.5, 1.5, True),
+        "answers_lost",
+        {"model": "ada", "answers": 3, "tokens": 300, "usd": 0.5, "gpu_seconds": 1.5, "killed": True},
     ),
     (
         AnswerUngraded("ada", "q1", "too slow"),

@@ -1,0 +1,80 @@
+"""Caps hold through kills: a request is sent when it is written down that it will be, and what it may cost at worst.
+
+Where a cap on tokens, USD or GPU time is set, the trials of a request are entered in the store, with the next group
+commit, before it is sent, and crossed out by the commit that has their answers. What a later start finds entered was
+generated and lost, as far as anybody knows: it is spent at its worst, and an event says so. An answer that is lost on
+the way while the run goes on (a reset, a stream that stops, a time-out, a dead replica) is spent at its worst, too, as
+soon as it is noticed. A refusal or an error that a server reports costs nothing: nobody is charged for it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import EndpointStats
+from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.committer import BEAT_SECONDS
+from adaptive_eval.scheduler.types import Lane
+from adaptive_eval.scheduler.waiting import Group
+from adaptive_eval.store import AnswersLost, RunBegun, RunFinished, RunReader, RunStopped, Sent, Store
+from adaptive_eval.store.events import only
+
+UNSAID_SECONDS = BEAT_SECONDS + 1.0
+
+
+class Ledger:
+    """What is entered, and what was lost."""
+
+    def __init__(self, lanes: Sequence[Lane], questions: Sequence[Question]) -> None:
+        self._lanes = lanes
+        self._questions = questions
+        self._lost = [0] * len(lanes)
+        """Answers that each model's servers owed and lost, by its endpoint."""
+
+    def entries(self, model: int, group: Group) -> list[Sent]:
+        """The trials of a request."""
+        question = self._questions[group.question].id
+        return [Sent(self._lanes[model].name, question, trial) for trial in group.trials]
+
+    def take_up(self, store: Store) -> Iterator[AnswersLost]:
+        """Write down as lost what earlier starts had entered and have no answers for."""
+        counts = store.reader.in_flight()
+        for lane in self._lanes:
+            if count := counts.get(lane.name, 0):
+                event = self._event(lane, count, killed=True)
+                store.lose(event)
+                yield event
+
+    def so_far(self, reader: RunReader) -> dict[int, Cost]:
+        """Of each model what was lost in all starts."""
+        totals: dict[int, Cost] = {}
+        numbers = {lane.name: number for number, lane in enumerate(self._lanes)}
+        for event in only(reader.events(), AnswersLost):
+            if (model := numbers.get(event.model)) is not None:
+                before = totals.get(model, Cost())
+                more = cost_of(event)
+                totals[model] = Cost(
+                    before.tokens + more.tokens, before.usd + more.usd, before.gpu_seconds + more.gpu_seconds
+                )
+        return totals
+
+    def noticed(self, model: int, stats: EndpointStats) -> AnswersLost | None:
+        """What the endpoint has lost since it was asked last."""
+        lost, self._lost[model] = stats.lost - self._lost[model], stats.lost
+        return self._event(self._lanes[model], lost, killed=False) if lost > 0 else None
+
+    @staticmethod
+    def _event(lane: Lane, count: int, *, killed: bool) -> AnswersLost:
+        worst = lane.lost
+        return AnswersLost(lane.name, count, count * worst.tokens, count * worst.usd, count * worst.gpu_seconds, killed)
+
+
+def cost_of(event: AnswersLost) -> Cost:
+    """What it counts as."""
+    return Cost(event.tokens, event.usd, event.gpu_seconds)
+
+
+def at_least_elapsed(reader: RunReader) -> float:
+    """Seconds that the run has been active: after a kill with as much more as it may have been without saying so."""
+    marks = [event for event in reader.events() if isinstance(event, RunBegun | RunStopped | RunFinished)]
+    killed = bool(marks) and isinstance(marks[-1], RunBegun)
+    return reader.elapsed + (UNSAID_SECONDS if killed else 0.0)
