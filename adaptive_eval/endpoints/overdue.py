@@ -4,8 +4,8 @@ Limits follow from what the answers of this model took so far, and none of them 
 
     a whole response   SAFETY * max_tokens * (the most seconds per token, among the longer half of the answers)
     the first piece    SAFETY * (the longest wait for one); as a whole response where pieces are held back until the end
-    the next piece     SAFETY * (the longest silence of a stream that went on), while its replica speaks to others;
-                       ALONE times as long where nothing tells whether it lives
+    the next piece     SAFETY * (the longest silence of nine in ten streams that went on), while its replica speaks to
+                       others; ALONE times as long where nothing tells whether it lives
 
 Each is `LEAST` seconds at least, doubles with every time that it has cut this very request, and is never more than
 the configured time limit: before a request counts as timed out, it has had that limit in full. Until `KNOWN` answers
@@ -18,11 +18,14 @@ An attempt that was cut is sent again with the same seed; what it would have sai
 
 import asyncio
 from bisect import insort
+from collections import deque
 from collections.abc import Callable
 
 SAFETY = 4.0
 LEAST = 5.0
-ALONE = 4.0
+ALONE = 2.0
+USUAL = 0.9
+"""Share of streams whose longest silence is usual: a machine that stood still once says nothing of servers."""
 KNOWN = 16
 """Answers from which the times are known."""
 MANY = 100
@@ -69,7 +72,7 @@ class Times:
         """Tokens and seconds per token of answers, the shortest first."""
         self._streams = 0
         self._first = 0.0
-        self._gap = 0.0
+        self._gaps: deque[float] = deque(maxlen=KEPT)
         self._held_back = False
         """Streams came in one piece, at the end."""
 
@@ -83,7 +86,7 @@ class Times:
         if pulse.first_at is not None:
             self._streams += 1
             self._first = max(self._first, pulse.first_at - pulse.sent_at)
-            self._gap = max(self._gap, pulse.longest)
+            self._gaps.append(pulse.longest)
             speaking = now - pulse.first_at
             self._held_back = self._held_back or (tokens >= MANY and speaking < seconds / 10)
 
@@ -104,7 +107,8 @@ class Times:
         """Seconds of silence after the first piece, while the replica speaks to others."""
         if self._streams < KNOWN:
             return min(QUIET_SECONDS, self._timeout)
-        return self._bounded(SAFETY * self._gap)
+        usual = sorted(self._gaps)[int(USUAL * (len(self._gaps) - 1))]
+        return self._bounded(SAFETY * usual)
 
     def _bounded(self, seconds: float) -> float:
         return min(self._timeout, max(LEAST, seconds))
@@ -150,15 +154,15 @@ class OverdueWatch:
             for replica, pulse in self._attempts.values():
                 if pulse.first_at is not None:
                     spoken[replica] = max(spoken.get(replica, 0.0), pulse.heard_at)
-            now = self._clock()
+            now, silence = self._clock(), self._times.silence()
             for lease, (replica, pulse) in list(self._attempts.items()):
-                why = self._overdue(pulse, now, spoken.get(replica, 0.0))
+                why = self._overdue(pulse, now, spoken.get(replica, 0.0), silence)
                 if why is not None and not lease.expired():
                     pulse.overdue = why
                     self.leave(lease)
                     lease.reschedule(now)
 
-    def _overdue(self, pulse: Pulse, now: float, spoken: float) -> str | None:
+    def _overdue(self, pulse: Pulse, now: float, spoken: float, silence: float) -> str | None:
         """Why an attempt will not come to its end; None where it may."""
         patience, times = 2.0**pulse.cuts, self._times
         if pulse.first_at is None:
@@ -166,7 +170,7 @@ class OverdueWatch:
             what = "first piece" if pulse.streamed else "answer"
             late = limit < self._timeout and now - pulse.sent_at >= limit
             return f"no {what} within {limit:.3g} s, which is more than any takes here" if late else None
-        base = patience * times.silence()
+        base = patience * silence
         limit = base if spoken - pulse.heard_at >= base else min(QUIET_SECONDS * patience, ALONE * base)
         late = limit < self._timeout and now - pulse.heard_at >= limit
         return f"the stream has said nothing for {limit:.3g} s" if late else None

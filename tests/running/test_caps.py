@@ -21,8 +21,8 @@ from adaptive_eval.running.serving import Serving
 from adaptive_eval.store import AnswersLost, ModelSetAside, RunReader
 from adaptive_eval.store.events import only
 
-MAX_TOKENS = 100
-OVERHEAD = 512
+MAX_TOKENS = 2000
+"""Answers nearly as long: what is reserved is little more than what is generated."""
 TRUE, MISSING, ABSURD, LOW, BEYOND = "true", "missing", "absurd", "low", "beyond"
 SLOTS = 4
 TIMES_BEYOND = 3
@@ -56,7 +56,7 @@ class _Spending:
         (question,) = (key for key in QUESTIONS if f"ask {key}" in prompt.messages[-1].content)
         answers = []
         for one in seeds:
-            tokens = (TIMES_BEYOND if world.says == BEYOND else 1) * (1 + one % MAX_TOKENS)
+            tokens = (TIMES_BEYOND if world.says == BEYOND else 1) * (MAX_TOKENS - one % 50)
             world.generated[self._model] = world.generated.get(self._model, 0) + tokens + 2
             text = "abc " * (tokens - 1) + server_answer(self._model, question, one)
             answers.append((one, text, tokens))
@@ -124,7 +124,7 @@ def lead(cap: int, says: str, samples: int, slots: int, kills: list[int]) -> tup
 
 
 BUDGETS = {
-    "cap": st.integers(1_000, 60_000),
+    "cap": st.integers(20_000, 300_000),
     "says": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND]),
     "samples": st.sampled_from([1, 1, 3]),
     "slots": st.sampled_from([1, SLOTS]),
@@ -140,7 +140,7 @@ def holds(cap: int, says: str, samples: int, slots: int, kills: list[int]) -> No
 
 
 @seed(1)
-@settings(max_examples=25, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(**BUDGETS)
 def test_some_budgets_hold(cap: int, says: str, samples: int, slots: int, kills: list[int]) -> None:
     holds(cap, says, samples, slots, kills)
@@ -155,19 +155,17 @@ def test_five_hundred_budgets_hold(cap: int, says: str, samples: int, slots: int
 
 
 def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:
-    world, lost, _ = lead(100_000, TRUE, 1, SLOTS, [40])
+    world, lost, _ = lead(300_000, TRUE, 1, SLOTS, [40])
     assert lost
-    assert all(event.killed and event.tokens == event.answers * event.tokens // event.answers for event in lost)
-    assert all(event.tokens >= event.answers * MAX_TOKENS for event in lost)
-    assert sum(event.answers for event in lost) <= SLOTS * len(SKILLS)
+    assert all(event.killed and event.tokens >= event.answers * MAX_TOKENS for event in lost)
+    assert sum(world.generated.values()) <= 300_000
 
 
 def test_a_run_without_kills_loses_nothing() -> None:
-    _, lost, set_aside = lead(30_000, TRUE, 3, SLOTS, [])
+    _, lost, set_aside = lead(300_000, TRUE, 3, SLOTS, [])
     assert (lost, set_aside) == ([], False)
 
 
 def test_a_model_that_goes_beyond_what_was_reserved_is_set_aside() -> None:
-    _, _, set_aside = lead(60_000, BEYOND, 1, 1, [])
-    # a prompt and its reserve outweigh an answer of three times max_tokens, unless the prompt is short
-    assert set_aside is (TIMES_BEYOND * MAX_TOKENS > OVERHEAD + MAX_TOKENS)
+    _, _, set_aside = lead(300_000, BEYOND, 1, 1, [])
+    assert set_aside
