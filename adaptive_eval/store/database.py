@@ -129,13 +129,6 @@ CREATE TABLE trials (
     UNIQUE (model, question, trial)
 );
 
-CREATE TABLE in_flight (           -- trials that were sent and have no answer yet, where a cap must hold through kills
-    model INTEGER NOT NULL,
-    question INTEGER NOT NULL,
-    trial INTEGER NOT NULL,
-    PRIMARY KEY (model, question, trial)
-) WITHOUT ROWID;
-
 CREATE TABLE looks (
     configuration INTEGER NOT NULL REFERENCES configurations (id),
     number INTEGER NOT NULL,
@@ -152,10 +145,14 @@ CREATE TABLE events (
 );
 """
 
-_IN_FLIGHT = (
-    "CREATE TABLE IF NOT EXISTS in_flight (model INTEGER NOT NULL, question INTEGER NOT NULL, trial INTEGER NOT NULL, "
-    "PRIMARY KEY (model, question, trial)) WITHOUT ROWID"
-)
+IN_FLIGHT = """
+CREATE TABLE IF NOT EXISTS in_flight (  -- trials that were sent and have no answer yet, where a cap must hold
+    model INTEGER NOT NULL,
+    question INTEGER NOT NULL,
+    trial INTEGER NOT NULL,
+    PRIMARY KEY (model, question, trial)
+) WITHOUT ROWID;
+"""
 """Runs from before there was one get the table when they are gone on with."""
 
 BUSY_SECONDS = 30.0
@@ -176,7 +173,7 @@ def create(directory: Path) -> sqlite3.Connection:
     with explained(directory):
         _durable(connection, directory)
         connection.executescript(
-            f"BEGIN IMMEDIATE; {TABLES}; PRAGMA user_version = {SCHEMA_VERSION}; "
+            f"BEGIN IMMEDIATE; {TABLES}; {IN_FLIGHT}; PRAGMA user_version = {SCHEMA_VERSION}; "
             f"PRAGMA application_id = {APPLICATION_ID};"
         )
     return connection
@@ -188,7 +185,7 @@ def open_existing(directory: Path) -> sqlite3.Connection:
     with explained(directory):
         _require_ours(connection, directory)
         _durable(connection, directory)
-        connection.execute(_IN_FLIGHT)
+        connection.execute(IN_FLIGHT)
     return connection
 
 

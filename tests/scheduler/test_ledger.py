@@ -1,0 +1,56 @@
+"""What is spent is written down before it is spent, and time as it passes."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from fakes import HEADER
+
+from adaptive_eval.core.types import Reason
+from adaptive_eval.scheduler.committer import BEAT_SECONDS, Committer
+from adaptive_eval.scheduler.ledger import UNSAID_SECONDS, at_least_elapsed
+from adaptive_eval.store import Batch, Event, RunFinished, RunResumed, RunStarted, RunStopped, Sent, Store
+
+
+@pytest.mark.parametrize(
+    ("last", "more"),
+    [
+        (RunStarted(), UNSAID_SECONDS),
+        (RunResumed(), UNSAID_SECONDS),
+        (RunStopped(), 0.0),
+        (RunFinished(Reason.SETTLED), 0.0),
+    ],
+)
+def test_a_kill_counts_as_the_time_that_it_may_have_left_unsaid(tmp_path: Path, last: Event, more: float) -> None:
+    store = Store.open(tmp_path, HEADER).store
+    store.commit(Batch(events=[RunStarted(), last], elapsed=7.0))
+    assert at_least_elapsed(store.reader) == 7.0 + more
+    store.close()
+
+
+async def test_time_is_committed_though_nothing_else_is(tmp_path: Path) -> None:
+    store, now = Store.open(tmp_path, HEADER).store, [1.0]
+    committer = Committer(store, committed=lambda batch: None, elapsed=lambda: now[0], more_expected=lambda: False)
+    committer.beat()
+    await committer.flush()
+    assert store.reader.elapsed == 0.0
+    now[0] = 1.0 + BEAT_SECONDS
+    committer.beat()
+    await committer.flush()
+    assert store.reader.elapsed == now[0]
+    committer.close()
+    store.close()
+
+
+def test_a_run_from_before_the_ledger_gets_one(tmp_path: Path) -> None:
+    Store.open(tmp_path, HEADER).store.close()
+    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as connection:
+        connection.execute("DROP TABLE in_flight")
+    store = Store.open(tmp_path, HEADER).store
+    model, question = next(iter(HEADER.models)), next(iter(HEADER.questions))
+    store.commit(Batch(sent=[Sent(model, question, 0), Sent(model, question, 1)]))
+    assert store.reader.in_flight() == {model: 2}
+    store.commit(Batch(unsent=[Sent(model, question, 0)]))
+    assert store.reader.in_flight() == {model: 1}
+    store.close()
