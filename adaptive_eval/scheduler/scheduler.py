@@ -171,7 +171,7 @@ class Scheduler:
         for stored in self._store.reader.outcomes():
             if stored.model in self._roster.models:
                 self._count(stored)
-                self._stop_beyond(stored)
+                self._stop_beyond(self._roster.models.position_of(stored.model), stored.cost)
                 outcomes.append(self._told(stored))
         self.taken_up = sum(tally.trials for tally in self.tallies), sum(tally.tokens for tally in self.tallies)
         lost: dict[int, Cost] = {}
@@ -337,6 +337,8 @@ class Scheduler:
         finally:
             self.in_flight[model] -= 1
         self._answers[model] += 1
+        for answer in answers:
+            self._stop_beyond(model, lane.cost(answer))
         self._pump_lane(model)  # the slot is free; grading takes none
         question = self._questions[group.question]
         for trial, answer in zip(group.trials, answers, strict=True):
@@ -426,7 +428,6 @@ class Scheduler:
             if self._alarms is not None:
                 self._alarms.see(self._roster.models.position_of(record.model), record)
             told.append(self._told(outcome))
-            self._stop_beyond(outcome)
             if record.grader_error is not None:
                 self._note_ungraded(self._roster.models.position_of(record.model), record.question, record.grader_error)
         for event in only(batch.events, ModelSetAside):
@@ -449,12 +450,11 @@ class Scheduler:
         if self._alarms is not None:
             self._alarms.add(model, self._roster.questions.position_of(stored.question), stored)
 
-    def _stop_beyond(self, stored: StoredOutcome) -> None:
+    def _stop_beyond(self, model: int, cost: Cost) -> None:
         """Ask nothing more of a model whose server goes beyond what caps reserve for an answer."""
-        model = self._roster.models.position_of(stored.model)
         reserved = self._lanes[model].lost.tokens
-        if self._ledger is not None and 0 < reserved < stored.cost.tokens:
-            self._lose(model, Lost(Cause.SERVER, BEYOND.format(stored.cost.tokens, reserved)))
+        if self._ledger is not None and 0 < reserved < cost.tokens:
+            self._lose(model, Lost(Cause.SERVER, BEYOND.format(cost.tokens, reserved)))
 
     def _raise_alarms(self, known: Sequence[Event] = ()) -> None:
         """At the first look; a run that ends for them lets what is in flight come back, as at a user's wish."""

@@ -40,7 +40,8 @@ def naming(name: str) -> Page:
     async def write(asked: Exchange) -> None:
         n = int(str(asked.body.get("n", 1)))
         choices = [{"index": i, "message": {"content": "42"}, "finish_reason": "stop"} for i in range(n)]
-        await asked.reply(200, {"model": name, "choices": choices})
+        usage = {"prompt_tokens": 5, "completion_tokens": n}
+        await asked.reply(200, {"model": name, "choices": choices, "usage": usage})
 
     return write
 
