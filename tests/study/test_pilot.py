@@ -54,7 +54,7 @@ def test_what_is_absent_and_what_differs_is_said(tmp_path: Path, prepared: Prepa
     absent_model, absent_questions, asked = read_pilot(directory, other).remarks
     assert absent_model == "1 of 3 models are not in the pilot (bob): drawn as the pilot's models vary"
     assert "5 of 8 questions are not in the pilot (q1, q2, q4, and 2 more)" in absent_questions
-    assert "models.ada.sampling.temperature: 0.6 -> 0.9" in asked
+    assert "models.ada.sampling.temperature: 0.6 → 0.9" in asked
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path: Path, prepared: Prepared) -> None:
