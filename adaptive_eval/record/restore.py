@@ -140,8 +140,9 @@ class StoredRun:
 
 @contextmanager
 def opened_run(directory: Path) -> Iterator[StoredRun]:
-    """The run in `directory` as it is at one moment; raises `StoreError` where there is none."""
+    """The run in `directory` as it is at one moment; raises `StoreError` where there is none, or it is damaged."""
     with closing(RunReader.open(directory)) as reader, reader.one_moment():
+        reader.require_intact()
         yield StoredRun(reader)
 
 

@@ -4,11 +4,14 @@ Every list over models is in the order of `Results.models`, best first, unless i
 exist (the score of a model without trials, an infinite number of trials) is None here and null in the file. The format
 has a version: a field may be added under the same version, and anything else changes it.
 
-results.json: a reader finds the whole old file or the whole new one, even after a power failure.
+results.json: a reader finds the whole old file or the whole new one, even after a power failure. After the fields of
+`Results` it has `checksum`: the CRC-32 of the file as it is without it.
 
 Why no more trials of a model were asked for, in a sentence.
 """
 
+import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,9 +252,10 @@ RESULTS_FILE = "results.json"
 
 
 def read_results(directory: Path) -> Results | None:
-    """The file in `directory`; None where there is none, or it is of another version."""
+    """The file in `directory`; None where there is none, or it is of another version or damaged."""
     try:
-        return TypeAdapter(Results).validate_json((directory / RESULTS_FILE).read_bytes())
+        data = (directory / RESULTS_FILE).read_bytes()
+        return None if _is_whole(data) is False else TypeAdapter(Results).validate_json(data)
     except (OSError, ValidationError):
         return None
 
@@ -260,6 +264,25 @@ def write_results(directory: Path, results: Results) -> Path:
     """Replace the file in `directory`; raises `StoreFull` or `StoreError`, and leaves the old file as it was."""
     path = directory / RESULTS_FILE
     # not indented: with thousands of questions the file is large, and written at every look
-    data = orjson.dumps(results, option=orjson.OPT_APPEND_NEWLINE)
+    data = orjson.dumps(results)
+    data = b'%s,"checksum":%d}\n' % (data[:-1], zlib.crc32(data))
     write_whole(path, data, "What was committed is intact: mend that and run the same command")
     return path
+
+
+_CHECKSUM = re.compile(rb',"checksum":([0-9]{1,10})}\n\Z')
+
+
+def is_whole(directory: Path) -> bool | None:
+    """Whether the file is what was written; None where there is none, or it is from before it had a checksum."""
+    try:
+        return _is_whole((directory / RESULTS_FILE).read_bytes())
+    except OSError:
+        return None
+
+
+def _is_whole(data: bytes) -> bool | None:
+    found = _CHECKSUM.search(data[-40:])
+    if found is None:
+        return None if data.endswith(b"}\n") and b"checksum" not in data[-40:] else False
+    return zlib.crc32(data[: -len(found[0])] + b"}") == int(found[1])

@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 from adaptive_eval.errors import RunLocked, StoreError, StoreFull
 from adaptive_eval.files import FileLock, holder_of, is_locked
+from adaptive_eval.store import checksums
 
 LOCK_FILE = "lock"
 TRIES, PAUSE = 10, 0.02
@@ -162,6 +163,8 @@ CLOSING_MS = 1000
 """The same at the end, when the log may as well stay."""
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_NO_TEXT = ("Could not decode", "user-defined function raised exception", "malformed JSON")
+"""What is said of a text that is no UTF-8, or no JSON: nothing of that kind was ever written."""
 
 
 def create(directory: Path) -> sqlite3.Connection:
@@ -176,6 +179,7 @@ def create(directory: Path) -> sqlite3.Connection:
             f"BEGIN IMMEDIATE; {TABLES}; {IN_FLIGHT}; PRAGMA user_version = {SCHEMA_VERSION}; "
             f"PRAGMA application_id = {APPLICATION_ID};"
         )
+        checksums.keep(connection)
     return connection
 
 
@@ -186,6 +190,7 @@ def open_existing(directory: Path) -> sqlite3.Connection:
         _require_ours(connection, directory)
         _durable(connection, directory)
         connection.execute(IN_FLIGHT)
+        checksums.keep(connection)
     return connection
 
 
@@ -199,6 +204,24 @@ def open_readonly(directory: Path) -> sqlite3.Connection:
     with explained(directory):
         _require_ours(connection, directory)
     return connection
+
+
+def identity(directory: Path) -> tuple[int, int] | None:
+    """Which file `run.sqlite` is: its device and inode; None where there is none."""
+    try:
+        found = (directory / DATABASE_FILE).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def lost(directory: Path) -> StoreError:
+    """The file was taken away under the run that writes it."""
+    return StoreError(
+        f"{directory / DATABASE_FILE} was removed or replaced while the run went on. Every trial that this start has "
+        "committed, and those before it, are lost unless there is a copy: put the copy back and run the same command "
+        "to go on from it, or run the same command with --fresh to begin anew"
+    )
 
 
 def empty_log(connection: sqlite3.Connection) -> None:
@@ -230,9 +253,13 @@ def _explanation(error: sqlite3.Error, directory: Path) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"{path}: the disk is full. What was committed is intact: free space and run the same command")
-    if code in _DAMAGED:
+    if not path.exists():
+        return lost(directory)
+    if code in _DAMAGED or str(error).startswith(_NO_TEXT):
         what = f"{path} is damaged or is no SQLite database ({error})"
-        return StoreError(f"{what}. Restore a copy of it, or begin anew with --fresh")
+        return StoreError(
+            f"{what}. `adaptive-eval verify {directory}` says where; restore a copy of it, or begin anew with --fresh"
+        )
     return StoreError(f"{path}: {error}. What was committed is intact: mend the cause and run the same command")
 
 
@@ -240,7 +267,9 @@ def _connect(directory: Path, mode: str) -> sqlite3.Connection:
     uri = f"file:{quote(str((directory / DATABASE_FILE).absolute()))}?mode={mode}"
     with explained(directory):
         # Used by one thread at a time: the main thread while it opens and closes, the writer's in between.
-        return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
+        checksums.know(connection)
+        return connection
 
 
 def _durable(connection: sqlite3.Connection, directory: Path) -> None:
@@ -251,6 +280,7 @@ def _durable(connection: sqlite3.Connection, directory: Path) -> None:
             "put the run directory on a local disk"
         )
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA temp_store = MEMORY")  # the triggers of the checksums need no file
 
 
 def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:

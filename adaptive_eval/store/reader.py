@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Self, cast
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.errors import StoreError
-from adaptive_eval.store import database
+from adaptive_eval.store import checksums, database
 from adaptive_eval.store.events import Event, Json, event_of
 from adaptive_eval.store.records import (
     LARGEST_SIZE,
@@ -78,6 +78,8 @@ class _TrialRow(NamedTuple):
     tokens: int
     usd: float
     gpu_seconds: float
+    damaged: int | None
+    """None: it has no checksum."""
 
 
 _MEANT = {
@@ -86,6 +88,7 @@ _MEANT = {
     "size": f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}",
     "correct": _SAID.format("is_correct"),
     "found": _SAID.format("has_answer"),
+    "damaged": "(SELECT crc FROM trial_checks WHERE id = trials.id) <> " + checksums.called("trials", "trials."),
 }
 """What a name stands for where the table of trials has no column of that name."""
 _NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
@@ -98,6 +101,7 @@ def _selected(names: tuple[str, ...]) -> str:
 
 _OUTCOMES = _selected(_OutcomeRow._fields) + "ORDER BY trials.id"
 _TRIALS = _selected(_TrialRow._fields)
+_TRIALS_UNCHECKED = _TRIALS.replace(_MEANT["damaged"], "NULL")
 _USES = _selected(TrialUse._fields) + "ORDER BY trials.id"
 _PLACES = (
     "SELECT models.name, round, questions.key, trial, flags "
@@ -136,6 +140,8 @@ class RunReader:
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory = directory
         self._connection = connection
+        with database.explained(directory):
+            self._trials = _TRIALS if checksums.are_kept(connection) else _TRIALS_UNCHECKED
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -221,18 +227,18 @@ class RunReader:
     def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
         """Trials with their texts, in the order of commitment; one at a time, since texts are long."""
         condition = "WHERE category IS NULL " if which == "ungraded" else ""
-        for row in self._rows(f"{_TRIALS}{condition}ORDER BY trials.id"):
-            yield _record(row)
+        for row in self._rows(f"{self._trials}{condition}ORDER BY trials.id"):
+            yield self._record(row)
 
     def trials_of(self, model: str) -> Iterator[TrialRecord]:
         """The trials of one model with their texts, question by question."""
-        for row in self._rows(f"{_TRIALS}WHERE models.name = ? ORDER BY question, trial", model):
-            yield _record(row)
+        for row in self._rows(f"{self._trials}WHERE models.name = ? ORDER BY question, trial", model):
+            yield self._record(row)
 
     def cell(self, model: str, question: str, after: int = -1) -> Iterator[TrialRecord]:
         """The trials of one model and question whose number is beyond `after`, in the order of their numbers."""
         condition = "WHERE models.name = ? AND questions.key = ? AND trial > ? ORDER BY trial"
-        yield from map(_record, self._rows(_TRIALS + condition, model, question, after))
+        yield from map(self._record, self._rows(self._trials + condition, model, question, after))
 
     def sums(self, after: int = 0) -> list[Sums]:
         """What the trials come to, by model and replica, counted from after the trial with this number."""
@@ -309,6 +315,25 @@ class RunReader:
         for number, body in self._rows(_LOOKS + which, *parameters):
             yield StoredLook(number, cast(Json, unpack_json(body)))
 
+    def require_intact(self) -> None:
+        """Compare every row with its checksum; raises `StoreError` with the first that is not what was written."""
+        with database.explained(self.directory):
+            for table in checksums.COLUMNS:
+                for damage in checksums.check_table(self._connection, table).damages:
+                    raise self._damaged(str(damage))
+
+    def _record(self, values: Row) -> TrialRecord:
+        row = _TrialRow._make(values)
+        if row.damaged:
+            raise self._damaged(f"trial {row.trial} of {row.model} on {row.question} is not what was written")
+        return _record(row)
+
+    def _damaged(self, what: str) -> StoreError:
+        return StoreError(
+            f"{self.directory / database.DATABASE_FILE} is damaged: {what}. `adaptive-eval verify {self.directory}` "
+            "lists all that is; restore a copy of it, or begin anew with --fresh"
+        )
+
     def _rows(self, query: str, *parameters: object) -> Iterator[Row]:
         with database.explained(self.directory):
             yield from self._connection.execute(query, parameters)
@@ -319,8 +344,7 @@ def _truth(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _record(values: Row) -> TrialRecord:
-    row = _TrialRow._make(values)
+def _record(row: _TrialRow) -> TrialRecord:
     answer = Answer(
         text=unpack_text(row.text) or "",
         finish_reason=row.finish_reason,

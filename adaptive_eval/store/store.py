@@ -118,6 +118,7 @@ class Store:
         """Reads through the writer's connection: for the time before and after the writing."""
         self._connection = connection
         self._lock = lock
+        self._identity = database.identity(directory)
         self._models = self.reader.ids("models", "name")
         self._questions = self.reader.ids("questions", "key")
         self._configuration = self.reader.newest_configuration_id()
@@ -138,6 +139,8 @@ class Store:
                 if not resumed:
                     _fill(connection, header)
                 store = cls(directory, connection, lock)
+                if resumed:
+                    store.reader.require_intact()
                 return Opened(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
@@ -148,7 +151,9 @@ class Store:
         with _locked(directory) as lock:
             connection = database.open_existing(directory)
             with _closed_on_error(connection), database.explained(directory):
-                return cls(directory, connection, lock)
+                store = cls(directory, connection, lock)
+                store.reader.require_intact()
+                return store
 
     def commit(self, batch: Batch) -> None:
         """Write a batch whole or not at all."""
@@ -219,7 +224,14 @@ class Store:
             except BaseException:
                 if connection.in_transaction:  # SQLite may have rolled back by itself, on a full disk
                     connection.rollback()
+                self._require_in_place()
                 raise
+            self._require_in_place()  # a commit into a file that has no name any more succeeds
+
+    def _require_in_place(self) -> None:
+        """Raise `StoreError` where the file that was opened is no longer the one in the directory."""
+        if database.identity(self.directory) != self._identity:
+            raise database.lost(self.directory)
 
     def _adopt(self, header: RunHeader) -> Event | None:
         """Resume under today's configuration: refuse what changes the trials' meaning, record what else changed."""

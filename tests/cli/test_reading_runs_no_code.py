@@ -76,6 +76,7 @@ CASES: dict[str, Sequence[str] | None] = {
     ),
     "compare": ("compare RUN COPY", "compare RUN COPY --format json"),
     "regrade": ("regrade RUN",),
+    "verify": ("verify RUN",),
     "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),
     "plan": ("plan PLAIN.yaml --pilot RUN --worlds 10", "plan PLAIN.yaml --worlds 10"),
     "validate": ("validate NEW.yaml",),

@@ -204,7 +204,10 @@ class Feed:
         if mark == self._mark:
             return False
         with closing(RunReader.open(self.directory)) as reader, reader.one_moment():
-            self._read_trials(reader, anew=self._mark is None or mark.database[0] != self._mark.database[0])
+            anew = self._mark is None or mark.database[0] != self._mark.database[0]
+            if anew:
+                reader.require_intact()
+            self._read_trials(reader, anew=anew)
             self._read_results(reader, mark)
         # what is still changing will be read again, whether or not its times tell
         self._mark = mark if mark.settled else mark._replace(log=(-1, 0, 0))

@@ -1,0 +1,40 @@
+"""`adaptive-eval verify RUN`: say whether what is stored is what was written."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_eval.cli.shared import reported
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.verified import verify_run
+from adaptive_eval.show.text import safe
+
+MOST_SHOWN = 50
+
+
+def verify(
+    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
+) -> None:
+    """Check every stored row of RUN by its checksum, the database's order, and results.json. Nothing is changed.
+
+    Exit code 0: all that can be checked is intact; 1: something is damaged, and every damage is listed.
+    """
+    with reported():
+        found = verify_run(run)
+    for note in found.notes:
+        typer.echo(f"note: {safe(note)}")
+    if not found.damages:
+        unless = ", as far as it can be checked" if found.notes else ""
+        typer.echo(f"{found.trials:,} trials, {found.looks:,} looks, results, events, questions: intact{unless}")
+        return
+    for damage in found.damages[:MOST_SHOWN]:
+        typer.echo(f"damaged: {safe(damage)}", err=True)
+    if (more := len(found.damages) - MOST_SHOWN) > 0:
+        typer.echo(f"and {more:,} more", err=True)
+    typer.echo(
+        f"error: {safe(str(run))} is damaged in {len(found.damages):,} places. Restore a copy of it, or begin anew "
+        f"with --fresh; where only results.json is damaged, remove it and run the same command again",
+        err=True,
+    )
+    raise typer.Exit(ExitCode.FAILED)

@@ -1,0 +1,62 @@
+"""Whether a run is intact: what is stored is what was written, and results.json speaks of what is stored."""
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.record.results import RESULTS_FILE, Results, is_whole, read_results
+from adaptive_eval.store import RunFinished, RunReader, is_held
+from adaptive_eval.store.integrity import Integrity
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was checked, what is damaged, and what could not be checked or is to be known."""
+
+    trials: int
+    looks: int
+    damages: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def verify_run(directory: Path) -> Verified:
+    """Check all of a run; raises `StoreError` where it cannot be opened."""
+    stored = Integrity.of(directory)
+    notes = [
+        f"{number:,} rows of {table} have no checksum (they were stored by an earlier version) and cannot be checked"
+        for table, number in stored.unchecked.items()
+    ]
+    damages = [*stored.damages]
+    results, whole = read_results(directory), is_whole(directory)
+    if whole is False:
+        damages.append(f"{RESULTS_FILE}: is not what was written")
+    elif results is None:
+        notes.append(f"there is no {RESULTS_FILE}, or it is of another version")
+    else:
+        if whole is None:
+            notes.append(f"{RESULTS_FILE} has no checksum (an earlier version wrote it): only its counts are checked")
+        if not stored.damages:
+            _compare(directory, results, damages, notes)
+    return Verified(stored.rows.get("trials", 0), stored.rows.get("looks", 0), tuple(damages), tuple(notes))
+
+
+def _compare(directory: Path, results: Results, damages: list[str], notes: list[str]) -> None:
+    """Compare what results.json speaks of with what is stored."""
+    try:
+        with closing(RunReader.open(directory)) as reader, reader.one_moment():
+            events, latest, trials = reader.events(), reader.latest_look(), reader.trial_count()
+    except StoreError as error:
+        damages.append(str(error))
+        return
+    look = None if latest is None else latest.number
+    told = results.looks[-1].look if results.looks else None
+    if (results.cost.trials, told) == (trials, look) or is_held(directory):
+        return
+    said = (
+        f"{RESULTS_FILE} speaks of {results.cost.trials:,} trials and look {told}, the store of {trials:,} and {look}"
+    )
+    if results.cost.trials > trials or (events and isinstance(events[-1], RunFinished)):
+        damages.append(f"{said}: they are not of one run, or trials are lost")
+    else:
+        notes.append(f"{said}: the command that began the run brings it up to date")

@@ -1,0 +1,170 @@
+"""Checksums of what is stored: a bit that a disk, a copy or a cosmic ray has changed is noticed where it is read.
+
+Every row of the tables has a CRC-32 of all its values in a table beside them. It is written by triggers in the same
+transaction as the row, so that no writer can forget it; they are temporary, so that a database is an ordinary one for
+every other program. Rows from before there were checksums have none, and cannot be checked.
+
+CRC-32 finds every change within 32 neighbouring bits of a row, and all but one in 4 billion of the others. It is no
+defence against someone who changes a row on purpose.
+"""
+
+import marshal
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS trial_checks (
+    id INTEGER PRIMARY KEY,        -- of the trial
+    crc INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS row_checks (
+    place TEXT NOT NULL,           -- the table
+    row TEXT NOT NULL,             -- its key, parts of it joined by a slash
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (place, row)
+) WITHOUT ROWID;
+"""
+
+COLUMNS = {
+    "trials": [
+        "id",
+        "model",
+        "question",
+        "trial",
+        "round",
+        "seed",
+        "category",
+        "signals",
+        "extracted",
+        "grader_error",
+        "flags",
+        "digest",
+        "finish_reason",
+        "prompt_tokens",
+        "completion_tokens",
+        "latency",
+        "ttft",
+        "replica",
+        "attempts",
+        "completion_bpt",
+        "prompt_bpt",
+        "tokens",
+        "usd",
+        "gpu_seconds",
+        "at",
+        "text",
+        "reasoning",
+    ],
+    "run": ["key", "value"],
+    "configurations": ["id", "at", "body"],
+    "models": ["id", "name", "meaning"],
+    "questions": ["id", "key", "body"],
+    "looks": ["configuration", "number", "at", "body"],
+    "events": ["id", "at", "kind", "body"],
+}
+"""What a checksum is of, by table and in this order: another order would be another checksum."""
+KEYS = {"run": ["key"], "looks": ["configuration", "number"]}
+"""Of the tables whose rows do not go by `id`."""
+
+
+def checksum(*values: Any) -> int:
+    """CRC-32 of the values of a row: in marshal's format 2, the same bytes for equal values."""
+    return zlib.crc32(marshal.dumps(values, 2))
+
+
+def called(table: str, row: str = "") -> str:
+    """The checksum of a row in SQL."""
+    return f"checksum({', '.join(f'{row}{column}' for column in COLUMNS[table])})"
+
+
+def know(connection: sqlite3.Connection) -> None:
+    """Have SQL know `checksum`."""
+    connection.create_function("checksum", -1, checksum, deterministic=True)
+
+
+def keep(connection: sqlite3.Connection) -> None:
+    """Keep checksums of all that this connection writes; makes the tables for them where there are none."""
+    for statement in TABLES.split(";")[:-1]:
+        connection.execute(statement)
+    for table in COLUMNS:
+        for statement in _triggers(table):
+            connection.execute(statement)
+
+
+def are_kept(connection: sqlite3.Connection) -> bool:
+    """Whether the run has checksums: one from before there were any has none until it is gone on with."""
+    query = "SELECT count(*) FROM sqlite_master WHERE name IN ('trial_checks', 'row_checks')"
+    return bool(connection.execute(query).fetchone()[0] == 2)
+
+
+def _triggers(table: str) -> Iterator[str]:
+    if table == "trials":
+        into, old = f"trial_checks VALUES (new.id, {called(table, 'new.')})", "trial_checks WHERE id = old.id"
+    else:
+        into = f"row_checks VALUES ('{table}', {_key(table, 'new.')}, {called(table, 'new.')})"
+        old = f"row_checks WHERE place = '{table}' AND row = {_key(table, 'old.')}"
+    begin = f"CREATE TEMP TRIGGER {table}_{{0}} AFTER {{0}} ON main.{table} BEGIN "
+    yield begin.format("INSERT") + f"INSERT OR REPLACE INTO {into}; END"
+    # not OR REPLACE: within an upsert SQLite takes the upsert's own word on conflicts
+    yield begin.format("UPDATE") + f"DELETE FROM {old}; INSERT INTO {into}; END"
+    yield begin.format("DELETE") + f"DELETE FROM {old}; END"
+
+
+def _key(table: str, row: str = "") -> str:
+    return " || '/' || ".join(f"CAST({row}{part} AS TEXT)" for part in KEYS.get(table, ["id"]))
+
+
+class Damage(NamedTuple):
+    """A row that is not what was written."""
+
+    table: str
+    row: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.table} {self.row}: {self.what}"
+
+
+class Checked(NamedTuple):
+    """What was found in a table."""
+
+    rows: int
+    unchecked: int
+    """Rows without a checksum."""
+    damages: tuple[Damage, ...]
+
+
+def check_table(connection: sqlite3.Connection, table: str) -> Checked:
+    """Compare every row of a table with its checksum; raises `sqlite3.Error` where it cannot be read at all."""
+    expected = _expected(connection, table)
+    whole = connection.text_factory
+    connection.text_factory = _any_text
+    rows, unchecked, damages = 0, 0, []
+    try:
+        for key, *values in connection.execute(f"SELECT {_key(table)}, {', '.join(COLUMNS[table])} FROM {table}"):
+            rows += 1
+            crc = expected.pop(str(key), None)
+            unchecked += crc is None
+            if crc is not None and crc != checksum(*values):
+                damages.append(Damage(table, str(key), "is not what was written"))
+    finally:
+        connection.text_factory = whole
+    damages += [Damage(table, key, "is missing") for key in expected]
+    return Checked(rows, unchecked, tuple(damages))
+
+
+def _expected(connection: sqlite3.Connection, table: str) -> dict[str, Any]:
+    if not are_kept(connection):
+        return {}
+    if table == "trials":
+        rows = connection.execute("SELECT CAST(id AS TEXT), crc FROM trial_checks")
+    else:
+        rows = connection.execute("SELECT row, crc FROM row_checks WHERE place = ?", (table,))
+    return dict(rows.fetchall())
+
+
+def _any_text(data: bytes) -> str:
+    """What is no UTF-8 is no error here, and not what was written."""
+    return data.decode("utf-8", "surrogateescape")

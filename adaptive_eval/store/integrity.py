@@ -1,0 +1,49 @@
+"""Whether a stored run is what was written: the database's own order, and every row's checksum."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptive_eval.store import checksums, database
+
+MOST_FAULTS = 20
+"""Faults of its own order that SQLite names at most: where there are more, there is nothing to be mended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Integrity:
+    """What was found in `run.sqlite`."""
+
+    rows: dict[str, int]
+    """By table, without those that cannot be read."""
+    unchecked: dict[str, int]
+    """Rows without a checksum, by table: from before there were any."""
+    damages: tuple[str, ...]
+
+    @classmethod
+    def of(cls, directory: Path) -> "Integrity":
+        """Of the run in `directory`, as it is at one moment; raises `StoreError` where it cannot be opened."""
+        found, damages = {}, []
+        with closing(database.open_readonly(directory)) as connection, database.explained(directory):
+            connection.execute("BEGIN")
+            damages += _disorder(connection)
+            for table in checksums.COLUMNS:
+                try:
+                    found[table] = checksums.check_table(connection, table)
+                except sqlite3.Error as error:
+                    damages.append(f"{table}: cannot be read ({error})")
+        damages += [str(damage) for checked in found.values() for damage in checked.damages]
+        return cls(
+            {table: checked.rows for table, checked in found.items()},
+            {table: checked.unchecked for table, checked in found.items() if checked.unchecked},
+            tuple(damages),
+        )
+
+
+def _disorder(connection: sqlite3.Connection) -> list[str]:
+    try:
+        said = [str(text) for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})")]
+    except sqlite3.Error as error:
+        said = [str(error)]
+    return [f"the database: {line}" for text in said for line in text.splitlines() if text != "ok"]

@@ -1,0 +1,128 @@
+"""`adaptive-eval verify`, and every other command, on runs in which bytes were changed."""
+
+import random
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from live_runs import Site
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store.checksums import COLUMNS
+from adaptive_eval.store.database import DATABASE_FILE
+
+FLIPS = 80
+COMMANDED = 16
+"""Of these, with every command: they take longer."""
+
+
+def command(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def everything(directory: Path) -> object:
+    """All that can be read from the database; None where it cannot be read."""
+    with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
+        connection.text_factory = bytes
+        try:
+            return [
+                repr(connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall())
+                for table, names in COLUMNS.items()
+            ]
+        except sqlite3.Error:
+            return None
+
+
+def flip(path: Path, rng: random.Random) -> int:
+    """Change one bit."""
+    data = bytearray(path.read_bytes())
+    place = rng.randrange(len(data))
+    data[place] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+    return place
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Site:
+    site = Site.make(tmp_path_factory.mktemp("verified"), base_url)
+    assert site.run(site.write()).exit_code == ExitCode.REACHED
+    return site
+
+
+@pytest.fixture
+def copy(done: Site, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(done.directory(), tmp_path / "copy"))
+
+
+def test_a_run_is_intact(done: Site) -> None:
+    said = command("verify", done.directory())
+    assert said.exit_code == 0, said.output
+    assert said.output.endswith("intact\n")
+    assert "note" not in said.output
+
+
+def test_every_flip_of_what_is_read_is_noticed(done: Site, tmp_path: Path) -> None:
+    rng, noticed, before = random.Random(7), 0, everything(done.directory())
+    for number in range(FLIPS):
+        run = Path(shutil.copytree(done.directory(), tmp_path / f"{number}"))
+        place = flip(run / DATABASE_FILE, rng)
+        said = command("verify", run)
+        assert isinstance(said.exception, SystemExit | None), said.exception
+        noticed += said.exit_code != 0
+        assert said.exit_code == ExitCode.FAILED or everything(run) == before, f"byte {place}: {said.output}"
+        shutil.rmtree(run)
+    assert noticed > FLIPS / 3  # the others lie where no value does
+
+
+def test_every_flip_of_the_results_is_noticed(copy: Path) -> None:
+    rng, path = random.Random(8), copy / "results.json"
+    whole = path.read_bytes()
+    for _ in range(FLIPS):
+        place = flip(path, rng)
+        said = command("verify", copy)
+        harmless = place >= len(whole) - 24 and "note: results.json has no checksum" in said.output
+        assert said.exit_code == ExitCode.FAILED or harmless, (place, said.output)
+        path.write_bytes(whole)
+
+
+def test_no_command_ends_in_a_traceback(done: Site, tmp_path: Path) -> None:
+    rng = random.Random(9)
+    for number in range(COMMANDED):
+        run = Path(shutil.copytree(done.directory(), tmp_path / f"{number}"))
+        flip(run / DATABASE_FILE, rng)
+        if number % 4 == 0:
+            flip(run / "results.json", rng)
+        for words in (
+            ("report", run, "--output", tmp_path / "report.html"),
+            ("monitor", run, "--once", "--display", "plain"),
+            ("export", run, "--format", "jsonl", "--output", tmp_path / "out.jsonl", "--force"),
+            ("compare", run, done.directory()),
+            ("run", done.folder / "run.yaml", "--display", "plain", "--run-dir", run),
+            ("verify", run),
+        ):
+            said = command(*words)
+            assert isinstance(said.exception, SystemExit | None), (words, said.exception)
+
+
+def test_results_of_more_than_is_stored_are_noticed(copy: Path) -> None:
+    with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
+        last = "(SELECT max(id) FROM trials)"
+        connection.execute(f"DELETE FROM trial_checks WHERE id = {last}")
+        connection.execute(f"DELETE FROM trials WHERE id = {last}")
+    said = command("verify", copy)
+    assert said.exit_code == ExitCode.FAILED
+    assert "they are not of one run, or trials are lost" in said.stderr
+
+
+def test_what_has_no_checksum_is_told(copy: Path) -> None:
+    with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
+        for table in ("trial_checks", "row_checks"):
+            connection.execute(f"DROP TABLE {table}")
+    said = command("verify", copy)
+    assert said.exit_code == 0
+    assert "rows of trials have no checksum" in said.output
+    assert said.output.endswith("intact, as far as it can be checked\n")
