@@ -28,6 +28,7 @@ def worked_out(view: RunView) -> dict[str, object]:
 def without_times(results: dict[str, object]) -> dict[str, object]:
     run = results["run"]
     assert isinstance(run, dict)
+    results = {key: value for key, value in results.items() if key != "checksum"}  # it goes by the times, too
     return results | {"run": {key: value for key, value in run.items() if key not in TIMES}}
 
 
@@ -102,7 +103,8 @@ def test_results_that_are_out_of_date_are_worked_out_anew(site: Site) -> None:
     site.run(site.write())
     path = site.directory() / RESULTS_FILE
     as_published = path.read_text()
-    path.write_text(as_published.replace('"tier":2', '"tier":1'))
+    body = as_published[: as_published.index(',"checksum"')]  # of a file without one, nothing says that it was changed
+    path.write_text(body.replace('"tier":2', '"tier":1') + "}\n")
     assert '"tier":1' in as_published and "tier: 2" not in path.read_text()
     assert worked_out(read_run(site.directory())) == published(site.directory()), "what was published last is read"
     store = Store.attach(site.directory())
