@@ -23,7 +23,7 @@ COMMANDS = {
     "report": "Publish RUN as HTML, Markdown, JSON, CSV or JUnit XML, with plots where they are wanted.",
     "compare": "Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have.",
     "regrade": "Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config.",
-    "verify": "Say whether all that is stored of RUN is what was written.",
+    "verify": "Check every stored row of RUN by its checksum, the database's order, and results.json.",
     "replay": "Decide on recorded outcomes, or on a world of known probabilities, as a run would.",
     "plan": "Forecast what the run of CONFIG will cost, and its chance to decide, before it spends anything.",
     "validate": "Check a configuration and its questions; nothing is sent to any server.",
