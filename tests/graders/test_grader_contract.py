@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.types import Question
+from adaptive_eval.testing.graders import HOSTILE
 
 MEGABYTE = 1_000_000
 
@@ -51,29 +52,7 @@ WRONG = {
     "json": '{"a": {"b": 5}}',
     "python": "5",
 }
-HOSTILE = [
-    "",
-    " \n\t ",
-    "\x00\x01",
-    "\ud800",
-    "４",
-    "\\boxed{" * 50,
-    "\\boxed{}" * 50,
-    "{" * 500,
-    "[" * 500,
-    "((((" * 200,
-    "1" * 5000,
-    "1/0",
-    "1e999999999999",
-    "\\frac{1}{0}",
-    "$" * 100,
-    "<think>" * 10,
-    "<think> 4 </think>",
-    "-" * 1000 + "4",
-    "\\" * 999,
-    '{"a": {"b": NaN}}',
-    '{"a": ' * 200 + "1" + "}" * 200,
-]
+TEXTS = [*HOSTILE, "<think> 4 </think>"]
 BIG = {
     "letters": "x" * MEGABYTE,
     "digits": "1" * MEGABYTE,
@@ -125,13 +104,13 @@ def test_right_and_wrong(name: str) -> None:
 @names
 def test_the_quick_way_says_the_same(name: str) -> None:
     grader, question = CASES[name]
-    for text in (RIGHT[name], WRONG[name], *HOSTILE):
+    for text in (RIGHT[name], WRONG[name], *TEXTS):
         quick = grader.quick(text, question)
         assert quick is None or quick == grader.grade(text, question)
 
 
 @names
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
 def test_no_text_is_an_error(name: str, text: str) -> None:
     grader, question = CASES[name]
     assert checked(grader.grade(text, question)) == grader.grade(text, question)
