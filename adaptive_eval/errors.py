@@ -1,4 +1,4 @@
-"""Everything that `adaptive-eval` raises on purpose.
+"""Everything that `adaptive-eval` raises on purpose, and the exit codes of the command line.
 
 AdaptiveEvalError
 ├── ConfigError          the configuration, the questions or an argument is wrong (exit code 2)
@@ -10,18 +10,17 @@ AdaptiveEvalError
 │   ├── Retryable        worth another attempt: 429, 5xx, reset, timeout, an unhealthy replica
 │   ├── Rejected         no retry mends it: 400, 401, 403, 404
 │   ├── Unavailable      no replica of the model is left (exit code 5 when it is every model)
+│   ├── NotAskedAgain    an answer was lost, and the caps do not allow to ask for it once more
 │   └── LaunchFailed     a server that the run was to start does not come up, or not again
 ├── GraderError          a grader failed; the answer is kept and can be graded again
 │   └── GraderExhausted  its time or memory was used up, or its process has ended, at every attempt
 └── Alarmed              the answers cannot be what was asked for (exit code 3)
-
-What the command line returns.
 """
 
 from enum import IntEnum
 
 
-def headline(reason: str) -> str:
+def first_line(reason: str) -> str:
     """A reason without the lines that may follow it, such as those of a log."""
     return reason.partition("\n")[0]
 
@@ -64,6 +63,10 @@ class Rejected(EndpointError):
 
 class Unavailable(EndpointError):
     """No replica of the model is left."""
+
+
+class NotAskedAgain(EndpointError):
+    """An answer was lost on the way, and the caps do not allow to ask for it once more."""
 
 
 class LaunchFailed(EndpointError):

@@ -1,8 +1,7 @@
-"""Files that are there whole or not at all, even after a power failure.
+"""Files and folders that appear whole or not at all, even after a power failure, and locks between processes.
 
-Files and folders that appear whole or not at all: written beside their place, and moved there at the end.
-
-Locks between processes: an operating-system lock on a file, which dies with its holders however they end.
+What appears is written beside its place, and moved there at the end. A lock is one of the operating system on a file,
+which dies with its holders however they end.
 """
 
 import errno
@@ -98,7 +97,7 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
     if path.exists() and not force:
         raise ConfigError(f"{path} is there already; replace it with --force, or give another --output")
     draft = _beside(path)
-    with _told(path):
+    with _explained(path):
         try:
             yield draft
             _sync(draft)
@@ -114,7 +113,7 @@ def new_folder(path: Path, force: bool, ending: str) -> Iterator[Path]:
     if path.exists():
         _require_ours(path, force, ending)
     draft = _beside(path)
-    with _told(path):
+    with _explained(path):
         draft.mkdir()
         try:
             yield draft
@@ -161,7 +160,7 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Plug-ins that a configuration names as `package.module:attribute`: loading one, and what can be told of it unloaded.
+"""Loads plug-ins (`package.module:attribute`) and packages of extras, and fingerprints plug-ins without loading them.
 
 Loading runs its code, so only a configuration that was given on the command line is loaded from. Of its source files
 there are fingerprints, found by reading: the module's own, and those of what it imports beside it, and what these do in
 turn. Beside it is what lies in the folder where it was found; of an installed package, the package. Imports that are
 worked out while the code runs, and data that it reads, are not seen.
 
-Packages that not everyone needs: they are imported when they are used, and an error says how to get them.
+Packages that not everyone needs are imported when they are used, and an error says how to get them.
 """
 
 import ast
@@ -64,7 +64,7 @@ def load_attribute(specification: str, folder: Path) -> object:
 def fingerprints(specification: str, folder: Path) -> Mapping[str, str]:
     """The source files of a plug-in, by their place beside each other, and what each holds; nothing is imported."""
     module = specification.partition(":")[0]
-    found = _Place.of(module, folder)
+    found = _PluginFolder.of(module, folder)
     if found is None:
         return {}
     files: dict[Path, str] = {}
@@ -81,7 +81,7 @@ def fingerprints(specification: str, folder: Path) -> Mapping[str, str]:
 def first_words(specification: str, folder: Path) -> str | None:
     """The first line of what a plug-in says of itself in its docstring; nothing is imported."""
     module, _, attribute = specification.partition(":")
-    found = _Place.of(module, folder)
+    found = _PluginFolder.of(module, folder)
     for file in () if found is None else found.files(module):
         for node in getattr(_parsed(_read(file) or b""), "body", ()):
             named = isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute
@@ -90,14 +90,14 @@ def first_words(specification: str, folder: Path) -> str | None:
     return None
 
 
-class _Place:
+class _PluginFolder:
     """Where a plug-in lies: a folder from which modules are imported."""
 
     def __init__(self, root: Path, only: str | None) -> None:
         self.root, self._only = root, only
 
     @classmethod
-    def of(cls, module: str, folder: Path) -> "_Place | None":
+    def of(cls, module: str, folder: Path) -> "_PluginFolder | None":
         """The first of `folder` and the import path that has the module; of what is installed only its own package."""
         top = module.partition(".")[0]
         shared = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib", "platstdlib")}

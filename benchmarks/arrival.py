@@ -25,7 +25,7 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 from adaptive_eval.core import Ask, Controller, Pace, Plan
 from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.judge import Memory
-from adaptive_eval.core.standing import Standing, Supply, stand
+from adaptive_eval.core.standing import JudgedLook, Supply, judge_look
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.timed import AnswerTimes, drive_in_time, latency_of_mean
 
@@ -60,7 +60,7 @@ class ByArrival:
         self.counts = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int32)
         self._estimates = Estimates.nothing(bench)
         self._memory = Memory.blank(bench.models * (bench.models - 1) // 2)
-        self.standing: Standing | None = None
+        self.standing: JudgedLook | None = None
         self.in_play = np.ones(bench.models, dtype=bool)
 
     def run(self, category: Callable[[Ask], int], seconds: Callable[[Ask, int], float]) -> None:
@@ -107,7 +107,7 @@ class ByArrival:
         self._estimates = update(self._estimates, rows, self.counts, bench, plan.prior, plan.trials.max)
         left = plan.trials.max * bench.questions - held
         supply = Supply(held, left, float("inf"), np.zeros(bench.models, dtype=bool), np.zeros_like(held))
-        standing = stand(self._estimates, self._memory, plan.objective, plan.deciding_rule, plan.judging, supply)
+        standing = judge_look(self._estimates, self._memory, plan.objective, plan.deciding_rule, plan.judging, supply)
         self.standing, self._memory = standing, standing.memory
         self.in_play = np.isin(np.arange(bench.models), standing.open_pairs())
 
@@ -138,7 +138,7 @@ def by_arrival(job: tuple[Scenario, int]) -> Run:
     return judged(scenario, run.standing, run.counts.sum(), False)
 
 
-def judged(scenario: Scenario, standing: Standing | None, trials: float, same_looks: bool) -> Run:
+def judged(scenario: Scenario, standing: JudgedLook | None, trials: float, same_looks: bool) -> Run:
     """One replay, judged by the truth."""
     assert standing is not None
     truth, evidence, call = scenario.world.truth, standing.evidence, standing.memory.call

@@ -23,8 +23,8 @@ from tables import Check, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
-from adaptive_eval.simulate.faults import Faults, Window
-from adaptive_eval.simulate.http1 import Reply, Request
+from adaptive_eval.simulate.faults import Faults, TimeWindow
+from adaptive_eval.simulate.http1 import ApiReply, ApiRequest
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, many_close
 from adaptive_eval.store import RunReader
@@ -74,7 +74,7 @@ class Clocked(SimulatedServer):
         await super().listen()
         self.back_at = self._now()
 
-    def _handle(self, request: Request) -> Reply:
+    def _handle(self, request: ApiRequest) -> ApiReply:
         if request.path.endswith("completions"):
             self.asked_at.append(self._now())
         return super()._handle(request)
@@ -124,7 +124,7 @@ async def all_at_once(quick: bool) -> dict[tuple[str, str], Outcome]:
     scenarios = {"no faults": Faults(), **SINGLE, "all of them": MIX}
     wanted = [(size, name, faults) for size in sizes(quick) for name, faults in scenarios.items()]
     if not quick:
-        wanted.append((sizes(quick)[0], "gone for 20 s", Faults(down=(Window(STORM_AT, STORM_SECONDS),))))
+        wanted.append((sizes(quick)[0], "gone for 20 s", Faults(down=(TimeWindow(STORM_AT, STORM_SECONDS),))))
     outcomes = await asyncio.gather(*(carry_out(size, faults) for size, _, faults in wanted))
     return {(size.name, name): outcome for (size, name, _), outcome in zip(wanted, outcomes, strict=True)}
 

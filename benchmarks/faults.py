@@ -29,7 +29,7 @@ from adaptive_eval.record.ending import Ended
 from adaptive_eval.running.execute import execute
 from adaptive_eval.show.plain import QuietDisplay
 from adaptive_eval.simulate.answering import question_rows
-from adaptive_eval.simulate.faults import Faults, Window
+from adaptive_eval.simulate.faults import Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, many_close
 from adaptive_eval.store import RunReader, StoredLook
@@ -44,7 +44,7 @@ NOTICED_WITHIN = 30.0
 KILLED_AFTER = 3.0
 
 MIXED = Faults(server_error=0.10, reset=0.05, hang=0.02)
-STORM = (Window(1.0, 1.5), Window(6.0, 1.5))
+STORM = (TimeWindow(1.0, 1.5), TimeWindow(6.0, 1.5))
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Scenario:
 
 def scenarios() -> list[Scenario]:
     first = replace(MIXED, storm=STORM, seed=1)
-    second = replace(MIXED, storm=STORM, seed=2, down=(Window(3.0, 2.0),))
+    second = replace(MIXED, storm=STORM, seed=2, down=(TimeWindow(3.0, 2.0),))
     return [
         Scenario("no faults", (Faults(), Faults())),
         Scenario("faults of every kind", (first, second), TIME_LIMIT),
-        Scenario("a replica falls silent", (Faults(), Faults(stuck=(Window(1.2, 600.0),)))),
+        Scenario("a replica falls silent", (Faults(), Faults(stuck=(TimeWindow(1.2, 600.0),)))),
         Scenario("faults and kills", (first, second), TIME_LIMIT, kills=3),
     ]
 

@@ -37,10 +37,10 @@ from adaptive_eval.simulate.worlds import (
     rubric,
     with_mean,
 )
-from adaptive_eval.study.pilot import Usage
-from adaptive_eval.study.simulated import Served, Simulated, simulate
+from adaptive_eval.study.pilot import AnswerUsage
+from adaptive_eval.study.simulated import ServiceCosts, Simulated, simulate_run
 from adaptive_eval.study.types import range_of
-from adaptive_eval.study.worlds import Prior, posterior_chances, prior_chances
+from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 
 MODELS, QUESTIONS = 5, 16
 HORIZON = 24
@@ -99,7 +99,7 @@ def recorded(rng: np.random.Generator, shares: FloatArray) -> World:
 
 def typical(rng: np.random.Generator) -> World:
     """A world of the stated prior."""
-    return World(next(prior_chances(Prior(), MODELS, QUESTIONS, BINARY, 1, rng)))
+    return World(next(prior_chances(WorldPrior(), MODELS, QUESTIONS, BINARY, 1, rng)))
 
 
 Kind = Callable[[np.random.Generator], World]
@@ -129,10 +129,10 @@ def tried(kind: Kind, pilot: int, seed: int) -> Trial:
     if pilot:
         drawn = posterior_chances(rng.multinomial(pilot, world.chances), world.weights, DRAWS, rng)
     else:
-        drawn = prior_chances(Prior(), bench.models, bench.questions, world.weights, DRAWS, rng)
+        drawn = prior_chances(WorldPrior(), bench.models, bench.questions, world.weights, DRAWS, rng)
     served = _unknown(bench)
-    runs = [simulate(plan, chances, served, (seed, number)) for number, chances in enumerate(drawn)]
-    real = simulate(plan, world.chances, served, (seed, REAL))
+    runs = [simulate_run(plan, chances, served, (seed, number)) for number, chances in enumerate(drawn)]
+    real = simulate_run(plan, world.chances, served, (seed, REAL))
     trials = range_of([run.trials for run in runs])
     return Trial(trials.low, trials.median, trials.high, real.trials, _decided(runs), _decided([real]))
 
@@ -141,11 +141,11 @@ def _decided(runs: Sequence[Simulated]) -> float:
     return float(np.mean([run.decided for run in runs]))
 
 
-def _unknown(bench: Bench) -> Served:
+def _unknown(bench: Bench) -> ServiceCosts:
     """Servers of which nothing is known: trials are all that is counted."""
     nothing = np.full((bench.models, bench.categories), np.nan)
-    usage = Usage(nothing, nothing, nothing, np.zeros(bench.models))
-    return Served(usage, [[NO_COST] * bench.categories] * bench.models, [64] * bench.models)
+    usage = AnswerUsage(nothing, nothing, nothing, np.zeros(bench.models))
+    return ServiceCosts(usage, [[NO_COST] * bench.categories] * bench.models, [64] * bench.models)
 
 
 class Row(NamedTuple):

@@ -76,7 +76,7 @@ def _run(plan: Plan, chances: FloatArray, seed: int) -> tuple[int | None, float]
     while controller.finished is None:
         for one in controller.ask_rounds():
             right = rng.binomial(one.extra, chances)
-            controller.tell_round(np.stack([one.extra - right, right], axis=-1))
+            controller.tell_round(one, np.stack([one.extra - right, right], axis=-1))
     look = controller.latest_look()
     assert look is not None
     (pair,) = look.comparisons

@@ -25,12 +25,12 @@ from scenarios import Scenario, recorded, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
-from adaptive_eval.config.planning import pace_of
+from adaptive_eval.config.pace import pace_of
 from adaptive_eval.core import Controller, Look, Pace, Plan
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore
-from adaptive_eval.study.judged import judge, open_models, slot_use
+from adaptive_eval.study.judged import judge_replay, open_models, slot_use
 from adaptive_eval.study.timed import AnswerTimes, drive_in_time, latency_of_mean
 
 SLOTS, MEAN_SECONDS = 64, 30.0
@@ -79,7 +79,7 @@ def replay(job: tuple[Scenario, Plan, int]) -> Paced:
     times = AnswerTimes(latency, (models, questions), world.w, np.random.default_rng([seed, 1]))
     controller = Controller(plan)
     timeline = drive_in_time(controller, scenario.tape(seed), times, SLOTS)
-    found, use = judge(seed, controller, world.truth, timeline), slot_use(timeline, controller.looks)
+    found, use = judge_replay(seed, controller, world.truth, timeline), slot_use(timeline, controller.looks)
     late = too_late(controller.looks) / (models * questions * plan.trials.max)
     return Paced(use.slowest, use.open, found.cost, late, found.minutes, found.looks, found.called, found.wrong > 0)
 

@@ -23,13 +23,14 @@ from scenarios import Scenario, recorded, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
-from adaptive_eval.config.planning import pace_of
+from adaptive_eval.config.pace import pace_of
 from adaptive_eval.core import Controller, Pace, Plan, Trials
 from adaptive_eval.core.rules import Sequential
 from adaptive_eval.simulate.worlds import World
 from adaptive_eval.study.drive import drive
-from adaptive_eval.study.judged import judge
-from adaptive_eval.study.timed import AnswerTimes, Host, Load, drive_in_time, latency_of_mean
+from adaptive_eval.study.judged import judge_replay
+from adaptive_eval.study.servers import SimulatedHost, TrialLoad
+from adaptive_eval.study.timed import AnswerTimes, drive_in_time, latency_of_mean
 
 MODELS = 6
 LOOKAHEADS = (0, 1, 2, 4, 6, 9, 12, 16, 20, 28, 40)
@@ -62,20 +63,21 @@ OTHER_SERVERS = (
 )  # fmt: skip
 
 
-class InOrderOfAsks(Host):
+class InOrderOfAsks(SimulatedHost):
     """Serves trials strictly in the order in which they are asked for, and swaps whenever the model changes."""
 
-    def issue(self, load: Load, now: float) -> None:
-        if not self._waiting and load.model == self._loaded:
+    def issue(self, load: TrialLoad, now: float) -> None:
+        if not self._waiting and load.model == self._at[0]:
             super().issue(load, now)
             return
         self._issued = now
+        self.loads.append(load)
         last = next(reversed(self._waiting), 0)
         if not self._waiting or self._waiting[last][-1].model != load.model:
             last += 1
         self._waiting.setdefault(last, deque()).append(load)
 
-    def _next(self) -> int:
+    def _next(self, now: int | None) -> int:
         return next(iter(self._waiting))
 
 
@@ -100,7 +102,7 @@ class Job(NamedTuple):
     scenario: Scenario
     plan: Plan
     server: Server
-    host: type[Host]
+    host: type[SimulatedHost]
     seed: int
 
 
@@ -114,7 +116,7 @@ def replay(job: Job) -> Swapped:
     controller = Controller(job.plan)
     timeline = drive_in_time(controller, job.scenario.tape(job.seed), times, server.slots, shared=[host])
     untimed = drive(Controller(job.plan), job.scenario.tape(job.seed))
-    found = judge(job.seed, controller, world.truth)
+    found = judge_replay(job.seed, controller, world.truth)
     fixed = models * questions * job.scenario.cap
     return Swapped(
         swaps=len(timeline.swaps),
@@ -143,7 +145,9 @@ class Bench:
     def __init__(self, runs: int, pool: ProcessPoolExecutor) -> None:
         self.runs, self.pool = runs, pool
 
-    def mean(self, scenario: Scenario, server: Server = USUAL, host: type[Host] = Host, **choices: Any) -> Swapped:
+    def mean(
+        self, scenario: Scenario, server: Server = USUAL, host: type[SimulatedHost] = SimulatedHost, **choices: Any
+    ) -> Swapped:
         plan = scenario.plan(**choices)
         jobs = [Job(scenario, plan, server, host, seed) for seed in range(self.runs)]
         return Swapped(*np.mean(list(self.pool.map(replay, jobs, chunksize=2)), axis=0).tolist())

@@ -1,11 +1,13 @@
-"""What all tests share: a simulated server with fast answers, another with slow ones, a place to run against them, and
-a browser.
+"""What all tests share: a simulated server with fast answers, another with slow ones, a place to run against them, a
+browser, and in some rooms a clock that waits for them.
 
 Property tests are not timed, since the machines they run on are not alike, and the same in every run where `CI` is set.
 """
 
+import asyncio
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from browsing import Tabs, chromium
 from hypothesis import settings
-from live_runs import Site, small_world
+from live_runs import EndedRuns, Site, small_world
+from patient_time import PatientLoop
 
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
@@ -31,6 +34,22 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + cores // 2
 
 
+def pytest_collection_finish() -> None:
+    """The tests are half a million objects that live to the end: no collection goes through them, as each run would."""
+    gc.collect()
+    gc.freeze()
+
+
+PATIENT_ROOMS = {"endpoints", "simulate"}
+"""Where all that takes time is in the loop of the test."""
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.path.parent.name in PATIENT_ROOMS or item.get_closest_marker("patient"):
+        return {"patient": PatientLoop}
+    return {"real": asyncio.new_event_loop}
+
+
 @pytest.fixture(scope="session")
 def base_url() -> Iterator[str]:
     with serving(SimulatedServer(small_world())) as url:
@@ -39,8 +58,15 @@ def base_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def slow_url() -> Iterator[str]:
-    """A server that thinks for a minute about every answer."""
-    with serving(SimulatedServer(replace(small_world(), latency=Latency(median=60.0, sigma=0.1)))) as url:
+    """A server that thinks for an hour about every answer."""
+    with serving(SimulatedServer(replace(small_world(), latency=Latency(median=3600.0, sigma=0.1)))) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def unhurried_url() -> Iterator[str]:
+    """A server of the same answers, for runs that must not be over before a test has done something to them."""
+    with serving(SimulatedServer(replace(small_world(), latency=Latency(median=0.03)))) as url:
         yield url
 
 
@@ -51,6 +77,11 @@ def site(tmp_path: Path, base_url: str) -> Iterator[Site]:
     for process in site.processes:  # those that a failed test has left behind
         with process:
             process.kill()
+
+
+@pytest.fixture(scope="session")
+def ended_runs(tmp_path_factory: pytest.TempPathFactory) -> EndedRuns:
+    return EndedRuns(tmp_path_factory.mktemp("ended"))
 
 
 @pytest.fixture(scope="module")

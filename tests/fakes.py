@@ -11,18 +11,18 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import Cost, Look
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
 from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.build import Subject, build_results, take_snapshot
+from adaptive_eval.record.build import RunSubject, build_results, take_snapshot
 from adaptive_eval.record.results import Results
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.turns import Host
+from adaptive_eval.scheduler.turns import ServerHost
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import Event, RunHeader, RunReader, Store
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.usage import TrialUsage
 
 
 def uniform(*parts: object) -> float:
@@ -47,7 +47,7 @@ class FakeEndpoint:
     rng: random.Random = field(default_factory=random.Random)
     health: Callable[[], tuple[ReplicaStats, ...]] = tuple
 
-    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         assert prompt.messages is not None
         question = prompt.messages[0].content
         self.samples.append((question, seeds))
@@ -142,7 +142,7 @@ class Bed:
         self.grading = FakeGrading()
         self.observer = Recorder()
         self.controller = Controller(self.plan)
-        self.hosts: Sequence[Host] = ()
+        self.hosts: Sequence[ServerHost] = ()
         """Where servers are started, if any are."""
 
     async def start(self, during: Callable[[Scheduler], object] | None = None) -> Scheduler:
@@ -194,7 +194,7 @@ class Bed:
             reader.close()
 
 
-def results_of(subject: Subject, controller: Controller, tallies: Sequence[Tally]) -> Results | None:
+def results_of(subject: RunSubject, controller: Controller, usages: Sequence[TrialUsage]) -> Results | None:
     """The results as they are now, a minute after the run was begun."""
-    snapshot = take_snapshot(subject, controller, tallies, elapsed=3.0, now=subject.created + 60.0, stopped=False)
+    snapshot = take_snapshot(subject, controller, usages, elapsed=3.0, now=subject.created + 60.0, stopped=False)
     return None if snapshot is None else build_results(snapshot)

@@ -1,6 +1,7 @@
 """Runs against a simulated server: in this process and in others."""
 
 import json
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -8,13 +9,16 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 import yaml
+from patient_time import HANGS
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.worlds import Latency, World, binary, with_mean
 from adaptive_eval.store import RunReader
@@ -82,6 +86,26 @@ class Site:
         return self.folder / "runs" / name
 
 
+@dataclass(frozen=True)
+class EndedRuns:
+    """Runs that have ended, to be read: each is made once, and whoever asks gets a copy."""
+
+    folder: Path
+
+    def copy(self, site: Site, directory: Path | None = None, **changes: object) -> Path:
+        """Where the run of that configuration lies now, in a directory of that name."""
+        directory = directory or site.directory()
+        config = site.write(directory.name, **changes)
+        kept = self.folder / blake2b(config.name.encode() + config.read_bytes(), digest_size=8).hexdigest()
+        if not kept.exists():
+            kept.mkdir()
+            once = Site.make(kept, site.base_url)
+            ended = once.run(once.write(directory.name, **changes), "--run-dir", str(kept / directory.name))
+            assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
+        shutil.copytree(kept / directory.name, directory)
+        return directory
+
+
 def without_checksums(database: sqlite3.Connection) -> None:
     """Make it a run from before there were checksums, so that what a test changes in it counts as written."""
     for table in ("trial_checks", "row_checks"):
@@ -99,7 +123,7 @@ def trials_in(directory: Path) -> int:
         return 0
 
 
-def wait_for_trials(directory: Path, number: int, process: "subprocess.Popen[str]", seconds: float = 120.0) -> bool:
+def wait_for_trials(directory: Path, number: int, process: "subprocess.Popen[str]", seconds: float = HANGS) -> bool:
     """Whether the run reached so many trials before its process ended."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -10,15 +10,25 @@ import numpy as np
 import yaml
 
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.prepare import Prepared, prepare
+from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.core import Controller, Outcome
-from adaptive_eval.core.types import Cost, Look
+from adaptive_eval.core.types import Ask, Cost, Look, SetAside
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.record.build import build_results, subject_of, take_snapshot
 from adaptive_eval.record.results import write_results
-from adaptive_eval.store import Batch, Event, RunFinished, RunResumed, RunStarted, RunStopped, Store, TrialRecord
+from adaptive_eval.store import (
+    CommitBatch,
+    Event,
+    ModelSetAside,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    Store,
+    TrialRecord,
+)
 from adaptive_eval.store.looks import plain_look
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.usage import TrialUsage
 
 MODELS = {"ada": 0.9, "bob": 0.5, "cyd": 0.45}
 REPLICA = "http://127.0.0.1:9/v1"
@@ -31,7 +41,7 @@ def ordinary(model: str, question: str, trial: int) -> str:
 
 def prepared(
     folder: Path, models: Sequence[str] = tuple(MODELS), questions: int = 6, asked: str = "ask", **changes: object
-) -> Prepared:
+) -> PreparedRun:
     """A configuration of these models in `folder`, in which all questions begin as `asked`."""
     rows = [{"id": f"q{number}", "prompt": f"{asked} {number}", "answer": str(number)} for number in range(questions)]
     (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
@@ -53,7 +63,7 @@ class Played:
     """One start of a run in `directory`; holds it until `close`."""
 
     directory: Path
-    plan: Prepared
+    plan: PreparedRun
     skills: dict[str, float] = field(default_factory=lambda: MODELS)
     text: Callable[[str, str, int], str] = ordinary
     seconds: float = 0.0
@@ -62,20 +72,24 @@ class Played:
         opened = Store.open(self.directory, self.plan.header)
         self.store = opened.store
         self.controller = Controller(self.plan.plan)
-        self.tallies = {name: Tally() for name in self.plan.models}
+        self.usages = {name: TrialUsage() for name in self.plan.models}
         self._rng = np.random.default_rng(1)
         self._keys = [question.id for question in self.plan.questions]
         looks = self.controller.restore(self._stored())
         begun = RunResumed if opened.resumed else RunStarted
-        self.commit([], looks, [begun(sum(tally.trials for tally in self.tallies.values()))])
+        self.commit([], looks, [begun(sum(usage.trials for usage in self.usages.values()))])
 
     def step(self, trials: int = 20) -> list[Look]:
         """Answer some trials, commit them, and take the looks that they complete."""
-        asks = self.controller.ask(trials)
+        return self.answer(self.controller.ask(trials))
+
+    def answer(self, asks: Sequence[Ask], gone: Sequence[ModelSetAside] = ()) -> list[Look]:
+        """Answer these, set models aside, commit it all together, and take the looks that it completes."""
         records = [self._record(ask.model, ask.question, ask.trial, ask.round) for ask in asks]
         outcomes = [self._count(record) for record in records]
-        looks = self.controller.tell(outcomes)
-        self.commit(records, looks)
+        aside = [SetAside(self.plan.models.index(one.model), one.reason) for one in gone]
+        looks = self.controller.tell([*outcomes, *aside])
+        self.commit(records, looks, gone)
         if looks:
             self.publish()
         return looks
@@ -84,14 +98,14 @@ class Played:
         """Store these, a second later."""
         self.seconds += 1.0
         stored = [plain_look(look, self.plan.models) for look in looks]
-        self.store.commit(Batch(records, stored, events, self.seconds))
+        self.store.commit(CommitBatch(records, stored, events, self.seconds))
 
     def publish(self, stopped: bool = False) -> None:
         """Write results.json."""
         subject = subject_of(self.plan.config, self.plan.questions, self.store.reader.created)
-        tallies = list(self.tallies.values())
+        usages = list(self.usages.values())
         snapshot = take_snapshot(
-            subject, self.controller, tallies, elapsed=self.seconds, now=time.time(), stopped=stopped
+            subject, self.controller, usages, elapsed=self.seconds, now=time.time(), stopped=stopped
         )
         if snapshot is not None:
             write_results(self.directory, build_results(snapshot))
@@ -117,7 +131,7 @@ class Played:
     @property
     def store_trials(self) -> int:
         """How many trials have been committed."""
-        return sum(tally.trials for tally in self.tallies.values())
+        return sum(usage.trials for usage in self.usages.values())
 
     def _record(self, model: int, question: int, trial: int, round_: int) -> TrialRecord:
         name, key = self.plan.models[model], self._keys[question]
@@ -131,7 +145,7 @@ class Played:
 
     def _count(self, record: TrialRecord) -> Outcome:
         outcome = record.outcome()
-        self.tallies[record.model].add(outcome)
+        self.usages[record.model].add(outcome)
         at = self.plan.models.index(record.model), self._keys.index(record.question)
         assert outcome.category is not None
         return Outcome(*at, record.trial, outcome.category, outcome.cost)
@@ -139,8 +153,8 @@ class Played:
     def _stored(self) -> list[Outcome]:
         found = []
         for one in self.store.reader.outcomes():
-            if one.model in self.tallies and one.category is not None:
-                self.tallies[one.model].add(one)
+            if one.model in self.usages and one.category is not None:
+                self.usages[one.model].add(one)
                 at = self.plan.models.index(one.model), self._keys.index(one.question)
                 found.append(Outcome(*at, one.trial, one.category, one.cost))
         return found

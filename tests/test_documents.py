@@ -215,6 +215,17 @@ def test_the_table_of_the_rooms_is_in_their_order() -> None:
     assert table == [short(level) for level in range(len(LAYERS)) if not LAYERS[level].endswith("__main__")]
 
 
+def test_contributing_names_the_tests_of_every_room() -> None:
+    """Who has changed a room finds there which tests to run."""
+    told = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py"))}
+    lacking = {name for name in folders if not re.search(rf"\btests/{name}\b", told)}
+    assert not lacking, f"CONTRIBUTING.md, Tests: a line for {', '.join(sorted(lacking))}"
+    rooms = {short(level) for level in range(len(LAYERS)) if (ROOT / LAYERS[level].replace(".", "/")).is_dir()}
+    alone = {short(level) for level in range(len(LAYERS)) if not LAYERS[level].endswith("__main__")} - rooms
+    assert all(f"`{name}`" in told for name in alone), "CONTRIBUTING.md, Tests: rooms of one file have no folder"
+
+
 def test_the_whole_configuration_of_the_readme_passes_validate(place: Path) -> None:
     (block,) = [block for block in blocks("yaml") if block.document == "README.md" and "questions:" in block.text]
     (place / "mine.yaml").write_text(block.text)

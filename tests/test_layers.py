@@ -107,6 +107,17 @@ def test_every_folder_of_the_package_is_a_room() -> None:
     assert folders == {name.removeprefix("adaptive_eval.") for name in ROOMS if name != "scorio"}
 
 
+def test_no_two_classes_share_a_name() -> None:
+    """A name that means two things is read as the wrong one, and an import takes the wrong one: `Event`, `Batch`."""
+    homes: dict[str, list[str]] = {}
+    for path in sources("scorio", "adaptive_eval"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    shared = {name: places for name, places in homes.items() if len(places) > 1}
+    assert not shared, f"give all but one a name that says what it is: {shared}"
+
+
 def test_scorio_stands_alone() -> None:
     for path in sources("scorio"):
         outside = {name.split(".")[0] for name in imports(path)} & {"adaptive_eval"}

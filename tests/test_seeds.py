@@ -12,6 +12,10 @@ def test_consecutive_within_31_bits(base: int, trial: int) -> None:
     assert (trial_seed(base, trial + 1) - trial_seed(base, trial)) % SEED_SPAN == 1
 
 
+def test_after_the_last_seed_comes_the_first() -> None:
+    assert [trial_seed(SEED_SPAN - 1, trial) for trial in range(3)] == [SEED_SPAN - 1, 0, 1]
+
+
 @given(st.integers(0, 10**9), st.text(), st.text())
 def test_every_name_counts_and_names_do_not_run_together(seed: int, model: str, question: str) -> None:
     base = hashed_base(seed, model, question)

@@ -21,6 +21,7 @@ COMMANDS = {
     "monitor": "Watch RUN from another terminal, or with --web in a browser.",
     "check": "Ask every server for its models and for one tiny answer.",
     "report": "Publish RUN as HTML, Markdown, JSON, CSV or JUnit XML, with plots where they are wanted.",
+    "track": "Put RUN into W&B or MLflow, while it goes on or afterwards.",
     "compare": "Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have.",
     "regrade": "Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config.",
     "verify": "Check every stored row of RUN by its checksum, the database's order, and results.json.",

@@ -1,7 +1,4 @@
-"""`adaptive-eval check`: are the models' servers up, and do they answer?
-
-What `--dry-run` does: everything but the run.
-"""
+"""`adaptive-eval check`: are the models' servers up, and do they answer? Also `run --dry-run`."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,35 +8,36 @@ import typer
 
 from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.record.history import look_back, trials_there
+from adaptive_eval.record.history import load_starting_point, stored_trial_count
+from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
-from adaptive_eval.running.health import check_endpoints, look_around
+from adaptive_eval.running.health import check_endpoints, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
 from adaptive_eval.show.forecast import in_time
-from adaptive_eval.show.text import count, duration, safe
+from adaptive_eval.show.text import count, duration, safe_line
 from adaptive_eval.study.forecast import expected_times_as_long
 
 SHOWN_CHARACTERS = 80
 """Of a question, and of each end of an answer."""
 
 
-def rehearse(prepared: Prepared, directory: Path) -> ExitCode:
+def rehearse(prepared: PreparedRun, directory: Path) -> ExitCode:
     """Check what the run begins with and the endpoints, and say what would run and at most cost.
 
     Raises `ConfigError` or `StoreError` where the run could not begin or go on.
     """
     chosen = asyncio.run(require_agreement(prepared, directory)) is not None
-    there = trials_there(prepared, directory, grader_chosen=chosen)
-    prepared = look_back(prepared, directory).prepared
+    there = stored_trial_count(prepared, directory, grader_chosen=chosen)
+    prepared = load_starting_point(prepared, directory).prepared
     keys = asyncio.run(check_keys(prepared))
-    found = asyncio.run(look_around(prepared.config))
+    found = asyncio.run(check_without_starting(prepared.config))
     healthy = show_health(found)
     healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared.rubric)
     place = "begins" if there is None else f"resumes, {count(there)} trials are there"
@@ -47,7 +45,7 @@ def rehearse(prepared: Prepared, directory: Path) -> ExitCode:
         *_outlook(prepared),
         *_in_time(prepared, there),
         f"keys      {keys.words}",
-        f"lies in   {safe(str(directory), 200)} ({place})",
+        f"lies in   {safe_line(str(directory), 200)} ({place})",
     ):
         typer.echo(line)
     return ExitCode.REACHED if healthy else ExitCode.ENDPOINTS
@@ -59,13 +57,15 @@ def show_health(found: Mapping[str, Health]) -> bool:
         for replica in health.replicas:
             state = "ok  " if replica.healthy else "FAIL"
             took = "" if replica.latency is None else f" ({replica.latency:.2f} s)"
-            typer.echo(f"{state}  {safe(name, 40)}  {safe(replica.url, 80)}  {safe(replica.detail, 400)}{took}")
+            typer.echo(
+                f"{state}  {safe_line(name, 40)}  {safe_line(replica.url, 80)}  {safe_line(replica.detail, 400)}{took}"
+            )
             for notice in replica.notices:
-                typer.echo(f"warn  {safe(name, 40)}  {safe(notice.text, 400)}")
+                typer.echo(f"warn  {safe_line(name, 40)}  {safe_line(notice.text, 400)}")
     return all(health.ok for health in found.values())
 
 
-def _up(prepared: Prepared, found: Mapping[str, Health]) -> set[str]:
+def _up(prepared: PreparedRun, found: Mapping[str, Health]) -> set[str]:
     """The models that can be asked now: the run starts no server for a rehearsal."""
     return {model.name for model in prepared.config.models if model.launch is None and found[model.name].ok}
 
@@ -73,26 +73,26 @@ def _up(prepared: Prepared, found: Mapping[str, Health]) -> set[str]:
 def show_answers(tried: Sequence[TriedAnswer], rubric: Rubric) -> bool:
     """Print what models have answered, and how that is graded; True when all have answered."""
     for one in tried:
-        head = f"answer  {safe(one.model, 40)}  {safe(one.question.id, 40)}"
-        typer.echo(f"{head}  {safe(one.question.prompt, SHOWN_CHARACTERS)!r}")
-        for line in _told(one, rubric):
+        head = f"answer  {safe_line(one.model, 40)}  {safe_line(one.question.id, 40)}"
+        typer.echo(f"{head}  {safe_line(one.question.prompt, SHOWN_CHARACTERS)!r}")
+        for line in _answer_lines(one, rubric):
             typer.echo(f"        {line}")
     return all(isinstance(one.answer, Answer) for one in tried)
 
 
-def _told(one: TriedAnswer, rubric: Rubric) -> Iterator[str]:
+def _answer_lines(one: TriedAnswer, rubric: Rubric) -> Iterator[str]:
     if not isinstance(one.answer, Answer):
-        yield f"no answer: {safe(str(one.answer), 400)}"
+        yield f"no answer: {safe_line(str(one.answer), 400)}"
         return
     more = ", ".join([f"{one.answer.completion_tokens} tokens", *sorted(one.answer.signals)])
-    yield f"wrote {safe(_ends(one.answer.text), 2 * SHOWN_CHARACTERS + 3)!r} ({more})"
+    yield f"wrote {safe_line(_ends(one.answer.text), 2 * SHOWN_CHARACTERS + 3)!r} ({more})"
     if not isinstance(one.grade, Grade):
-        yield f"no grade: {safe(str(one.grade), 400)}"
+        yield f"no grade: {safe_line(str(one.grade), 400)}"
         return
-    extracted = "nothing" if one.grade.extracted is None else repr(safe(one.grade.extracted, SHOWN_CHARACTERS))
+    extracted = "nothing" if one.grade.extracted is None else repr(safe_line(one.grade.extracted, SHOWN_CHARACTERS))
     category = one.grade.category
-    key = repr(safe(one.question.answer, SHOWN_CHARACTERS))
-    yield f"found {extracted}, key {key}: {safe(rubric.names[category])} ({rubric.weights[category]:g})"
+    key = repr(safe_line(one.question.answer, SHOWN_CHARACTERS))
+    yield f"found {extracted}, key {key}: {safe_line(rubric.names[category])} ({rubric.weights[category]:g})"
 
 
 def _ends(text: str) -> str:
@@ -102,23 +102,25 @@ def _ends(text: str) -> str:
     return f"{text[:SHOWN_CHARACTERS]} … {text[-SHOWN_CHARACTERS:]}"
 
 
-def _outlook(prepared: Prepared) -> Iterator[str]:
+def _outlook(prepared: PreparedRun) -> Iterator[str]:
     config, plan = prepared.config, prepared.plan
     bench = plan.bench
     yield f"{config.name}: {bench.models} models on {bench.questions} questions, objective {config.objective.kind}"
     categories = zip(prepared.rubric.names, bench.weights, strict=True)
-    yield f"rubric    {', '.join(f'{safe(name)} {weight:g}' for name, weight in categories)}"
+    yield f"rubric    {', '.join(f'{safe_line(name)} {weight:g}' for name, weight in categories)}"
     stopping = config.stopping
     yield f"stopping  {stopping.rule} at confidence {stopping.confidence:g}, delta {stopping.delta:g}"
+    if (promised := promise_in_short(config.stated())) is not None:
+        yield f"promise   {promised}"
     yield f"policy    {config.allocation.policy}, {plan.trials.min} to {plan.trials.max} trials a question"
     yield f"at most   {', '.join(_at_most(plan))}"
     yield "          (everyone's maximum, every answer at its longest: what caps reserve; `plan` says what is expected)"
     prompt = prepared.prompts[0][0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
-    yield f"first     {safe(first, 160)}"
+    yield f"first     {safe_line(first, 160)}"
 
 
-def _in_time(prepared: Prepared, there: int | None) -> Iterator[str]:
+def _in_time(prepared: PreparedRun, there: int | None) -> Iterator[str]:
     """Whether a run that begins takes longer than a fixed number of trials."""
     if there is None:
         times = expected_times_as_long(prepared)

@@ -11,9 +11,9 @@ from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.restore import read_counts
-from adaptive_eval.record.view import RunView, read_run
-from adaptive_eval.show.changed import changed
-from adaptive_eval.show.changes import Changes, changes
+from adaptive_eval.record.view import RunView, read_view
+from adaptive_eval.show.changed import changes_markdown
+from adaptive_eval.show.changes import Changes, changes_between
 from adaptive_eval.store import Change
 
 FORMAT = "adaptive-eval.comparison/1"
@@ -29,11 +29,11 @@ def compare(
 ) -> None:
     """Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have."""
     with reported():
-        a, b = read_run(run_a), read_run(run_b)
+        a, b = read_view(run_a), read_view(run_b)
         _require_comparable(a, b)
         if a.name == b.name:
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
-        text = _rendered(changes(a, read_counts(run_a), b, read_counts(run_b)), a, kind)
+        text = _rendered(changes_between(a, read_counts(run_a), b, read_counts(run_b)), a, kind)
         if output is None:
             typer.echo(text, nl=False)
         else:
@@ -43,7 +43,7 @@ def compare(
 
 def _rendered(found: Changes, view: RunView, kind: Literal["md", "json"]) -> str:
     if kind == "md":
-        return changed(found, view.weights)
+        return changes_markdown(found, view.weights)
     return orjson.dumps({"format": FORMAT, "changes": found}, option=orjson.OPT_APPEND_NEWLINE, default=_plain).decode()
 
 

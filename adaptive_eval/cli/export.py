@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import Progress, reported
+from adaptive_eval.cli.progress import Progress
+from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.export import FORMATS, Exported, Request
+from adaptive_eval.exchange.export import FORMATS, Exported, ExportRequest
 from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.store import RunReader
 
@@ -43,11 +44,11 @@ def export(run: Run, form: Name, output: Output = None, force: Force = False, te
             reader.close()
         with Progress(max(trials, 1)) as progress:
 
-            def told(number: int) -> None:
+            def on_progress(number: int) -> None:
                 if number % SHOWN == 0:
                     progress.to(number, f"{number:,} trials")
 
-            exported = export_run(Request(run, form, output, force, text), told)
+            exported = export_run(ExportRequest(run, form, output, force, text), on_progress)
     typer.echo(f"{exported.path}: {exported.trials:,} trials of {exported.models} models")
     for note in _notes(form, exported):
         typer.echo(f"note: {note}")

@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import Progress, reported
+from adaptive_eval.cli.progress import Progress
+from adaptive_eval.cli.shared import reported
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.configure import CONFIG_FILE, Request
-from adaptive_eval.exchange.importing import Compared, Imported, import_logs
+from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
+from adaptive_eval.exchange.importing import GraderComparison, Imported, import_logs
 from adaptive_eval.record.warnings import repeats_left_out
 from adaptive_eval.show.summary import findings
-from adaptive_eval.show.text import safe
+from adaptive_eval.show.text import safe_line
 
 SHOWN_REASONS = 3
 
@@ -89,7 +90,7 @@ def import_(
     addresses of its models are filled in.
     """
     with reported():
-        request = Request(
+        request = ImportRequest(
             files=files,
             to=to,
             config=None if config is None else load_config(config),
@@ -103,7 +104,7 @@ def import_(
         )
         with Progress(1.0) as progress:
             done = import_logs(request, lambda share, trials: progress.to(share, f"{trials:,} trials"))
-        for line in _told(done, config, finished):
+        for line in _lines(done, config, finished):
             typer.echo(line)
 
 
@@ -118,7 +119,7 @@ def _numbers(text: str) -> tuple[float, ...]:
     return numbers
 
 
-def _told(done: Imported, config: Path | None, finished: bool) -> Iterator[str]:
+def _lines(done: Imported, config: Path | None, finished: bool) -> Iterator[str]:
     gathering = done.gathering
     models, questions = len(gathering.models), len({key for _, key in gathering.trials})
     yield f"{done.trials:,} trials of {models} models on {questions} questions"
@@ -139,11 +140,11 @@ def _told(done: Imported, config: Path | None, finished: bool) -> Iterator[str]:
         yield f"for more  fill in the addresses in {file}, then: adaptive-eval run {file} --run-dir {done.path}"
 
 
-def _without_grader(done: Imported, compared: Compared, config: Path | None) -> Iterator[str]:
+def _without_grader(done: Imported, compared: GraderComparison, config: Path | None) -> Iterator[str]:
     """Why the run has no grader, and how it goes on all the same."""
     assert compared.agreement is not None
     yield f"grades    {compared.agreement.words}, for example"
-    yield from (f"          {safe(one, 400)}" for one in compared.agreement.examples)
+    yield from (f"          {safe_line(one, 400)}" for one in compared.agreement.examples)
     file = config or done.path / CONFIG_FILE
     those = f" (on a sample: {', '.join(compared.instead)})" if compared.instead else ""
     yield f"          the run has no grader until {file} names one that gives these grades{those}"

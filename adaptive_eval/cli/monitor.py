@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import time
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +12,9 @@ import typer
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.show.displays import Kind, open_display
+from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.show.plain import JsonDisplay
-from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, end, glance, open_feed, still
+from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, show_once, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import Folder
 
@@ -31,7 +32,8 @@ def monitor(
     ],
     once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and do not stay.")] = False,
     display: Annotated[
-        Kind | None, typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False)
+        DisplayKind | None,
+        typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False),
     ] = None,
     web: Annotated[bool, typer.Option("--web", help="Serve a page on this machine, until Ctrl-C.")] = False,
     port: Annotated[
@@ -63,6 +65,7 @@ def monitor(
         if port is not None or host is not None:
             raise ConfigError("--port and --host say where --web serves its page; add --web")
         _require_one_run(run)
+        _require_no_slip(run)
         feed = open_feed(run, 0.0 if once else PATIENCE_SECONDS, lambda: _tell_of_waiting(run))
         code = _glance(feed, display) if once or not feed.running else _attach(feed, display)
     raise typer.Exit(code)
@@ -75,11 +78,20 @@ def _require_one_run(path: Path) -> None:
         raise ConfigError(f"{path} is a folder of runs: give one of them ({shown}), or compare them all with --web")
 
 
+def _require_no_slip(path: Path) -> None:
+    """A run that is not there, beside one of nearly its name, is a slip; `--fresh` is about to make NAME~2 of NAME."""
+    if path.exists():
+        return
+    names = [name for name in Folder(path.parent).runs() if name != path.name.partition("~")[0]]
+    if close := get_close_matches(path.name, names, 1, cutoff=0.8):
+        raise ConfigError(f"{path} is not there; did you mean {path.parent / close[0]}?")
+
+
 def _tell_of_waiting(run: Path) -> None:
     typer.echo(f"there is no run in {run} yet; waiting up to {PATIENCE_SECONDS:.0f} s for it", err=True)
 
 
-def _attach(feed: Feed, kind: Kind | None) -> ExitCode:
+def _attach(feed: Feed, kind: DisplayKind | None) -> ExitCode:
     display = open_display(kind, open_rubric(feed.stored.config.rubric).weights)
 
     async def until_asked_to_stop() -> ExitCode:
@@ -95,13 +107,13 @@ def _attach(feed: Feed, kind: Kind | None) -> ExitCode:
         return ExitCode.RUNNING
 
 
-def _glance(feed: Feed, kind: Kind | None) -> ExitCode:
+def _glance(feed: Feed, kind: DisplayKind | None) -> ExitCode:
     if kind == "json":
-        return asyncio.run(glance(feed, JsonDisplay()))
+        return asyncio.run(show_once(feed, JsonDisplay()))
     if not feed.running:
-        return end(feed, open_display(kind, open_rubric(feed.stored.config.rubric).weights))
+        return show_end(feed, open_display(kind, open_rubric(feed.stored.config.rubric).weights))
     if kind != "none":
-        typer.echo(still(feed))
+        typer.echo(status_text(feed))
     return ExitCode.RUNNING
 
 
@@ -117,6 +129,7 @@ def _serve(path: Path, host: str | None, port: int) -> None:
     # imported here: a terminal needs none of it
     from adaptive_eval.show.serve.site import LOOPBACK, serve, stays_here
 
+    _require_no_slip(path)
     _wait_for(path)
     if not path.is_dir():
         raise ConfigError(f"{path} is no directory; give that of a run, or the folder in which runs lie")

@@ -7,16 +7,17 @@ import orjson
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.cli.shared import Config, Overrides, Progress, reported
+from adaptive_eval.cli.progress import Progress
+from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.prepare import Prepared, prepare
+from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.record.history import newest
+from adaptive_eval.record.history import newest_directory
 from adaptive_eval.sections import Share
 from adaptive_eval.show.forecast import forecast_lines
-from adaptive_eval.show.text import safe
+from adaptive_eval.show.text import safe_line
 from adaptive_eval.store.database import DATABASE_FILE
-from adaptive_eval.study.forecast import Request, make_forecast
+from adaptive_eval.study.forecast import ForecastRequest, make_forecast
 from adaptive_eval.study.types import Forecast
 
 FEWEST_WORLDS = 10
@@ -52,7 +53,7 @@ def plan(
     with reported():
         _require_a_place(json)
         prepared = prepare(load_config(config, overrides or ()))
-        request = Request(pilot, None if gap is None else _share(gap), worlds, seed)
+        request = ForecastRequest(pilot, None if gap is None else _share(gap), worlds, seed)
         with Progress(1.0) as progress:
             forecast = make_forecast(prepared, request, progress.to)
         if json is not None:
@@ -79,18 +80,18 @@ def _require_a_place(path: Path | None) -> None:
         raise ConfigError(f"--json must name a file in a folder that exists, but got {path}")
 
 
-def _title(prepared: Prepared) -> str:
+def _title(prepared: PreparedRun) -> str:
     config = prepared.config
     return (
-        f"{safe(config.name)}: {len(config.models)} models, {len(prepared.questions)} questions, objective "
+        f"{safe_line(config.name)}: {len(config.models)} models, {len(prepared.questions)} questions, objective "
         f"{config.objective.kind}, {config.stopping.rule} at {config.stopping.confidence:g}, "
         f"{config.trials.min} to {config.trials.max} trials a question"
     )
 
 
-def _hint(prepared: Prepared, request: Request) -> str | None:
+def _hint(prepared: PreparedRun, request: ForecastRequest) -> str | None:
     """That there is a run which could be the pilot."""
-    directory = newest(prepared.config.store.folder, prepared.config.name)
+    directory = newest_directory(prepared.config.store.folder, prepared.config.name)
     if request.pilot is not None or not (directory / DATABASE_FILE).exists():
         return None
     return f"hint      {directory} has trials of this run; --pilot {directory} goes on from them"

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import Overrides, Progress, reported
+from adaptive_eval.cli.progress import Progress
+from adaptive_eval.cli.shared import Overrides, reported
 from adaptive_eval.core import Look
 from adaptive_eval.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.record.ending import EXIT_CODES, why_finished
@@ -17,8 +18,15 @@ from adaptive_eval.show.forecast import study_table
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import verdict_counts
 from adaptive_eval.store.database import DATABASE_FILE
-from adaptive_eval.study.judged import Judged, judge, slot_use
-from adaptive_eval.study.replay import Prepared, Request, Servers, perform, prepare, results_of
+from adaptive_eval.study.judged import JudgedReplay, judge_replay, slot_use
+from adaptive_eval.study.replay import (
+    PreparedReplay,
+    ReplayRequest,
+    SimulatedServers,
+    perform_replay,
+    prepare_replay,
+    results_of,
+)
 from adaptive_eval.study.timed import latency_of_mean
 
 RUNS_FILE = "runs.csv"
@@ -35,21 +43,23 @@ Seed = Annotated[
     int | None,
     typer.Option("--seed", min=0, help="Of the first run; default: 0, or trials as recorded.", show_default=False),
 ]
-Top = Annotated[int | None, typer.Option("--top", min=1, help="Only the best so many models.", show_default=False)]
+Top = Annotated[
+    int | None, typer.Option("--top", min=1, help="Only this many models, the best ones.", show_default=False)
+]
 Array = Annotated[
     str | None,
     typer.Option("--array", help="The array of outcomes; default: R, or correct and count.", show_default=False),
 ]
 MeanLatency = Annotated[
     float | None,
-    typer.Option("--latency", help="Simulate answers that take so many seconds on average.", show_default=False),
+    typer.Option("--latency", help="Simulate answers that take this many seconds on average.", show_default=False),
 ]
 Slots = Annotated[int, typer.Option("--slots", min=1, help="With --latency: requests of a model at a time.")]
 Swap = Annotated[
     float | None,
     typer.Option(
         "--swap",
-        help="With --latency: the models share one server in turn, and a change takes so many seconds.",
+        help="With --latency: the models share one server in turn, and a change takes this many seconds.",
         show_default=False,
     ),
 ]
@@ -81,7 +91,7 @@ def replay(
     """
     with reported():
         timed, in_turn = latency is not None, swap is not None
-        prepared = prepare(Request(what, config, tuple(overrides or ()), array, top, timed, in_turn))
+        prepared = prepare_replay(ReplayRequest(what, config, tuple(overrides or ()), array, top, timed, in_turn))
         servers = _servers(prepared, latency, slots, swap)
         directory = _directory(output, prepared.source.name)
         if runs > 1:
@@ -91,7 +101,9 @@ def replay(
     raise typer.Exit(code)
 
 
-def _servers(prepared: Prepared, latency: float | None, slots: int, swap: float | None) -> Servers | None:
+def _servers(
+    prepared: PreparedReplay, latency: float | None, slots: int, swap: float | None
+) -> SimulatedServers | None:
     if latency is None:
         if swap is not None:
             raise ConfigError("--swap needs --latency: a replay takes no time of its own")
@@ -100,7 +112,7 @@ def _servers(prepared: Prepared, latency: float | None, slots: int, swap: float 
         raise ConfigError(f"--swap must be a number of seconds, 0 or more, but got {swap:g}")
     if not 0.0 < latency < float("inf"):
         raise ConfigError(f"--latency must be a positive number of seconds, but got {latency}")
-    return Servers(latency_of_mean(latency, prepared.source.chances, prepared.source.weights), slots, swap)
+    return SimulatedServers(latency_of_mean(latency, prepared.source.chances, prepared.source.weights), slots, swap)
 
 
 def _directory(output: Path | None, name: str) -> Path:
@@ -115,10 +127,10 @@ def _directory(output: Path | None, name: str) -> Path:
     return directory
 
 
-def _one(prepared: Prepared, servers: Servers | None, directory: Path, seed: int | None) -> ExitCode:
+def _one(prepared: PreparedReplay, servers: SimulatedServers | None, directory: Path, seed: int | None) -> ExitCode:
     plan = prepared.plan
     with Progress(plan.bench.models * plan.bench.questions * plan.trials.max) as progress:
-        performed = perform(prepared, seed, servers, _shown(progress))
+        performed = perform_replay(prepared, seed, servers, _shown(progress))
     reason = performed.controller.finished
     assert reason is not None
     results = results_of(prepared, performed, time.time())
@@ -137,7 +149,7 @@ def _one(prepared: Prepared, servers: Servers | None, directory: Path, seed: int
     return EXIT_CODES[reason]
 
 
-def _fixed(prepared: Prepared) -> bool:
+def _fixed(prepared: PreparedReplay) -> bool:
     return prepared.plan.fixed
 
 
@@ -150,15 +162,15 @@ def _shown(progress: Progress) -> Callable[[Look], None]:
     return looked
 
 
-def _study(prepared: Prepared, servers: Servers | None, directory: Path, seeds: range) -> ExitCode:
-    judged: list[Judged] = []
+def _study(prepared: PreparedReplay, servers: SimulatedServers | None, directory: Path, seeds: range) -> ExitCode:
+    judged: list[JudgedReplay] = []
     with Progress(len(seeds)) as progress:
         for seed in seeds:
-            performed = perform(prepared, seed, servers)
+            performed = perform_replay(prepared, seed, servers)
             if not performed.controller.looks:
                 assert performed.controller.finished is not None
                 raise ConfigError(why_finished(performed.controller.finished, looked=False, fixed=_fixed(prepared)))
-            judged.append(judge(seed, performed.controller, prepared.source.truth, performed.timeline))
+            judged.append(judge_replay(seed, performed.controller, prepared.source.truth, performed.timeline))
             progress.to(len(judged), f"{len(judged)} of {len(seeds)} runs")
     path = directory / RUNS_FILE
     _write(path, judged)
@@ -168,11 +180,11 @@ def _study(prepared: Prepared, servers: Servers | None, directory: Path, seeds: 
     return ExitCode.REACHED
 
 
-def _write(path: Path, judged: Sequence[Judged]) -> None:
+def _write(path: Path, judged: Sequence[JudgedReplay]) -> None:
     try:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(Judged._fields)
+            writer.writerow(JudgedReplay._fields)
             writer.writerows(judged)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from error

@@ -12,10 +12,10 @@ from adaptive_eval.cli.check import rehearse
 from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.running.event_loop import complete
+from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import directory_for, execute
 from adaptive_eval.running.watching import Watcher, Watchers
-from adaptive_eval.show.displays import Display, Kind, open_display
+from adaptive_eval.show.displays import Display, DisplayKind, open_display
 
 RunDir = Annotated[
     Path | None, typer.Option("--run-dir", help="Where the run lies; default: store.folder and the run's name.")
@@ -25,7 +25,7 @@ DryRun = Annotated[
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the run that is there; nothing is deleted.")]
 Shown = Annotated[
-    Kind | None, typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False)
+    DisplayKind | None, typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False)
 ]
 Metrics = Annotated[
     str | None,
@@ -63,7 +63,7 @@ def run(
         shown = open_display(display, prepared.rubric.weights)
         command = _command(config, run_dir, overrides or ())
         with _watched_by(shown, metrics) as watcher:
-            code = complete(execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command)))
+            code = run_to_end(execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command)))
     raise typer.Exit(code)
 
 

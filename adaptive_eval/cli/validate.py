@@ -9,8 +9,9 @@ import typer
 from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.load import load_config
-from adaptive_eval.config.prepare import Prepared, missing_programs, prepare
+from adaptive_eval.config.prepare import PreparedRun, missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
 
 
@@ -23,6 +24,8 @@ def validate(config: Config, overrides: Overrides = None) -> None:
         prepared = prepare(load_config(config, overrides or ()))
         keys = asyncio.run(check_keys(prepared))
     typer.echo(_summary(config, prepared))
+    if (promised := promise_in_short(prepared.config.stated())) is not None:
+        typer.echo(f"promise: {promised}")
     if keys.unknown is not None:
         typer.echo(f"warning: {keys.words}")
     for warning in _missing(prepared.config):
@@ -39,7 +42,7 @@ def _missing(config: RunConfig) -> Iterator[str]:
         yield f"{name}: {problem}"
 
 
-def _summary(path: Path, prepared: Prepared) -> str:
+def _summary(path: Path, prepared: PreparedRun) -> str:
     config = prepared.config
     models, questions, trials = len(config.models), len(prepared.questions), config.trials
     return (

@@ -8,7 +8,7 @@ import typer
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.verified import verify_run
-from adaptive_eval.show.text import safe
+from adaptive_eval.show.text import safe_line
 
 MOST_SHOWN = 50
 
@@ -23,18 +23,18 @@ def verify(
     with reported():
         found = verify_run(run)
     for note in found.notes:
-        typer.echo(f"note: {safe(note)}")
+        typer.echo(f"note: {safe_line(note)}")
     if not found.damages:
         unless = ", as far as it can be checked" if found.notes else ""
         typer.echo(f"{found.trials:,} trials, {found.looks:,} looks, results, events, questions: intact{unless}")
         return
     for damage in found.damages[:MOST_SHOWN]:
-        typer.echo(f"damaged: {safe(damage)}", err=True)
+        typer.echo(f"damaged: {safe_line(damage)}", err=True)
     if (more := len(found.damages) - MOST_SHOWN) > 0:
         typer.echo(f"and {more:,} more", err=True)
     typer.echo(
-        f"error: {safe(str(run))} is damaged in {len(found.damages):,} places. Restore a copy of it, or begin anew "
-        f"with --fresh; where only results.json is damaged, remove it and run the same command again",
+        f"error: {safe_line(str(run))} is damaged in {len(found.damages):,} places. Restore a copy of it, or begin "
+        f"anew with --fresh; where only results.json is damaged, remove it and run the same command again",
         err=True,
     )
     raise typer.Exit(ExitCode.FAILED)

@@ -10,11 +10,11 @@ from operator import attrgetter
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig
-from adaptive_eval.config.problems import KeyPath, Problem, shown
+from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
+from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
-from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
 from adaptive_eval.graders.rubric import RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.graders.types import ANSWER_SIGNALS, GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
@@ -73,7 +73,7 @@ def _objective_names_models(objective: ObjectiveConfig, names: Names) -> Iterato
         if name not in names:
             close = get_close_matches(name, names, 1)
             mend = f"did you mean {close[0]!r}?" if close else f"the models are {', '.join(names)}"
-            yield Problem(path, "must be the name of a model", mend, shown(name))
+            yield Problem(path, "must be the name of a model", mend, shown_value(name))
 
 
 def _rules_fit_objective(
@@ -92,6 +92,25 @@ def _rules_fit_objective(
     if policy is not None and policy.only_for and asked.name not in policy.only_for:
         said = f"{policy.name} is for the {_objectives(policy.only_for)}"
         yield Problem(("allocation", "policy"), said, f"use {next(iter(POLICIES))}", asked.name)
+
+
+def _preset_is_whole(
+    preset: str | None, objective: ObjectiveConfig, stopping: StoppingConfig, allocation: AllocationConfig
+) -> Iterator[Problem]:
+    if preset is None:
+        return
+    asked = OBJECTIVES.get(str(objective.kind))
+    if asked is not None and asked.own_rule is not None:
+        yield Problem(
+            ("preset",), "is for objectives that call an order", "remove it, or change the objective", asked.name
+        )
+    for name, section in (("stopping", stopping), ("allocation", allocation)):
+        for key, value in PRESETS[preset].settings.get(name, {}).items():
+            if (given := getattr(section, key)) != value:
+                rule = f"must be {shown_value(value)} under preset: {preset}"
+                yield Problem(
+                    (name, key), rule, "remove it, or remove `preset` and write what you want of it", shown_value(given)
+                )
 
 
 def _objectives(names: Sequence[str]) -> str:
@@ -180,6 +199,13 @@ def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Pro
             yield Problem(("budget", cap), rule, f"add it, or remove budget.{cap}")
 
 
+def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) -> Iterator[Problem]:
+    if allocation.growth and trials.favour == "servers":
+        rule = "is not for trials.favour servers, whose rounds are as large as the need"
+        mend = "remove it, or change trials.favour"
+        yield Problem(("allocation", "growth"), rule, mend, shown_value(allocation.growth))
+
+
 def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator[Problem]:
     world = _world_models(questions)
     for number, model in _valid(models):
@@ -188,7 +214,7 @@ def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator
             yield Problem(path, "needs the questions of a world", "set `questions: {world: coins}`")
         elif model.simulate and world is not None and model.model not in world:
             mend = f"its models are {', '.join(world)}"
-            yield Problem(path, f"needs a model of the world {questions.world}", mend, shown(model.model))
+            yield Problem(path, f"needs a model of the world {questions.world}", mend, shown_value(model.model))
         elif questions.world is not None and not (model.simulate or _on_this_machine(model)):
             mend = "set `simulate: true`, give the address of an `adaptive-eval simulate`, or real questions"
             yield Problem(path, "must be true: a world's questions mean nothing to a real model", mend)
@@ -212,7 +238,7 @@ def _world_is_known(questions: QuestionsConfig) -> Iterator[Problem]:
     if questions.world is not None and questions.world not in WORLDS:
         close = get_close_matches(questions.world, WORLDS, 1)
         mend = f"did you mean {close[0]!r}?" if close else f"the worlds are {', '.join(WORLDS)}"
-        yield Problem(("questions", "world"), "must be a world of the simulator", mend, shown(questions.world))
+        yield Problem(("questions", "world"), "must be a world of the simulator", mend, shown_value(questions.world))
 
 
 def _world_models(questions: QuestionsConfig) -> tuple[str, ...] | None:
@@ -241,11 +267,13 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _enough_models,
     _objective_names_models,
     _rules_fit_objective,
+    _preset_is_whole,
     _options_are_for_built_ins,
     _values_lie_on_the_scale,
     _templates_name_fields,
     _rubric_has_its_signals,
     _budget_can_be_counted,
+    _rounds_have_one_size,
     _simulation_is_whole,
     _one_server_a_model,
     _world_is_known,

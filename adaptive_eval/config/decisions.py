@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from adaptive_eval.core.entries import Entry, Option, OptionType
-from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
+from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.imports import SPECIFICATION
 from adaptive_eval.sections import Count, PlugIn, Seconds, Section, Share, refuse
@@ -112,10 +112,12 @@ if TYPE_CHECKING:
     ObjectiveName = str | PlugIn
     RuleName = str | PlugIn
     PolicyName = str | PlugIn
+    PresetName = str
 else:
     ObjectiveName = _named(OBJECTIVES, "an objective")
     RuleName = _named(RULES, "a rule")
     PolicyName = _named(POLICIES, "a policy")
+    PresetName = Literal[tuple(PRESETS)]
 
 
 class _ObjectiveConfig(Section):
@@ -158,7 +160,7 @@ class _StoppingConfig(Section):
     that is left; false: never. Higher is cheaper and calls fewer pairs; it makes no wrong calls."""
     familywise: Literal["none", "holm"] = "none"
     """holm: the promise holds for all comparisons of the run together, not for each."""
-    prior: Literal["uniform", "self"] = "self"
+    prior: Literal["uniform", "self"] = Field("self", validate_default=True)
     """Where variances come from: `self`, a prior centred at each model's own shares, is sharp and calibrated; `uniform`
     is that of the published Bayes@N, whose variances are too large where questions are nearly always or never right."""
 
@@ -189,6 +191,14 @@ class _StoppingConfig(Section):
             able = " or ".join(entry.name for entry in RULES.values() if entry.correctable)
             raise refuse(f"needs a rule with a valid p-value, which {rule} has not", f"choose {able}")
         return familywise
+
+    @field_validator("prior")
+    @classmethod
+    def _is_that_of_the_estimator(cls, prior: str, info: ValidationInfo) -> str:
+        rule = RULES.get(str(info.data.get("rule")))
+        if rule is not None and rule.estimator == "bayes" and prior != "uniform":
+            raise refuse(f"must be uniform for the rule {rule.name}, which compares Bayes@N", "set `prior: uniform`")
+        return prior
 
 
 class _AllocationConfig(Section):
@@ -223,8 +233,13 @@ class TrialsConfig(Section):
     """Trials a question before the first look."""
     max: Count = Field(80, ge=1)
     """Trials a question at most (on average over the questions): the horizon. Also called `epochs`."""
-    favour: Literal["cost", "balanced", "time"] = "balanced"
-    """cost: no trial beyond what the next look needs; time: servers always full; balanced: in between."""
+    favour: Literal["auto", "cost", "balanced", "time", "servers"] = "auto"
+    """cost: no trial beyond what the next look needs; time: servers always full; balanced: in between; servers: rounds
+    as large as the need, so that servers are held for the least time. auto takes the one that is expected to be
+    cheapest, by what is paid: `servers` where the run starts servers or `gpus` are named; of the others by the models'
+    `price` and `hour_is_worth`, or balanced where prices are not known. A run keeps what it began with."""
+    hour_is_worth: float = Field(10.0, ge=0)
+    """US dollars that an hour less of the run is worth, for `auto`."""
 
     @field_validator("max")
     @classmethod
@@ -252,11 +267,17 @@ class BudgetConfig(Section):
 BUILT_IN = OBJECTIVES.keys() | RULES.keys() | POLICIES.keys()
 
 
+def _presets() -> str:
+    """What each word stands for, and what is promised then."""
+    return " ".join(f"{preset.name}: {preset.says} Promised: {preset.promise}" for preset in PRESETS.values())
+
+
 class Decisions(Section):
     """Everything that decides, besides the outcomes: what a replay is told, and a run among other things."""
 
     folder: Path = Path()
     """Where relative paths and plug-ins are looked for; default: the folder of the file."""
+    preset: PresetName | None = Field(None, description=_presets())
     rubric: RubricConfig = RubricConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     stopping: StoppingConfig = StoppingConfig()

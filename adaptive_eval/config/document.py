@@ -1,12 +1,11 @@
-"""A YAML file as plain values, with the line of every value, and with everything that YAML itself lets slip reported.
+"""A YAML file as plain values, with the line of every value, and with variables filled in.
 
 Scalars follow YAML 1.2: `no`, `on` and `12:30` are texts, `1e-3` is a number, a date is a text. Duplicate keys, tags,
-anchors that contain themselves and numbers that are not finite are problems.
+anchors that contain themselves and numbers that are not finite are problems, whatever YAML itself lets slip.
 
-`${VAR}` and `${VAR:-default}` from the environment and from `.env` files.
-
-Values are filled in after the YAML was parsed, one scalar at a time, so what a variable holds can never add a key or a
-line. `$${VAR}` writes `${VAR}`; a dollar before anything but `{NAME` is text.
+`${VAR}` and `${VAR:-default}` come from the environment and from `.env` files. Values are filled in after the YAML was
+parsed, one scalar at a time, so what a variable holds can never add a key or a line. `$${VAR}` writes `${VAR}`; a
+dollar before anything but `{NAME` is text.
 """
 
 import math
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 import yaml
 from dotenv import dotenv_values
 
-from adaptive_eval.config.problems import KeyPath, Problem, shown
+from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 
 VARIABLE = re.compile(r"(?P<escaped>\$)?\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}", re.ASCII)
 
@@ -126,7 +125,7 @@ class Document:
 
     def got(self, path: KeyPath) -> str:
         """What stands there, as a message may show it: never the value of a variable."""
-        return repr(self.raw[self.origin(path)]) if self.origin(path) in self.raw else shown(self.value(path))
+        return repr(self.raw[self.origin(path)]) if self.origin(path) in self.raw else shown_value(self.value(path))
 
     def value(self, path: KeyPath) -> Any:
         """The value at `path`; None where there is none."""
@@ -158,7 +157,7 @@ def read_document(text: str, environment: Mapping[str, str]) -> Document:
         document.tree = value
     elif not document.problems:
         document.problems.append(
-            Problem((), "a configuration is a mapping of sections", got=shown(value), place="line 1")
+            Problem((), "a configuration is a mapping of sections", got=shown_value(value), place="line 1")
         )
     return document
 

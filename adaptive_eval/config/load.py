@@ -1,9 +1,7 @@
 """From a file to a `RunConfig`, or to everything that is wrong with it at once.
 
 A replay has its models and questions from elsewhere: `load_decisions` reads the sections that decide, and passes over
-what else a run is told.
-
-Takes secrets out of a configuration before anything else sees it.
+what else a run is told. Secrets are taken out of a configuration before anything else sees it.
 """
 
 import json
@@ -17,7 +15,7 @@ from adaptive_eval.config.checks import cross_check
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.document import VARIABLE, Document, read_document, read_environment
 from adaptive_eval.config.normal import apply_override, expand_short_forms, fill_in_addresses, spell_out
-from adaptive_eval.config.problems import KeyPath, Problem, report
+from adaptive_eval.config.problems import KeyPath, Problem, problem_list
 from adaptive_eval.config.refusals import problems_of
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.secrets import (
@@ -64,7 +62,7 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
         return "holds a secret, which must not stand in the file" if named or looks_secret(literal) else None
     if holds_secret(_key(path)) or looks_secret(str(value)):
         return "holds a secret, which must not stand in the file"
-    if "command" in path and {"launch", "notify"} & set(path) and (given := secret_given(str(value))):
+    if "command" in path and {"launch", "notify", "on_settled"} & set(path) and (given := secret_given(str(value))):
         return f"holds a secret ({given}), which would be stored"
     if path[0] == "notify" and path[-1] == "webhook" and path_looks_secret(str(value)):
         return "holds what looks like a key, which would be stored"
@@ -83,7 +81,7 @@ def _key(path: KeyPath) -> str:
 Schema = TypeVar("Schema", bound=Decisions)
 
 
-class Checked(NamedTuple):
+class CheckedConfig(NamedTuple):
     """A configuration, or what is wrong with it."""
 
     config: RunConfig | None
@@ -94,18 +92,18 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
     """The configuration in a file, with `--set` overrides; `ConfigError` lists everything that is wrong with it."""
     checked = check_config(path, overrides)
     if checked.config is None:
-        raise ConfigError(report(str(path), checked.problems))
+        raise ConfigError(problem_list(str(path), checked.problems))
     return checked.config
 
 
-def config_of(settings: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
+def config_from_mapping(settings: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
     """The same for a mapping that a program gives, written as in a file; paths are from the current directory."""
     document = _complete(_as_text(settings), Path(), overrides, read_environment(Path()))
     document.places = {path: place for path, place in document.places.items() if place.startswith("--set")}
     document.places[()] = "here"  # there are no lines
     config, problems = _validated(document, RunConfig, _names(document))
     if config is None:
-        raise ConfigError(report("configuration", problems))
+        raise ConfigError(problem_list("configuration", problems))
     return config
 
 
@@ -138,7 +136,7 @@ def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[
     return _decisions(document, names, "--set" if path is None else str(path))
 
 
-def decisions_of(settings: Mapping[str, object], names: Sequence[str]) -> Decisions:
+def decisions_from_mapping(settings: Mapping[str, object], names: Sequence[str]) -> Decisions:
     """The same for settings that a program gives, written as in a file."""
     document = _complete(_as_text(settings), Path(), (), {})
     document.places = {(): "here"}  # there are no lines
@@ -151,19 +149,19 @@ def _decisions(document: Document, names: Sequence[str], source: str) -> Decisio
     document.problems = [one for one in document.problems if not one.path or one.path[0] not in elsewhere]
     config, problems = _validated(document, Decisions, names)
     if config is None:
-        raise ConfigError(report(source, problems))
+        raise ConfigError(problem_list(source, problems))
     return config
 
 
-def check_config(path: Path, overrides: Iterable[str] = ()) -> Checked:
+def check_config(path: Path, overrides: Iterable[str] = ()) -> CheckedConfig:
     """The configuration in a file, or every problem with it."""
     return check_text(_text(path), path, overrides, read_environment(path.parent))
 
 
-def check_text(text: str, path: Path, overrides: Iterable[str], environment: Mapping[str, str]) -> Checked:
+def check_text(text: str, path: Path, overrides: Iterable[str], environment: Mapping[str, str]) -> CheckedConfig:
     """The configuration in a text that stands for the file at `path`."""
     document = _complete(text, path, overrides, environment)
-    return Checked(*_validated(document, RunConfig, _names(document)))
+    return CheckedConfig(*_validated(document, RunConfig, _names(document)))
 
 
 def _text(path: Path) -> str:

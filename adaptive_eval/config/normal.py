@@ -3,10 +3,8 @@
 After this every section is a mapping, and every model has its own sampling, prompt and concurrency, complete. Where
 something was copied, the document remembers from where, so that problems are told of the place that people wrote.
 
-`--set key.path=value`: settings from the command line, over those of the file.
-
-A path has dots between keys and numbers for the entries of a list (`models.0.name` or `models[0].name`); a value is
-YAML.
+Settings from the command line, `--set key.path=value`, go over those of the file. A path has dots between keys and
+numbers for the entries of a list (`models.0.name` or `models[0].name`); a value is YAML.
 """
 
 import copy
@@ -15,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from adaptive_eval.config.document import Document, add_yaml
-from adaptive_eval.config.problems import KeyPath, Problem, shown, written
+from adaptive_eval.config.problems import KeyPath, Problem, shown_value, written_path
+from adaptive_eval.core.registry import PRESETS
 
 PATH = re.compile(r"[\w-]+(?:\.[\w-]+|\[\d+\])*")
 PART = re.compile(r"[\w-]+")
@@ -47,7 +46,7 @@ def _resolved(document: Document, keys: list[str], place: str) -> KeyPath | None
     for key in keys:
         if isinstance(value, list):
             if not key.isdecimal() or int(key) >= len(value):
-                mend = f"{written(path)} has {len(value)} entries, from 0 to {len(value) - 1}"
+                mend = f"{written_path(path)} has {len(value)} entries, from 0 to {len(value) - 1}"
                 problem = Problem((*path, key), "is no entry of the list", mend, place=place)
                 document.problems.append(problem)
                 return None
@@ -55,7 +54,9 @@ def _resolved(document: Document, keys: list[str], place: str) -> KeyPath | None
         elif isinstance(value, dict) or value is None:
             path, value = (*path, key), (value or {}).get(key)
         else:
-            problem = Problem(path, "has no keys to set", f"set {written(path)} itself", got=shown(value), place=place)
+            problem = Problem(
+                path, "has no keys to set", f"set {written_path(path)} itself", got=shown_value(value), place=place
+            )
             document.problems.append(problem)
             return None
     return path
@@ -138,6 +139,7 @@ def spell_out(document: Document, name: str) -> None:
     """Fill in what is left unsaid; `name` is the run's, where it has none."""
     tree = document.tree
     _resolve_aliases(document)
+    _apply_preset(document)
     if "name" not in tree:
         tree["name"] = name
         document.places[("name",)] = "the file's name"
@@ -165,6 +167,17 @@ def _resolve_aliases(document: Document) -> None:
         else:
             document.origins[real] = alias
         section.setdefault(real[1], section.pop(alias[1]))
+
+
+def _apply_preset(document: Document) -> None:
+    """Give the sections what the preset sets; what they say themselves stays, to be told where it is another thing."""
+    preset = PRESETS.get(str(document.tree.get("preset")))
+    for name, settings in () if preset is None else preset.settings.items():
+        section = document.tree.setdefault(name, {})
+        for key, value in settings.items() if isinstance(section, dict) else ():
+            if key not in section:
+                section[key] = value
+                document.origins[(name, key)] = ("preset",)
 
 
 def _inherit(document: Document, model: dict[str, Any], section: str, path: KeyPath) -> None:

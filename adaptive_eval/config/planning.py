@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import (
-    AllocationConfig,
     BudgetConfig,
     Decisions,
     TrialsConfig,
 )
+from adaptive_eval.config.pace import pace_of
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, sharing
 from adaptive_eval.core.horizon import Stage
@@ -22,26 +22,24 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
-from adaptive_eval.core.settings import Bench, Budget, Margin, Pace, Trials
+from adaptive_eval.core.settings import Bench, Budget, Margin, Trials
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.launch.process import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
 
-AHEAD = {"cost": 0, "balanced": 60, "time": 360}
-"""Trials of a model that run ahead of a look, by `trials.favour`."""
-AHEAD_IN_TURN = {"cost": 180, "balanced": 360, "time": 600}
-"""The same where models are served in turn: what a model is asked at a time has to be worth its swap."""
-MOST_AHEAD, MOST_AHEAD_IN_TURN = 0.15, 0.25
-"""Rounds run ahead by at most this share of `trials.max`, whatever is favoured."""
 PROMPT_OVERHEAD = 512
 """Tokens that a chat template may add to a prompt, for reserving the worst case: the marks of each turn, and often a
 system message of its own where the configuration has none (who made the model, today's date, how to reason)."""
 MILLION = 1e6
+ENDING_SECONDS = GRACE_SECONDS + 1.0
+"""What a server that is told to end may take, and the run to notice that it is time to."""
+TINY = 1e-9
 
 
-class Horizon(NamedTuple):
+class EarlierHorizon(NamedTuple):
     """A `trials.max` that a run had, until it had taken so many looks."""
 
     trials: int
@@ -54,7 +52,7 @@ def plan_of(
     worst: Sequence[Cost],
     first: NDArray[np.integer] | None = None,
     prior_counts: NDArray[np.int64] | None = None,
-    horizons: Sequence[Horizon] = (),
+    horizons: Sequence[EarlierHorizon] = (),
 ) -> Plan:
     """The plan that a configuration means for these questions; `worst` is the most that a trial of each model may cost.
 
@@ -70,7 +68,8 @@ def plan_of(
         clusters=clusters(questions),
     )
     names = [model.name for model in config.models]
-    return plan_on(bench, config, names, first, in_turn=bool(sharing(config.models)), horizons=horizons)
+    shared = bool(sharing(config.models))
+    return plan_on(bench, config, names, first, in_turn=shared, horizons=horizons, served=config.models)
 
 
 def plan_on(
@@ -80,28 +79,39 @@ def plan_on(
     first: NDArray[np.integer] | None = None,
     *,
     in_turn: bool = False,
-    horizons: Sequence[Horizon] = (),
+    horizons: Sequence[EarlierHorizon] = (),
+    served: Sequence[ModelConfig] = (),
 ) -> Plan:
-    """The plan for these models and questions; `in_turn` where models are served one at a time."""
+    """The plan for these models and questions; `in_turn` where models are served one at a time.
+
+    `served` are the models with their servers, where there are any.
+    """
     stopping, allocation = config.stopping, config.allocation
+    objective = _objective(config, names)
+    judged_by = RULES.get(str(stopping.rule)) if objective.rule is None else None
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
-    start = first_information(bench, [*before, config.trials][0], first)
+    pace = pace_of(allocation, config.trials, bench.questions, in_turn=in_turn)
+    begins = [*before, config.trials][0]
+    opening = pace_of(allocation, begins, bench.questions, in_turn=in_turn).opening
+    start = first_information(bench, begins, first, opening)
     plan = partial(
         Plan,
         bench=bench,
-        objective=_objective(config, names),
+        objective=objective,
         rule=_rule(config, start),
         policy=_policy(config),
         judging=Judging(
             delta=0.0 if config.objective.gate else stopping.delta,  # it is in the gate's question already
             futility=None if stopping.futility is False else stopping.futility,
             familywise=stopping.familywise == "holm",
+            latch=judged_by is None or judged_by.latching,
         ),
         prior=stopping.prior,
         trials=Trials(config.trials.min, config.trials.max),
-        pace=pace_of(allocation, config.trials, bench.questions, in_turn=in_turn),
-        budget=budget_of(config.budget),
+        pace=pace,
+        budget=budget_of(config.budget, served),
         first=first,
+        estimator="average" if judged_by is None else judged_by.estimator,
         earlier=tuple(
             Stage(
                 Trials(min(trials.min, trials.max), trials.max),
@@ -120,48 +130,48 @@ def plan_on(
         raise ConfigError(f"what you brought does not fit together ({named}): {error}") from error
 
 
-def budget_of(config: BudgetConfig) -> Budget:
-    """The caps in the core's units."""
+def budget_of(config: BudgetConfig, models: Sequence[ModelConfig]) -> Budget:
+    """The caps in the core's units.
+
+    Servers that the run starts are paid until they have ended, and must have begun to before the cap on GPU time.
+    """
+    held, gpus = None, _most_gpus_held(models)
+    if config.gpu_hours is not None and any(model.launch is not None for model in models):
+        held = max(3600.0 * config.gpu_hours - gpus * ENDING_SECONDS, TINY)
     return Budget(
         trials=config.trials,
         tokens=config.tokens,
         usd=config.usd,
         gpu_seconds=None if config.gpu_hours is None else 3600.0 * config.gpu_hours,
         wall_seconds=config.wall_time,
+        held_gpu_seconds=held,
     )
 
 
-def first_information(bench: Bench, trials: TrialsConfig, first: NDArray[np.integer] | None = None) -> float:
-    """The least information that the first look can have: min/max, more where trials or R0 are there already.
+def _most_gpus_held(models: Sequence[ModelConfig]) -> float:
+    """GPUs of the servers of a run that may be up together: of those that share a place, one."""
+    places: dict[str | int, float] = {}
+    for number, model in enumerate(models):
+        if model.launch is not None:
+            place = number if model.launch.exclusive is None else model.launch.exclusive
+            places[place] = max(places.get(place, 0.0), model.gpus or 0.0)
+    return sum(places.values())
+
+
+def first_information(
+    bench: Bench, trials: TrialsConfig, first: NDArray[np.integer] | None = None, opening: int = 0
+) -> float:
+    """The least information that the first look can have: min/max, more where the pace begins with more, or where
+    trials or R0 are there already.
 
     The information of a pair is a mean of (n_q + D_q) / (trials.max + D_q) over its questions, weighted by their shares
     of the uncertainty, so that it is never below the least of them. A sequential rule spends its error from there on:
     a single look at a finished design is judged as one look.
     """
-    at_first = np.asarray(trials.min) if first is None else np.maximum(first, trials.min)
+    least = max(trials.min, min(opening, trials.max))
+    at_first = np.asarray(least) if first is None else np.maximum(first, least)
     known = np.asarray(0) if bench.prior_counts is None else bench.prior_counts.sum(axis=-1)
     return min(1.0, float(np.min((at_first + known) / (trials.max + known))))
-
-
-def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, *, in_turn: bool = False) -> Pace:
-    """The pace that is given, else what `trials.favour` means for so many questions.
-
-    Measured with 30 questions, 64 slots a model and answers of 30 s on AIME'24 and the coins (benchmarks/pace.md):
-    `cost` keeps 13% of the slots of the slowest open model busy; `balanced`, the knee, 35%, and takes two fifths of the
-    time for 5 points more of the fixed cost; `time` 90-93%, and takes a fifth of the time, which is that of a fixed
-    number of trials, for 18-20 points more. Small rounds that run ahead beat rounds that grow at nearly every price, so
-    growth is 0. It is trials that fill slots, hence fewer rounds where there are more questions; concurrency has no
-    say, so that it changes no look: with many more slots give `allocation.lookahead`.
-
-    Where models share a GPU in turn, a model is asked all rounds that run ahead before the next one is loaded. With six
-    models, swaps of three minutes and answers of two, `balanced` takes 7.3 and 6.8 hours there, the usual pace 12.2 and
-    11.4, and a fixed number of trials 8.3 (benchmarks/swaps.md).
-    """
-    lookahead = allocation.lookahead
-    if lookahead is None:
-        ahead, most = (AHEAD_IN_TURN, MOST_AHEAD_IN_TURN) if in_turn else (AHEAD, MOST_AHEAD)
-        lookahead = round(min(ahead[trials.favour] / questions, most * trials.max))
-    return Pace(allocation.growth, lookahead)
 
 
 def clusters(questions: Sequence[Question]) -> NDArray[np.int64] | None:

@@ -1,13 +1,12 @@
 """Everything of a run that can be known before anything is opened: questions, prompts, plan, costs, meaning.
 
-What the trials of a run mean: the part of the configuration that a resume may not change.
+The meaning of a run's trials is the part of the configuration that a resume may not change. A grader that is a function
+of the user's own is part of it with the source files that it consists of. The rest may change and is recorded: where
+the models are served, how fast they are asked, time limits, what is decided and how surely, which trials come next, and
+what it may cost. So may rules and policies of the user's own: looks are taken anew on a resume, and what was changed in
+their source is recorded as any other setting that decides.
 
-A grader that is a function of the user's own is part of it with the source files that it consists of. The rest may
-change and is recorded: where the models are served, how fast they are asked, time limits, what is decided and how
-surely, which trials come next, and what it may cost. So may rules and policies of the user's own: looks are taken anew
-on a resume, and what was changed in their source is recorded as any other setting that decides.
-
-The programs that a run starts, and whether they are there.
+Whether the programs that the run would start are there is told here, too.
 """
 
 import inspect
@@ -17,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
+from adaptive_eval.config.pace import Favour, choose_favour
 from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
@@ -139,7 +139,7 @@ def stored_question(key: str, body: Json) -> Question:
     return Question(id=key, **values)
 
 
-class Setup(NamedTuple):
+class StoredSetup(NamedTuple):
     """What a stored run is about: its newest configuration, and its questions."""
 
     config: RunConfig
@@ -149,10 +149,10 @@ class Setup(NamedTuple):
     roster: Roster
 
 
-def setup_of(header: RunHeader) -> Setup:
+def setup_of(header: RunHeader) -> StoredSetup:
     """The setup of a run, as it was stored."""
     config, questions = stored_config(header), stored_questions(header)
-    return Setup(config, questions, stored_words(header), roster_of(config, questions))
+    return StoredSetup(config, questions, stored_words(header), roster_of(config, questions))
 
 
 SHOWN_PROBLEMS = 10
@@ -160,7 +160,7 @@ CACHED_BASES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRun:
     """A run that could begin."""
 
     config: RunConfig
@@ -171,6 +171,8 @@ class Prepared:
     plan: Plan
     header: RunHeader
     roster: Roster
+    why_favoured: str | None = None
+    """Why `trials.favour: auto` takes what the configuration then says; None where it was given."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -178,17 +180,28 @@ class Prepared:
         return tuple(self.roster.models)
 
 
-def prepare(config: RunConfig) -> Prepared:
+def prepare(config: RunConfig) -> PreparedRun:
     """Load the questions and work everything out; raises `ConfigError`."""
     if isinstance(config.grader, Logged):
         raise ConfigError("grader.kind is logged, which grades nothing: it stands for the grades of imported logs")
     questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
     _require_gradable(config, questions)
     prepared = _prepared(config, questions)
+    if config.trials.favour == "auto":
+        choice = choose_favour(config.models, config.trials, len(questions))
+        prepared = replace(favouring(prepared, choice.favour), why_favoured=choice.why)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
 
 
-def _with_own_rule(prepared: Prepared) -> Prepared:
+def favouring(prepared: PreparedRun, favour: Favour) -> PreparedRun:
+    """The run at another pace."""
+    trials = prepared.config.trials.model_copy(update={"favour": favour})
+    config = prepared.config.model_copy(update={"trials": trials})
+    plan = plan_of(config, prepared.questions, prepared.plan.bench.worst_cost)
+    return replace(prepared, config=config, plan=plan, header=run_header(config, prepared.questions))
+
+
+def _with_own_rule(prepared: PreparedRun) -> PreparedRun:
     """Written down for those who read the run: the objective of the user's own brings its rule."""
     name = prepared.config.plug_ins.get("objective.kind")
     if name is None:
@@ -199,9 +212,9 @@ def _with_own_rule(prepared: Prepared) -> Prepared:
     return replace(prepared, header=replace(header, configuration={**header.configuration, PLUG_INS: told}))
 
 
-def _prepared(config: RunConfig, questions: tuple[Question, ...]) -> Prepared:
+def _prepared(config: RunConfig, questions: tuple[Question, ...]) -> PreparedRun:
     prompts = prompts_of(config, questions)
-    return Prepared(
+    return PreparedRun(
         config=config,
         questions=questions,
         rubric=open_rubric(config.rubric),
@@ -217,8 +230,8 @@ def roster_of(config: RunConfig, questions: Sequence[Question]) -> Roster:
     return Roster.of((model.name for model in config.models), (question.id for question in questions))
 
 
-def make_lane(prepared: Prepared, number: int, endpoint: Endpoint) -> Lane:
-    """One model as the scheduler sees it."""
+def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: tuple[str, ...] = ()) -> Lane:
+    """One model as the scheduler sees it; its answers are stored without `secrets`."""
     model, prompts = prepared.config.models[number], prepared.prompts[number]
     return Lane(
         name=model.name,
@@ -229,6 +242,8 @@ def make_lane(prepared: Prepared, number: int, endpoint: Endpoint) -> Lane:
         samples_per_request=model.concurrency.samples_per_request,
         cost=trial_cost(model),
         lost=lost_cost(model, prepared.plan.bench.worst_cost[number]),
+        gpus=model.gpus or 0.0,
+        secrets=secrets,
     )
 
 
@@ -257,7 +272,7 @@ def _way_of_asking(model: ModelConfig) -> str:
     return f"{model.api} {model.prompt.model_dump_json()}"
 
 
-def _seed_bases(prepared: Prepared, model: ModelConfig) -> Callable[[int], int]:
+def _seed_bases(prepared: PreparedRun, model: ModelConfig) -> Callable[[int], int]:
     """The seed of each question's trial 0 (DESIGN 3.7)."""
     config, questions = prepared.config, prepared.questions
     if config.seeds == "consecutive":

@@ -21,19 +21,19 @@ class Problem(NamedTuple):
     """Where it stands, such as `line 12`."""
 
     def __str__(self) -> str:
-        name = written(self.path)
+        name = written_path(self.path)
         got = f", but got {self.got}" if self.got is not None else ""
         mend = f"; {self.mend}" if self.mend else ""
         return redacted(f"{self.place}: {name + ' ' if name else ''}{self.rule}{got}{mend}")
 
 
-def written(path: KeyPath) -> str:
+def written_path(path: KeyPath) -> str:
     """A path as people write it: `models[0].sampling.temperature`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return "".join(parts).removeprefix(".")
 
 
-def shown(value: object) -> str:
+def shown_value(value: object) -> str:
     """A short account of a value, which never spells out a mapping: there may be anything in it."""
     if isinstance(value, dict):
         return "a mapping"
@@ -47,7 +47,7 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
-def report(source: str, problems: Iterable[Problem]) -> str:
+def problem_list(source: str, problems: Iterable[Problem]) -> str:
     """All problems of one file, a line each."""
     lines = list(dict.fromkeys(str(problem) for problem in problems))
     return "\n".join(

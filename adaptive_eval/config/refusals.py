@@ -1,7 +1,4 @@
-"""What pydantic refused, told in the words of the configuration.
-
-Which keys a section knows, and which of them someone may have meant.
-"""
+"""What pydantic refused, in the words of the configuration, with the key that someone may have meant."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from adaptive_eval.config.document import Document, yaml_value
 from adaptive_eval.config.normal import ALIASES
-from adaptive_eval.config.problems import KeyPath, Problem, written
+from adaptive_eval.config.problems import KeyPath, Problem, written_path
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import HEADERS
 
@@ -72,7 +69,7 @@ def suggestion(path: KeyPath, kind: object) -> str:
         return f"did you mean `{close[0]}`?"
     if elsewhere := [place for place in _everywhere() if place[-1] == key]:
         nearest = max(elsewhere, key=lambda place: (_shared(place, path), -len(place)))
-        return f"did you mean {written((*path[: _shared(nearest, path)], *nearest[_shared(nearest, path) :]))}?"
+        return f"did you mean {written_path((*path[: _shared(nearest, path)], *nearest[_shared(nearest, path) :]))}?"
     return f"known keys are {', '.join(sorted(here))}" if here else ""
 
 

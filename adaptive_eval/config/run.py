@@ -13,7 +13,7 @@ from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
-from adaptive_eval.scheduler.alarms import StopOnAlarm
+from adaptive_eval.scheduler.stopping import StopOnAlarm
 from adaptive_eval.sections import Count, Seconds, Section, refuse
 from adaptive_eval.seeds import SEED_SPAN
 
@@ -63,6 +63,21 @@ class ModelConfig(EndpointConfig):
     """The model is one of `questions.world`, served by the simulator; no `base_url` is needed."""
     launch: LaunchConfig | None = None
     """The run starts the model's server, and stops it in the end; no `base_url` is needed."""
+
+
+class SettledConfig(Section):
+    """What is done when a model is settled whose servers the run has not started itself, so that they can be ended."""
+
+    command: tuple[Annotated[str, StringConstraints(max_length=2000)], ...] = Field(min_length=1)
+    """A program with its arguments, run without a shell in the folder of the configuration and without any key; {model}
+    in an argument, and the variable ADAPTIVE_EVAL_MODEL, is the model's name. Once a model."""
+    timeout: Seconds = Field(60.0, gt=0)
+    """How long it may take; then it is killed."""
+
+
+def launched_models(models: Iterable[ModelConfig]) -> frozenset[int]:
+    """Those whose servers the run starts, by their numbers."""
+    return frozenset(number for number, model in enumerate(models) if model.launch is not None)
 
 
 def sharing(models: Iterable[ModelConfig]) -> dict[str, list[int]]:
@@ -121,6 +136,35 @@ class NotifyConfig(Section):
         return self
 
 
+class WandbConfig(Section):
+    """A run in W&B; keys and modes come from its own variables, such as WANDB_API_KEY and WANDB_MODE."""
+
+    project: str | None = Field(None, min_length=1, max_length=128)
+    """Default: WANDB_PROJECT, or adaptive-eval."""
+    entity: str | None = Field(None, min_length=1, max_length=128)
+    """The team or user; default: WANDB_ENTITY, or that of the key."""
+    group: str | None = Field(None, min_length=1, max_length=128)
+    """Runs of one group stand together."""
+
+
+class MlflowConfig(Section):
+    """A run in MLflow; keys come from its own variables, such as MLFLOW_TRACKING_TOKEN."""
+
+    experiment: str | None = Field(None, min_length=1, max_length=256)
+    """Default: MLFLOW_EXPERIMENT_NAME, or adaptive-eval."""
+    tracking_uri: str | None = Field(None, pattern=r"^[^@\s]+$", max_length=2000)
+    """A server, or sqlite:///file.db; default: MLFLOW_TRACKING_URI. One with a password goes into the variable."""
+
+
+class TrackingConfig(Section):
+    """Experiment trackers that are told of the run while it goes on, and that it never waits for: `{wandb: {}}`."""
+
+    wandb: WandbConfig | None = None
+    """W&B: pip install 'adaptive-eval[wandb]'."""
+    mlflow: MlflowConfig | None = None
+    """MLflow: pip install 'adaptive-eval[mlflow]'."""
+
+
 class RunConfig(Decisions):
     """Everything that a run is told."""
 
@@ -143,6 +187,8 @@ class RunConfig(Decisions):
     store: StoreConfig = StoreConfig()
     concurrency: Limits = Limits()
     notify: NotifyConfig | None = None
+    on_settled: SettledConfig | None = None
+    tracking: TrackingConfig | None = None
 
     @property
     def keys(self) -> frozenset[str]:

@@ -1,12 +1,11 @@
-"""What the estimates say about every pair of models: the material that a rule judges.
+"""From counts to each model's score and its uncertainty, and from these to the evidence on every pair.
 
 Pairs are the upper triangle (i < j) of the models, plus, for objectives that compare a model with a fixed value, the
 pairs (i, L) with a reference that has this value and no uncertainty. Positive z favours the first of the pair. Under a
 gate, the comparisons that it asks for come after them: each model, `delta` given to it, against the baseline.
 
-From counts to each model's score on both scales, its uncertainty, and the information behind it.
-
-The score of every comparison is the average a (DESIGN 3.2); Bayes@N stands beside it. The sigma of a comes from the
+The score of a comparison is the average a (DESIGN 3.2); Bayes@N stands beside it, and is what is compared under a rule
+that says so. The sigma of a comes from the
 prior that is configured: `uniform`, or `self`, centred on the model's own category shares, which is sharper. The
 information is measured by the v_q of the same variance, with all its terms: without the unseen trials a model with few
 of them would run ahead, and the uniform prior's v_q cost 3 points more on AIME'24. Outcomes given as R0 count as trials
@@ -27,6 +26,8 @@ from scorio.sinf.compare import compare, information_fraction, trial_variance, v
 from scorio.sinf.prior import self_centred_average_moments, self_centred_prior, unseen_variance
 
 Prior = Literal["uniform", "self"]
+Estimator = Literal["average", "bayes"]
+"""What is compared: the averages a, or the means of Bayes@N, which unequal numbers of trials shrink unequally."""
 CELLS_AT_ONCE = 1 << 18
 """Counts that are worked on together: more would take memory, and no less time."""
 
@@ -63,6 +64,10 @@ class Estimates:
 
     def sigma(self) -> FloatArray:
         return np.sqrt(self.var)
+
+    def on(self, estimator: Estimator) -> "Estimates":
+        """The same with what is compared in the place of the average."""
+        return self if estimator == "average" else replace(self, score=self.bayes, var=self.bayes_var)
 
 
 def estimate(counts: CountArray, weights: FloatArray, prior: Prior, horizon: CountArray) -> Estimates:
@@ -179,7 +184,7 @@ def judged_pairs(models: int, reference: bool, margin: Margin | None) -> tuple[I
     return np.append(first, others), np.append(second, np.full(len(others), margin.baseline))
 
 
-def weigh(
+def weigh_evidence(
     estimates: Estimates,
     reference: float | None = None,
     margin: Margin | None = None,

@@ -43,7 +43,7 @@ class Extension(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spent:
+class SpentError:
     """The exchanges of all pairs at one change of the horizon, by the path that is followed."""
 
     either: Exchange
@@ -55,11 +55,11 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Continued:
+class ContinuedSequential:
     """`sequential` after changes of the horizon: its heights count as those of the first horizon."""
 
     rule: Sequential
-    spent: tuple[Spent, ...]
+    spent: tuple[SpentError, ...]
 
     @property
     def confidence(self) -> float:
@@ -77,7 +77,7 @@ class Continued:
             height = (one.first if sign > 0 else one.second).old_height(height)
         return self.rule.p_at_horizon(height)
 
-    def at_level(self, alpha: float) -> "Continued":
+    def at_level(self, alpha: float) -> "ContinuedSequential":
         return replace(self, rule=self.rule.at_level(alpha))
 
     def tied(self, evidence: Evidence, delta: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
@@ -107,7 +107,7 @@ class Continued:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rescaled:
+class RescaledAnytime:
     """`anytime` after changes of the horizon: information is counted as it was under the first one."""
 
     rule: Anytime
@@ -123,7 +123,7 @@ class Rescaled:
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
         return self.rule.p_value(self._before(evidence), sign)
 
-    def at_level(self, alpha: float) -> "Rescaled":
+    def at_level(self, alpha: float) -> "RescaledAnytime":
         return replace(self, rule=self.rule.at_level(alpha))
 
     def _before(self, evidence: Evidence) -> Evidence:
@@ -133,25 +133,25 @@ class Rescaled:
 def carried_over(rule: Rule, looks: Sequence[Evidence], now: Evidence, delta: float) -> Rule:
     """The rule under another horizon: `looks` were taken under the old one, `now` is the last of them under the new."""
     if isinstance(rule, Sequential):
-        return Continued(rule, (_spent(rule, looks, now, delta, rule.start),))
-    if isinstance(rule, Continued):
+        return ContinuedSequential(rule, (_spent(rule, looks, now, delta, rule.start),))
+    if isinstance(rule, ContinuedSequential):
         return replace(rule, spent=(*rule.spent, _spent(rule.rule, looks, now, delta, 0.0)))
-    if isinstance(rule, Anytime | Rescaled):
+    if isinstance(rule, Anytime | RescaledAnytime):
         known = (now.information > 0.0) & (looks[-1].information > 0.0)
         grown = looks[-1].information / np.where(known, now.information, 1.0)
         ratio = np.where(known, grown, np.median(grown[known]) if known.any() else 1.0)
-        return Rescaled(rule, ratio) if isinstance(rule, Anytime) else replace(rule, ratio=rule.ratio * ratio)
+        return RescaledAnytime(rule, ratio) if isinstance(rule, Anytime) else replace(rule, ratio=rule.ratio * ratio)
     return rule
 
 
-def _spent(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta: float, start: float) -> Spent:
+def _spent(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta: float, start: float) -> SpentError:
     def path(values: Sequence[FloatArray], sides: int) -> Exchange:
         seen = [Looked(z, look.information) for z, look in zip(values, looks, strict=True)]
         return exchange(seen, now.information, rule.kappa, start, sides)
 
     z = [look.z for look in looks]
     margins = [_margins(look, delta) for look in looks] if delta > 0.0 else []
-    return Spent(
+    return SpentError(
         either=path(z, 2),
         first=path(z, 1),
         second=path([-values for values in z], 1),

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.horizon import Continued
+from adaptive_eval.core.horizon import ContinuedSequential
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import Correctable, Rule, calls
 from adaptive_eval.core.settings import require
@@ -28,37 +28,37 @@ from scorio.sinf.futility import predictive_power, smallest_delta, trials_needed
 from scorio.sinf.multiplicity import holm
 
 
-class Shared(NamedTuple):
+class SharedError(NamedTuple):
     """The rule at the error level that this look has reached, and the sign of each call (0: none)."""
 
     rule: Rule
     called: NDArray[np.int8]
 
 
-def share(
+def share_error(
     p_first: FloatArray, p_second: FloatArray, ways: Sequence[Evidence], objective: Objective, rule: Correctable
-) -> Shared:
+) -> SharedError:
     """One look's familywise calls, from the least p-values so far (one-sided, for each of a pair)."""
     evidence = ways[0]
     family = objective.family(evidence.models)
     if isinstance(family, int):
-        level = among(family, rule)
-        return Shared(level, calls(level, ways))
+        level = rule_shared_among(family, rule)
+        return SharedError(level, calls(level, ways))
     members = evidence.positions(family)
     p = np.concatenate([p_first[members], p_second[members]])
     significant = holm(p, 1.0 - rule.confidence)
     signs = np.zeros(len(evidence.z), np.int8)
     signs[members] = significant[: len(members)].astype(np.int8) - significant[len(members) :].astype(np.int8)
-    return Shared(among(len(p) - int(significant.sum()), rule), signs)
+    return SharedError(rule_shared_among(len(p) - int(significant.sum()), rule), signs)
 
 
 def first_call(objective: Objective, models: int, rule: Correctable) -> Rule:
     """The rule at the error level of the first call."""
     family = objective.family(models)
-    return among(family if isinstance(family, int) else 2 * len(family), rule)
+    return rule_shared_among(family if isinstance(family, int) else 2 * len(family), rule)
 
 
-def among(hypotheses: int, rule: Correctable) -> Rule:
+def rule_shared_among(hypotheses: int, rule: Correctable) -> Rule:
     """The rule at an equal share of its error probability for so many one-sided hypotheses."""
     return rule.at_level((1.0 - rule.confidence) / max(hypotheses, 1))
 
@@ -76,12 +76,14 @@ class Judging:
     `delta` is the indifference zone; `familywise` shares the error probability among all comparisons. `futility` is
     the least chance of being settled that is worth the whole way to the horizon: a comparison is out of reach when its
     predictive power is below `futility` times the share of the way that is left (None: only at the horizon). Against
-    one threshold for the whole way, this calls as many pairs for 3-5% less (benchmarks/allocation.md).
+    one threshold for the whole way, this calls as many pairs for 3-5% less (benchmarks/allocation.md). Without `latch`
+    every look judges anew: what an earlier one has called or tied is open again where this one would not.
     """
 
     delta: float = 0.0
     futility: float | None = 0.30
     familywise: bool = False
+    latch: bool = True
 
     def __post_init__(self) -> None:
         require(self.delta >= 0.0, "delta must not be negative", self.delta)
@@ -103,7 +105,7 @@ class Memory:
         return cls(np.zeros(pairs, np.int8), np.zeros(pairs, bool), np.ones(pairs), np.ones(pairs))
 
 
-class Forecast(NamedTuple):
+class PairForecast(NamedTuple):
     """Per pair: the chance of being settled by the horizon, the boundary there, and the smallest delta that could be
     certified."""
 
@@ -119,6 +121,8 @@ def judge(
 
     A call, a tie and a p-value are what every way to see the evidence allows.
     """
+    if not judging.latch:
+        memory = replace(memory, call=np.zeros_like(memory.call), tie=np.zeros_like(memory.tie))
     called = None
     if isinstance(rule, Correctable):
         p_first, p_second = (np.max([rule.p_value(way, sign) for way in ways], axis=0) for sign in (1, -1))
@@ -126,7 +130,7 @@ def judge(
             memory, p_first=np.minimum(memory.p_first, p_first), p_second=np.minimum(memory.p_second, p_second)
         )
         if judging.familywise:
-            rule, called = share(memory.p_first, memory.p_second, ways, objective, rule)
+            rule, called = share_error(memory.p_first, memory.p_second, ways, objective, rule)
     if called is None:
         called = calls(rule, ways)
     call = np.where((memory.call == 0) & ~memory.tie, called, memory.call)
@@ -136,12 +140,12 @@ def judge(
 
 def _ties(ways: Sequence[Evidence], rule: Rule, delta: float) -> list[BoolArray]:
     """For each way, the pairs that are tied."""
-    if isinstance(rule, Continued) and delta > 0.0:
+    if isinstance(rule, ContinuedSequential) and delta > 0.0:
         return [rule.tied(way, delta) for way in ways]
     return [tied(way.difference, way.sigma, rule.boundary(way), delta) for way in ways]
 
 
-def hinges(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
+def pairs_that_hinge(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
     """Pairs that some ways to see the evidence would decide and others not, or otherwise."""
     if len(ways) == 1:
         return np.zeros(len(ways[0].z), bool)
@@ -150,11 +154,11 @@ def hinges(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
     return np.asarray(some & ~every)
 
 
-def forecast(evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray) -> Forecast:
+def forecast(evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray) -> PairForecast:
     """What can still be settled with the information of `horizon` (per pair, at most 1)."""
     ahead = _with_information(evidence, horizon)
     bound = rule.boundary(ahead)
-    return Forecast(
+    return PairForecast(
         power=_power(evidence, bound, delta, horizon),
         boundary=bound,
         certifiable=smallest_delta(ahead.sigma, bound),
@@ -182,7 +186,7 @@ def times_needed(evidence: Evidence, rule: Rule, at_horizon: FloatArray) -> Floa
     times = trials_needed(evidence.z, np.ones_like(evidence.z), at_horizon)
     for _ in range(CROSSING_STEPS):
         finite = np.isfinite(times)
-        bound = rule.boundary(_after(evidence, np.where(finite, np.maximum(times, 1.0), 1.0)))
+        bound = rule.boundary(after(evidence, np.where(finite, np.maximum(times, 1.0), 1.0)))
         found = trials_needed(evidence.z, np.ones_like(evidence.z), bound)
         times = np.where(finite & np.isfinite(bound), found, times)
     return times
@@ -190,17 +194,19 @@ def times_needed(evidence: Evidence, rule: Rule, at_horizon: FloatArray) -> Floa
 
 def _with_information(evidence: Evidence, horizon: FloatArray) -> Evidence:
     """Today's differences as they would stand with the information of the horizon."""
-    return _after(evidence, np.maximum(horizon / np.maximum(evidence.information, np.finfo(float).tiny), 1.0))
+    return after(evidence, np.maximum(horizon / np.maximum(evidence.information, np.finfo(float).tiny), 1.0))
 
 
-def _after(evidence: Evidence, times: FloatArray) -> Evidence:
-    """Today's differences as they would stand with so many times the trials."""
+def after(evidence: Evidence, times: FloatArray, *, drift: bool = True) -> Evidence:
+    """Today's differences as they would stand with so many times the trials; without `drift`, were there none."""
     root = np.sqrt(times)
+    shrink = np.ones_like(root) if drift else times
     return replace(
         evidence,
+        difference=evidence.difference / shrink,
         sigma=evidence.sigma / root,
         sigma_first=evidence.sigma_first / root,
         sigma_second=evidence.sigma_second / root,
-        z=evidence.z * root,
+        z=evidence.z * root / shrink,
         information=evidence.information * times,
     )

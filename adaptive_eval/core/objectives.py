@@ -65,6 +65,8 @@ class ObjectiveEntry(Entry[Objective]):
     least_models: int = 2
     compares: bool = True
     """As the objective says it of itself."""
+    in_order: bool = False
+    """Each model is compared with the next one in the order, whichever that is."""
     own_rule: RuleEntry | None = None
     """What is told of the rule that it brings itself."""
 
@@ -85,6 +87,7 @@ RANKING = ObjectiveEntry(
     make=Ranking,
     gist="neighbours in the order",
     says="Every model is compared with its neighbour in the order.",
+    in_order=True,
 )
 
 
@@ -148,7 +151,7 @@ class Baseline(Objective):
 
 
 def _baseline(models: Sequence[str], baseline: str) -> Baseline:
-    return Baseline(list(models).index(baseline))
+    return Baseline(models.index(baseline))
 
 
 BASELINE = ObjectiveEntry(
@@ -201,8 +204,7 @@ class Pairs(Objective):
 
 
 def _pairs(models: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Pairs:
-    at = {name: position for position, name in enumerate(models)}
-    return Pairs(tuple((at[one], at[other]) for one, other in pairs))
+    return Pairs(tuple((models.index(one), models.index(other)) for one, other in pairs))
 
 
 PAIRS = ObjectiveEntry(

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import IndexArray, Prior
+from adaptive_eval.core.account import BudgetAccount
+from adaptive_eval.core.evidence import Estimator, IndexArray, Prior
 from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, Ranking
@@ -32,6 +33,8 @@ class Plan:
     as a design with fixed numbers of trials is looked at."""
     earlier: tuple[Stage, ...] = ()
     """Horizons that the run had before that of `trials`, in their order."""
+    estimator: Estimator = "average"
+    """What is compared."""
 
     def __post_init__(self) -> None:
         self._check_first()
@@ -67,9 +70,13 @@ class Plan:
 
     @property
     def opening(self) -> NDArray[np.int32]:
-        """(L, M): the first round, `trials.min` of every question or what is there, whichever is more."""
-        trials = self.earlier[0].trials if self.earlier else self.trials
+        """(L, M): the first round: of every question `trials.min`, or what is there; or what the pace begins with, if
+        caps allow it."""
+        trials, pace = (self.earlier[0].trials, self.earlier[0].pace) if self.earlier else (self.trials, self.pace)
         least = np.full((self.bench.models, self.bench.questions), trials.min, dtype=np.int32)
+        more = np.maximum(least, min(pace.opening, trials.max))
+        if BudgetAccount(self.budget, self.bench.worst_cost).fits(more.sum(axis=1)):
+            least = more
         return least if self.first is None else np.maximum(least, self.first.astype(np.int32))
 
     @property

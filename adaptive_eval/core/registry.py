@@ -1,10 +1,11 @@
 """Every rule, policy and objective that can be configured by its name: one line each, in the order of lists for people.
 
-A new one is a class with its entry in a file of its own or in that of its kind, and its line here. How one is made,
-be it of ours or of a user's own.
+A new one is a class with its entry in a file of its own or in that of its kind, and its line here. `make` makes one
+from its options, whether it is listed here or is a user's own.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ def _by_name(*entries: Listed) -> dict[str, Listed]:
 RULES: dict[str, RuleEntry] = _by_name(
     rules.SEQUENTIAL,
     rules.ZSCORE,
+    rules.PUBLISHED,
     rules.INTERVALS,
     rules.ANYTIME,
     rules.EXPECTED_LOSS,
@@ -44,6 +46,38 @@ OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
     objectives.PRECISION_OF,
     objectives.THRESHOLD,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """Settings that mean something together, under one word of the configuration."""
+
+    name: str
+    says: str
+    promise: str
+    """That of the rule which it sets."""
+    settings: Mapping[str, Mapping[str, object]]
+    """By section and key; what is not among them is free."""
+
+
+PUBLISHED = Preset(
+    name="published",
+    says="the procedure as its paper and blog have it: z of Bayes@N (uniform prior) against a constant, judged anew at "
+    "every look, with further trials for the models of open comparisons on all questions alike, no trials that run "
+    "ahead, no ties within a delta and nothing given up before trials.max.",
+    promise=rules.PUBLISHED.promise,
+    settings={
+        "stopping": {
+            "rule": rules.PUBLISHED.name,
+            "prior": "uniform",
+            "delta": 0.0,
+            "futility": False,
+            "familywise": "none",
+        },
+        "allocation": {"policy": policies.UNRESOLVED_PAIRS.name, "lookahead": 0, "growth": 0.0},
+    },
+)
+PRESETS = {PUBLISHED.name: PUBLISHED}
 
 
 def make(factory: Callable[..., Made], options: Mapping[str, object], known: Mapping[str, object]) -> Made:

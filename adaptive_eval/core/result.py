@@ -10,9 +10,9 @@ from scipy.special import ndtri
 
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Budget
-from adaptive_eval.core.standing import VERDICTS, Standing, Supply, describe, letters, pair_verdicts, tiers
+from adaptive_eval.core.standing import VERDICTS, JudgedLook, Supply, describe, letters, pair_verdicts, tiers
 from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
-from adaptive_eval.core.ungraded import Bounds
+from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
 from scorio.sinf.compare import sampled_variance
 from scorio.sinf.multiplicity import holm_adjusted
@@ -77,17 +77,19 @@ class Result(NamedTuple):
 
 def conclude(
     plan: Plan,
-    standing: Standing,
+    standing: JudgedLook,
     supply: Supply,
     counts: NDArray[np.integer],
-    bounds: Bounds | None,
+    bounds: ScoreBounds | None,
     reason: Reason | None,
     spent: Cost,
 ) -> Result:
     """The result as of one look; `bounds`: how far what is not known could move the scores."""
     bench = plan.bench
-    means = question_means(counts if bench.prior_counts is None else counts + bench.prior_counts, bench.weights)
-    comparisons = _comparisons(plan, standing, supply, means)
+    known = counts if bench.prior_counts is None else counts + bench.prior_counts
+    means = question_means(known, bench.weights)
+    compared = means if plan.estimator == "average" else question_means(known + 1, bench.weights)
+    comparisons = _comparisons(plan, standing, supply, compared)
     return Result(
         reason=reason,
         models=_models(standing, supply, means, bench.clusters, bounds),
@@ -130,11 +132,11 @@ def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArr
 
 
 def _models(
-    standing: Standing,
+    standing: JudgedLook,
     supply: Supply,
     means: FloatArray,
     clusters: NDArray[np.int64] | None,
-    bounds: Bounds | None,
+    bounds: ScoreBounds | None,
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = standing.estimates, standing.estimates.sigma()
     sampled = np.sqrt(_at_least(estimates.var, sampled_variance(means, clusters)))
@@ -171,7 +173,7 @@ def _at_least(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
     return np.maximum(fixed, sampled)
 
 
-def _comparisons(plan: Plan, standing: Standing, supply: Supply, means: FloatArray) -> tuple[ComparisonResult, ...]:
+def _comparisons(plan: Plan, standing: JudgedLook, supply: Supply, means: FloatArray) -> tuple[ComparisonResult, ...]:
     evidence = standing.evidence
     at, margin = evidence.positions(standing.pairs), evidence.margin
     reference = 0.0 if plan.objective.reference is None else plan.objective.reference
@@ -196,7 +198,7 @@ def _comparisons(plan: Plan, standing: Standing, supply: Supply, means: FloatArr
     return tuple(results)
 
 
-def _reversals(plan: Plan, standing: Standing, supply: Supply) -> tuple[PairVerdict, ...]:
+def _reversals(plan: Plan, standing: JudgedLook, supply: Supply) -> tuple[PairVerdict, ...]:
     """Called pairs, of all that were judged, whose difference points the other way today."""
     evidence, call = standing.evidence, standing.memory.call
     turned = np.flatnonzero((call != 0) & (np.sign(evidence.z) == -call))
@@ -209,7 +211,7 @@ def _reversals(plan: Plan, standing: Standing, supply: Supply) -> tuple[PairVerd
     return describe(standing, pairs, resolved, supply, plan.bench.questions)
 
 
-def _adjusted(standing: Standing) -> tuple[tuple[float, ...], ...]:
+def _adjusted(standing: JudgedLook) -> tuple[tuple[float, ...], ...]:
     """Holm-adjusted p-values over all pairs, as a matrix; models against a reference form one column."""
     evidence, memory = standing.evidence, standing.memory
     half = evidence.plain_pairs

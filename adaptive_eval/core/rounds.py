@@ -1,86 +1,16 @@
-"""Rounds in flight: which trials were issued for which look, and which of them have come back.
+"""Rounds: which trials were issued at one look, and which of them have come back.
 
 A `Batch` is one model's share of a round: `extra[q]` further trials of question q, numbered from `first[q]`. Trials are
 held by their place in the batch, so that neither the order of arrival nor the batching of `tell` can matter.
-
-Hard caps: what is spent, what is reserved for trials in flight, and whether a further round still fits.
-
-Only committed rounds count with what they used; everything later is reserved at its worst, so that a cap is never
-exceeded and the answer depends on what was issued, not on what has arrived.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adaptive_eval.core.settings import MOST_CATEGORIES, Budget
+from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Outcome
-from scorio.moments import FloatArray, IntArray
-
-CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
-FREE = 1e-9
-"""The price of a trial that costs nothing: small, so that it goes first, and positive, so that prices divide."""
-
-
-class Purse:
-    """The run's account: a row for each model, a column for each currency."""
-
-    def __init__(self, budget: Budget, worst: tuple[Cost, ...]) -> None:
-        self._currency = CURRENCIES.index(budget.currency)
-        caps = (getattr(budget, currency) for currency in CURRENCIES)
-        self._caps = np.array([math.inf if cap is None else cap for cap in caps])
-        self._worst = np.array([(1.0, *cost) for cost in worst])
-        self._reserved = np.zeros(len(worst), dtype=np.int64)
-        self._spent = np.zeros_like(self._worst)
-        self._lost = np.zeros_like(self._worst)
-        """Spent on answers that never came: no trials."""
-
-    def reserve(self, trials: NDArray[np.int64]) -> None:
-        """Set trials of each model aside as in flight."""
-        self._reserved = self._reserved + trials
-
-    def settle(self, model: int, reserved: int, came: int, cost: Cost, lost: int = 0) -> None:
-        """Replace a reservation by the trials that came, with their cost, and those that are lost, at their worst."""
-        self._reserved[model] -= reserved
-        self._spent[model] += np.array((came, *cost)) + lost * self._worst[model]
-
-    def lose(self, model: int, cost: Cost) -> None:
-        """Count what was spent on answers that never came."""
-        self._lost[model] += (0.0, *cost)
-
-    def holds(self, came: FloatArray, missing: NDArray[np.int64]) -> bool:
-        """Whether what is in flight stays within every cap: `came` is used by its trials so far, others are missing."""
-        return bool(np.all(self._used() + came + missing @ self._worst <= self._caps))
-
-    def fits(self, trials: NDArray[np.int64]) -> bool:
-        """Whether further trials of each model stay within every cap even if each of them costs the most it may."""
-        need = (self._reserved + trials) @ self._worst
-        return bool(np.all(self._used() + need <= self._caps))
-
-    def affordable(self) -> float:
-        """How many further trials the caps would pay for at the mean price seen so far; infinite without caps."""
-        used = self._used()
-        price = used / used[0] if used[0] > 0.0 else self._worst.mean(axis=0)
-        capped = np.isfinite(self._caps) & (price > 0.0)
-        left = np.min((self._caps - used)[capped] / price[capped], initial=math.inf)
-        return max(float(left) - float(self._reserved.sum()), 0.0)
-
-    def prices(self) -> FloatArray:
-        """Each model's price of a trial in the budget's currency: the mean of its trials so far, else the worst."""
-        trials, spent = self._spent[:, 0], self._spent[:, self._currency]
-        price = np.where(trials > 0.0, spent / np.maximum(trials, 1.0), self._worst[:, self._currency])
-        return np.where(price > 0.0, price, FREE)
-
-    def spent(self) -> Cost:
-        """What was used so far, trials in flight left out."""
-        _, tokens, usd, gpu_seconds = self._used().tolist()
-        return Cost(int(tokens), usd, gpu_seconds)
-
-    def _used(self) -> FloatArray:
-        return np.asarray((self._spent + self._lost).sum(axis=0))
-
+from scorio.moments import IntArray
 
 UNGRADED = MOST_CATEGORIES
 """The mark of a trial that has come without a grade; categories lie below it."""
@@ -103,9 +33,11 @@ def enough_answers(timed_out: int, trials: int) -> bool:
 class Batch:
     """The trials of one model in one round."""
 
-    def __init__(self, model: int, round_index: int, first: IntArray, extra: IntArray) -> None:
+    def __init__(self, model: int, round_index: int, first: IntArray, extra: IntArray, due: float = 0.0) -> None:
         self.model = model
         self.round_index = round_index
+        self.due = due
+        """When it counts, on the logical clock: what is in flight is committed in this order, whatever comes first."""
         self.first = first.astype(np.int32)
         self.extra = extra.astype(np.int32)
         self.offset = np.concatenate([[0], np.cumsum(extra)]).astype(np.int32)
@@ -116,6 +48,7 @@ class Batch:
         """Marks the trials that timed out."""
         self._counts: IntArray | None = None
         self._tokens, self._usd, self._gpu_seconds = 0, 0, 0
+        self._took = 0
         self._next = 0
 
     def place(self, outcome: Outcome) -> bool | None:
@@ -132,17 +65,20 @@ class Batch:
             self._usd += round(usd * PER_UNIT)
             self._gpu_seconds += round(gpu_seconds * PER_UNIT)
             self._tokens += tokens
+        self._took += round(outcome.seconds * PER_UNIT)
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
         self._late[slot] = outcome.timed_out
         self.missing -= 1
         return True
 
-    def take(self, counts: IntArray, costs: Sequence[Cost]) -> None:
-        """All of its trials at once, as counts (M, K); `costs` are those of a trial of each category."""
+    def take(self, counts: IntArray, costs: Sequence[Cost], seconds: float = 0.0) -> None:
+        """All of its trials at once, as counts (M, K); `costs` are those of a trial of each category, `seconds` what
+        all of them took."""
         for times, (tokens, usd, gpu_seconds) in zip(counts.sum(axis=0).tolist(), costs, strict=True):
             self._tokens += times * tokens
             self._usd += times * round(usd * PER_UNIT)
             self._gpu_seconds += times * round(gpu_seconds * PER_UNIT)
+        self._took += round(seconds * PER_UNIT)
         self._counts, self.missing = counts, 0
 
     def ask_all(self) -> None:
@@ -211,6 +147,11 @@ class Batch:
         """What the trials that have come used."""
         return Cost(self._tokens, self._usd / PER_UNIT, self._gpu_seconds / PER_UNIT)
 
+    @property
+    def seconds(self) -> float:
+        """How long its answers take on average, were those that are missing there already; 0 where nobody knows."""
+        return self._took / PER_UNIT / self.size
+
     def expected(self) -> Iterator[tuple[int, int, int]]:
         """(model, question, trial) of every trial of the batch."""
         for question in np.flatnonzero(self.extra).tolist():
@@ -220,7 +161,7 @@ class Batch:
 
 
 class Round:
-    """The batches of all models in play; complete when nothing is missing.
+    """What was issued at one look: a batch for each model that goes on.
 
     As arrays (L, M) it is `extra` further trials of each question, numbered from `first`.
     """
@@ -232,7 +173,3 @@ class Round:
             int(model): Batch(int(model), index, issued[model], plan[model])
             for model in np.flatnonzero(plan.sum(axis=1) > 0)
         }
-
-    @property
-    def complete(self) -> bool:
-        return all(batch.missing == 0 for batch in self.batches.values())

@@ -1,7 +1,4 @@
-"""What a controller is told once: sizes, pace and caps. Everything else is a plug-in.
-
-How the core refuses what it cannot work with: the rule, and what was given instead.
-"""
+"""What a controller is told once: sizes, pace and caps. Everything else is a plug-in."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -39,14 +36,32 @@ class Pace:
 
     A round has one trial a question, or `growth` times the trials a model already has where that is more; round
     k + `lookahead` is composed from look k - 1.
+
+    With a `share`, rounds are as large as the need, and each model has rounds of its own: after a look, what is in
+    flight of a model is made up to that share of the trials at which one of its comparisons may be decided at the
+    soonest, at least to 1 + `lookahead` trials a question; with no lookahead, once all it was asked for has come.
     """
 
     growth: float = 0.0
     lookahead: int = 0
+    share: float = 0.0
+    opening: int = 0
+    """Trials a question before the first look, where that is more than `Trials.min`."""
+    held: bool = False
+    """Servers are paid for as long as they are held: no model idles while one that it is compared with works."""
 
     def __post_init__(self) -> None:
         require(self.growth >= 0.0, "growth must not be negative", self.growth)
         require(self.lookahead >= 0, "lookahead must not be negative", self.lookahead)
+        require(0.0 <= self.share <= 1.0, "share must lie in [0, 1]", self.share)
+        require(self.growth == 0.0 or self.share == 0.0, "rounds grow, or follow the need, not both", self)
+        require(self.opening >= 0, "opening must not be negative", self.opening)
+        require(not self.held or self.share > 0.0, "held is for rounds as large as the need: give a share", self)
+
+    @property
+    def in_step(self) -> bool:
+        """All models go from round to round together."""
+        return self.share == 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,8 @@ class Budget:
     usd: float | None = None
     gpu_seconds: float | None = None
     wall_seconds: float | None = None
+    held_gpu_seconds: float | None = None
+    """For which servers may be held that are paid for while they idle, too, together with the requests to others."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

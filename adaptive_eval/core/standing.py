@@ -1,27 +1,37 @@
 """One look: from the counts of complete rounds to an order, the verdicts of the objective's comparisons, and tiers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import AT_HORIZON, Estimates, Evidence, IndexArray, cautious, weigh
-from adaptive_eval.core.horizon import Continued
+from adaptive_eval.core.evidence import (
+    AT_HORIZON,
+    Estimates,
+    Estimator,
+    Evidence,
+    IndexArray,
+    cautious,
+    weigh_evidence,
+)
+from adaptive_eval.core.horizon import ContinuedSequential
 from adaptive_eval.core.judge import (
     BoolArray,
-    Forecast,
     Judging,
     Memory,
+    PairForecast,
     forecast,
-    hinges,
     judge,
+    pairs_that_hinge,
     power_by,
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.types import PairVerdict, Verdict
-from adaptive_eval.core.ungraded import Bounds
+from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
 from scorio.rank.letters import letter_display
 
@@ -30,7 +40,7 @@ VERDICTS = (Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED, Verdict.TIED, V
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Supply:
-    """What is left to be had: trials of each model before its horizon, and trials that the budget would pay for."""
+    """Trials still available: those of each model before its horizon, and those that the budget would pay for."""
 
     trials: NDArray[np.int64]
     """(L,): trials each model has had."""
@@ -47,14 +57,14 @@ class Supply:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class JudgedLook:
     """What one look found."""
 
     estimates: Estimates
     evidence: Evidence
     memory: Memory
     rule: Rule
-    forecast: Forecast
+    forecast: PairForecast
     cautious: Evidence
     """What is certain of it whatever the grades of ungraded answers; forecasts are made of this."""
     order: IndexArray
@@ -64,6 +74,8 @@ class Standing:
     """(n,): positions in VERDICTS."""
     compares: bool
     """The objective does: else there is no z, difference or boundary to tell."""
+    verdicts_of: Callable[[IndexArray], NDArray[np.intp]]
+    """The verdicts of any pairs (n, 2), whether or not the objective compares them today."""
 
     def open_pairs(self) -> IndexArray:
         return np.asarray(self.pairs[self.verdicts == VERDICTS.index(Verdict.OPEN)])
@@ -72,30 +84,44 @@ class Standing:
         return self.forecast.power[self.evidence.positions(self.open_pairs())]
 
 
-def stand(
+def judge_look(
     estimates: Estimates,
     memory: Memory,
     objective: Objective,
     rule: Rule,
     judging: Judging,
     supply: Supply,
-    bounds: Bounds | None = None,
-) -> Standing:
+    bounds: ScoreBounds | None = None,
+    estimator: Estimator = "average",
+) -> JudgedLook:
     """Judge every pair, then give the objective's comparisons their verdicts."""
-    evidence = weigh(estimates, objective.reference, objective.margin)
+    compared = estimates.on(estimator)
+    evidence = weigh_evidence(compared, objective.reference, objective.margin)
     ways = [evidence]
     if bounds is not None:
-        ways.append(weigh(bounds.highest, objective.reference, objective.margin, other=bounds.lowest))
-        ways.append(weigh(bounds.lowest, objective.reference, objective.margin, other=bounds.highest))
+        lowest, highest = bounds.lowest.on(estimator), bounds.highest.on(estimator)
+        ways.append(weigh_evidence(highest, objective.reference, objective.margin, other=lowest))
+        ways.append(weigh_evidence(lowest, objective.reference, objective.margin, other=highest))
     memory, level = judge(memory, ways, objective, rule, judging)
     reach, certain = _reach(evidence, supply), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach)
-    order = np.argsort(-estimates.score, kind="stable")
+    order = np.argsort(-compared.score, kind="stable")
     in_play_first = order[np.argsort(supply.set_aside[order], kind="stable")]
     pairs = _by_rank(order, objective.comparisons(in_play_first))
     if evidence.margin is not None:
         pairs = _ahead_first(evidence, pairs)
-    return Standing(
+    verdicts_of = partial(
+        _verdicts,
+        evidence,
+        memory,
+        ahead,
+        reach,
+        judging=judging,
+        supply=supply,
+        spent=_spent(level, evidence),
+        ungraded_decide=pairs_that_hinge(ways, level, judging),
+    )
+    return JudgedLook(
         estimates=estimates,
         evidence=evidence,
         memory=memory,
@@ -105,17 +131,8 @@ def stand(
         order=order,
         pairs=pairs,
         compares=objective.compares,
-        verdicts=_verdicts(
-            evidence,
-            memory,
-            ahead,
-            reach,
-            pairs,
-            judging,
-            supply,
-            spent=_spent(level, evidence),
-            ungraded_decide=hinges(ways, level, judging),
-        ),
+        verdicts=verdicts_of(pairs),
+        verdicts_of=verdicts_of,
     )
 
 
@@ -145,7 +162,7 @@ def _reach(evidence: Evidence, supply: Supply) -> FloatArray:
 
 def _spent(rule: Rule, evidence: Evidence) -> BoolArray:
     """Comparisons that have used their error up under an earlier horizon: nothing will call them any more."""
-    if not isinstance(rule, Continued):
+    if not isinstance(rule, ContinuedSequential):
         return np.zeros(len(evidence.z), bool)
     return np.asarray(np.isinf(rule.boundary(evidence)))
 
@@ -153,12 +170,12 @@ def _spent(rule: Rule, evidence: Evidence) -> BoolArray:
 def _verdicts(
     evidence: Evidence,
     memory: Memory,
-    ahead: Forecast,
+    ahead: PairForecast,
     reach: FloatArray,
     pairs: IndexArray,
+    *,
     judging: Judging,
     supply: Supply,
-    *,
     spent: BoolArray,
     ungraded_decide: BoolArray,
 ) -> NDArray[np.intp]:
@@ -177,7 +194,7 @@ def _verdicts(
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
 
 
-def trials_to_horizon(standing: Standing, supply: Supply) -> float:
+def trials_to_horizon(standing: JudgedLook, supply: Supply) -> float:
     """The most further trials that one of the undecided comparisons would need, were it to get them all."""
     left = standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)
     pairs = standing.pairs[left]
@@ -187,7 +204,7 @@ def trials_to_horizon(standing: Standing, supply: Supply) -> float:
     return float(further.max(initial=0.0))
 
 
-def likely_open(standing: Standing, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
+def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
     """Which of the open pairs will more likely than not still be open when all that was issued has come.
 
     `held` and `issued` are the trials (L,) of each model that the standing knows, and with those in flight, R0 among
@@ -201,13 +218,13 @@ def likely_open(standing: Standing, held: NDArray[np.int64], issued: NDArray[np.
     return np.asarray(power_by(standing.cautious, standing.rule, delta, reach)[at] <= 0.5)
 
 
-def pair_verdicts(standing: Standing, supply: Supply, questions: int) -> tuple[PairVerdict, ...]:
+def pair_verdicts(standing: JudgedLook, supply: Supply, questions: int) -> tuple[PairVerdict, ...]:
     """The objective's comparisons as plain values."""
     return describe(standing, standing.pairs, standing.verdicts, supply, questions)
 
 
 def describe(
-    standing: Standing, pairs: IndexArray, verdicts: NDArray[np.intp], supply: Supply, questions: int
+    standing: JudgedLook, pairs: IndexArray, verdicts: NDArray[np.intp], supply: Supply, questions: int
 ) -> tuple[PairVerdict, ...]:
     """Any pairs, the first of each as the better one, as plain values; z is positive where it is ahead today."""
     evidence, ahead = standing.evidence, standing.forecast
@@ -242,7 +259,7 @@ def describe(
     )
 
 
-def tiers(standing: Standing) -> tuple[int, ...]:
+def tiers(standing: JudgedLook) -> tuple[int, ...]:
     """Each model's tier, from 1: neighbours part only where their pair is resolved in today's direction.
 
     Against a fixed value there are at most three: resolved above it, not resolved, resolved below it.
@@ -256,7 +273,7 @@ def tiers(standing: Standing) -> tuple[int, ...]:
     return tuple(tier.tolist())
 
 
-def letters(standing: Standing) -> tuple[str, ...]:
+def letters(standing: JudgedLook) -> tuple[str, ...]:
     """For each model: those who share a letter are not told apart, by all pairs; "" against a fixed value."""
     if standing.evidence.against_reference:
         return ("",) * standing.evidence.models
@@ -265,7 +282,7 @@ def letters(standing: Standing) -> tuple[str, ...]:
     return tuple(shown[at] for at in place.tolist())
 
 
-def _told_apart(standing: Standing) -> BoolArray:
+def _told_apart(standing: JudgedLook) -> BoolArray:
     """(L, L), from best to worst: whose pair is resolved in today's direction, without any margin."""
     evidence, order = standing.evidence, standing.order
     above, below = np.triu_indices(len(order), k=1)

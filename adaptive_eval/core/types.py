@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from adaptive_eval.errors import headline
+from adaptive_eval.errors import first_line
 
 
 class Ask(NamedTuple):
@@ -41,6 +41,8 @@ class Outcome(NamedTuple):
     cost: Cost = NO_COST
     timed_out: bool = False
     """Nothing came within the time limit, at every attempt: an answer only beside as many real ones."""
+    seconds: float = 0.0
+    """How long the answer took; 0 where nobody knows."""
 
 
 class Cause(StrEnum):
@@ -59,7 +61,7 @@ class Lost(NamedTuple):
     @property
     def headline(self) -> str:
         """The reason in one line."""
-        return headline(self.reason)
+        return first_line(self.reason)
 
 
 class SetAside(NamedTuple):
@@ -98,6 +100,8 @@ class Reason(StrEnum):
     """The next round no longer fits a cap on trials, tokens, USD or GPU time."""
     WALL_TIME = "wall_time"
     """The cap on wall time was reached."""
+    GPU_TIME = "gpu_time"
+    """Servers were held for all the GPU time that the budget allows."""
 
 
 class PairVerdict(NamedTuple):

@@ -27,7 +27,7 @@ ALWAYS_BORNE = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bounds:
+class ScoreBounds:
     """The estimates with all that is not known in the worst category, and in the best."""
 
     lowest: Estimates
@@ -42,7 +42,7 @@ def bounds_of(
     prior: Prior,
     max_trials: int,
     timed_out: CountArray | None = None,
-) -> Bounds | None:
+) -> ScoreBounds | None:
     """The bounds, from the tally (L, M, K), the ungraded trials (L, M) and those of the tally (L, M, K) that are not
     known either; None where everything is known."""
     settled = counts if timed_out is None else counts - timed_out
@@ -55,7 +55,7 @@ def bounds_of(
         filled = settled.copy()
         filled[:, :, category] += unknown
         ways.append(update(known, rows, filled, bench, prior, max_trials))
-    return Bounds(*ways)
+    return ScoreBounds(*ways)
 
 
 def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer]) -> str | None:

@@ -19,11 +19,11 @@ from adaptive_eval.endpoints.failures import (
     FINISHED,
     NO_REASON,
     Failure,
-    Kind,
+    FailureKind,
     UnknownFinish,
-    clean,
-    declares,
+    finish_reason_option,
     finish_word,
+    safe_excerpt,
     signals_of_finish,
 )
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Notice, Prompt, Signal
@@ -41,7 +41,7 @@ _ABSURD_PROMPT = "its server says that a prompt has {} tokens, far more than its
 _REFUSAL: frozenset[Signal] = frozenset({"refusal"})
 
 
-class Arrival(NamedTuple):
+class ResponseOrigin(NamedTuple):
     """How a response came: from which replica, after how many seconds, at which attempt."""
 
     replica: str
@@ -53,7 +53,7 @@ class Arrival(NamedTuple):
 
 
 def _bad(what: str) -> Failure:
-    return Failure(Kind.BAD_RESPONSE, f"the response holds no answer: {what}")
+    return Failure(FailureKind.BAD_RESPONSE, f"the response holds no answer: {what}")
 
 
 def _text(value: object) -> str:
@@ -147,7 +147,7 @@ class _Draft(NamedTuple):
         return _bytes(self.text) + _bytes(self.reasoning or "")
 
 
-class Reader:
+class AnswerReader:
     """Reads the responses to one model's requests."""
 
     def __init__(
@@ -166,7 +166,7 @@ class Reader:
         self._prompt_logprobs = config.prompt_logprobs
         self._finished = FINISHED | {finish_word(reason) for reason in config.finish_reasons}
 
-    def answers(self, payload: object, prompt: Prompt, seeds: range, arrival: Arrival) -> list[Answer]:
+    def answers(self, payload: object, prompt: Prompt, seeds: range, arrival: ResponseOrigin) -> list[Answer]:
         """The answers for the first seeds, one for each choice that came; fewer than asked is for the caller to see.
 
         Raises `Failure` for a response that holds no answer, or one that is not finished, and `UnknownFinish` for one
@@ -263,15 +263,17 @@ class Reader:
         if (word := finish_word(told)) in self._finished:
             return told
         if word in FAILED:
-            raise Failure(Kind.SERVER_ERROR, f"the server gave up in the middle (finish_reason {told!r})")
+            raise Failure(FailureKind.SERVER_ERROR, f"the server gave up in the middle (finish_reason {told!r})")
         if reason is None:
-            mend = f"a server that never gives a reason needs {declares(NO_REASON)}"
-            raise Failure(Kind.SERVER_ERROR, f"the server did not finish the answer (finish_reason null; {mend})")
-        shown = clean(finish_word(clean(told, self._secrets)), ())[:_LONGEST_REASON] if reason else ""
+            mend = f"a server that never gives a reason needs {finish_reason_option(NO_REASON)}"
+            raise Failure(
+                FailureKind.SERVER_ERROR, f"the server did not finish the answer (finish_reason null; {mend})"
+            )
+        shown = finish_word(safe_excerpt(told, self._secrets, _LONGEST_REASON)) if reason else ""
         said = f"with the finish reason {shown!r}" if shown else "without a finish reason"
         raise UnknownFinish(
             f"its server ends answers {said}, of which it is not known whether they are finished then: if they are, "
-            f"set {declares(shown or NO_REASON)}; if not, they are no answers, and another server is needed"
+            f"set {finish_reason_option(shown or NO_REASON)}; if not, they are no answers, and another server is needed"
         )
 
 
@@ -289,13 +291,13 @@ def _completion_tokens(drafts: list[_Draft], used: int, counts_one: bool) -> lis
     return _shares(used, sizes)
 
 
-def told_signals(text: str, finish_reason: str) -> frozenset[Signal]:
+def signals_of_text(text: str, finish_reason: str) -> frozenset[Signal]:
     """The signals that an answer's text and its end show by themselves."""
     empty: frozenset[Signal] = frozenset() if text.strip() else frozenset({"empty"})
     return signals_of_finish(finish_reason) | empty
 
 
-def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: Arrival) -> Answer:
+def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: ResponseOrigin) -> Answer:
     return Answer(
         text=draft.text,
         finish_reason=draft.finish_reason,
@@ -309,12 +311,12 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: 
         attempts=arrival.attempts,
         completion_bpt=bits_per_token(draft.logprobs),
         prompt_bpt=bits_per_token(draft.prompt_logprobs),
-        signals=told_signals(draft.text, draft.finish_reason) | (_REFUSAL if draft.refused else frozenset()),
+        signals=signals_of_text(draft.text, draft.finish_reason) | (_REFUSAL if draft.refused else frozenset()),
         abreast=arrival.abreast,
     )
 
 
-def without_text(signal: Signal, seeds: range, arrival: Arrival) -> list[Answer]:
+def answers_without_text(signal: Signal, seeds: range, arrival: ResponseOrigin) -> list[Answer]:
     """The answers that an error stands for: nothing but the signal."""
     return [
         Answer(

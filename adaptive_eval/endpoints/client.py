@@ -12,11 +12,13 @@ import httpx2
 import orjson
 from pydantic import SecretStr
 
-from adaptive_eval.endpoints.failures import SECRET_LENGTH, Failure, Kind, clean, error_in, status_of
+from adaptive_eval.endpoints.failures import READ, Failure, FailureKind, error_in, safe_excerpt, status_in_body
 from adaptive_eval.endpoints.http1 import MAX_BODY
-from adaptive_eval.endpoints.overdue import Pulse
-from adaptive_eval.endpoints.parsing import StreamReader, parsed
-from adaptive_eval.endpoints.reach import Reach
+from adaptive_eval.endpoints.open_files import are_out
+from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
+from adaptive_eval.endpoints.reach import ServerAccess
+from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.transport import CONNECT_SECONDS, MOST_BYTES
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import PATHS, longest_response
@@ -25,6 +27,7 @@ from adaptive_eval.errors import ConfigError
 PROBE_SECONDS = 10.0
 BESIDE_SECONDS = 5.0
 BESIDE_BYTES = 4 * 1024 * 1024
+SHOWN_OF_A_BODY = 200
 
 
 class Reply(NamedTuple):
@@ -44,11 +47,11 @@ class Caller(Protocol):
     """One way to speak to the servers of a model."""
 
     secrets: tuple[str, ...]
-    """What must appear in no text that a person may read."""
+    """What must appear in no text that a person may read, in every form (`redaction`)."""
     unauthorized: str
     """What to do where a server refuses the key that it was sent, or wants one."""
 
-    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Pulse | None = None) -> Reply:
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
         """Send one request; raises `Failure` where no reply came. `pulse` hears of the pieces of a stream."""
         ...
 
@@ -57,10 +60,10 @@ class Caller(Protocol):
         ...
 
     async def probe(self, base_url: str) -> str | None:
-        """None for a sign of life, else what is wrong."""
+        """None for a sign of life, else what is wrong; raises `Failure` where that cannot be found out."""
         ...
 
-    async def beside(self, base_url: str, path: str) -> tuple[int, bytes]:
+    async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """Status and body of something that a server says of itself beside the API, such as `/metrics`."""
         ...
 
@@ -72,12 +75,12 @@ def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int,
     if status != 200:
         return status, None
     try:
-        payload = parsed(body)
+        payload = parse_server_json(body)
     except ValueError as error:
-        start = clean(body[:200].decode("utf-8", "replace"), secrets)
-        raise Failure(Kind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error
+        start = safe_excerpt(body[: 4 * READ].decode("utf-8", "replace"), secrets, SHOWN_OF_A_BODY)
+        raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error
     if (carried := error_in(payload)) is not None:
-        return status_of(carried), None
+        return status_in_body(carried), None
     return status, payload
 
 
@@ -88,12 +91,6 @@ def request_headers(config: EndpointConfig, sampling: Sampling) -> dict[str, str
     if broken := [name for name, value in plain.items() if not value.isprintable()]:
         raise ConfigError(f"header {broken[0]!r} must be one line of text, but its value holds a control character")
     return plain
-
-
-def secrets_of(headers: Mapping[str, str], key: SecretStr | None) -> tuple[str, ...]:
-    """What to blot out of a server's texts: the key, and header values long enough to be one."""
-    found = {value for value in headers.values() if len(value) >= SECRET_LENGTH}
-    return tuple(found | ({key.get_secret_value()} if key is not None else set()))
 
 
 def when_unauthorized(config: EndpointConfig, headers: Mapping[str, str], key: SecretStr | None) -> str:
@@ -117,12 +114,12 @@ class HttpCaller:
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
     ) -> None:
         headers = request_headers(config, sampling)
-        self.secrets = secrets_of(headers, key)
+        self.secrets = sent_in(headers, None if key is None else key.get_secret_value())
         self.unauthorized = when_unauthorized(config, headers, key)
         if key is not None and config.auth is None and "authorization" not in {name.lower() for name in headers}:
             headers["Authorization"] = f"Bearer {key.get_secret_value()}"
         headers = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **headers}
-        reach = Reach(config, folder)
+        reach = ServerAccess(config, folder)
         self._http = reach.client(headers, MAX_BODY)
         self._beside = reach.client(headers, BESIDE_BYTES)
         self._chat = config.api == "chat"
@@ -131,7 +128,7 @@ class HttpCaller:
         self._urls = {base_url: httpx2.URL(base_url + PATHS[config.api]) for base_url in config.replicas}
         self._health_urls: dict[str, str] = {}
 
-    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Pulse | None = None) -> Reply:
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
         """Send one request and wait for its whole response."""
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         content = orjson.dumps(body)
@@ -142,15 +139,15 @@ class HttpCaller:
             headers=self._headers,
             content=content,
             extensions={
-                "timeout": time_outs(self._limit),
+                "timeout": httpx_time_outs(self._limit),
                 MOST_BYTES: longest_response(body, len(content)),
             },
         )
         begun = perf_counter()
-        with failures(self.secrets, self._limit):
+        with as_failures(self.secrets, self._limit):
             async with asyncio.timeout(self._limit):
                 response = await self._http.send(request, stream=True)
-                await read(response, reader, pulse)
+                await read_to_end(response, reader, pulse)
         return reply_of(response, reader, begun, perf_counter(), self.secrets)
 
     async def models(self, base_url: str) -> Reply:
@@ -166,12 +163,12 @@ class HttpCaller:
         try:
             response = await self._get(self._health_urls.get(base_url, root))
         except Failure as failure:
-            return str(failure)
+            return trouble(failure)
         if response.status_code == 404:
             self._health_urls[base_url] = base_url + "/models"
         return None if response.status_code < 500 else f"its health check says HTTP {response.status_code}"
 
-    async def beside(self, base_url: str, path: str) -> tuple[int, bytes]:
+    async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """GET a path beside the API's root, bounded in time and size."""
         response = await self._get(base_url.removesuffix("/v1") + path, BESIDE_SECONDS)
         return response.status_code, response.content
@@ -183,20 +180,27 @@ class HttpCaller:
 
     async def _get(self, url: str, limit: float = PROBE_SECONDS) -> httpx2.Response:
         """The whole response to a short question."""
-        with failures(self.secrets, limit):
+        with as_failures(self.secrets, limit):
             async with asyncio.timeout(limit):
-                return await self._beside.get(url, extensions={"timeout": time_outs(limit)})
+                return await self._beside.get(url, extensions={"timeout": httpx_time_outs(limit)})
+
+
+def trouble(failure: Failure) -> str:
+    """What is wrong with a server that gave no sign of life; raises what says nothing of it."""
+    if failure.kind is FailureKind.OUT_OF_FILES:
+        raise failure
+    return str(failure)
 
 
 # -- what both clients share -------------------------------------------------------------------------------------
 
 
-def time_outs(limit: float) -> dict[str, float | None]:
+def httpx_time_outs(limit: float) -> dict[str, float | None]:
     """Of one request that may take so long: no connection is told before no answer is."""
     return {"connect": min(CONNECT_SECONDS, limit / 2), "read": None, "write": None, "pool": None}
 
 
-async def read(response: httpx2.Response, reader: StreamReader | None, pulse: Pulse | None = None) -> None:
+async def read_to_end(response: httpx2.Response, reader: StreamReader | None, pulse: LastHeard | None = None) -> None:
     """Read a response to its end; a stream of events goes to the reader as it comes."""
     try:
         if reader is None or response.status_code != 200:
@@ -233,22 +237,24 @@ def reply_of(
 
 
 @contextmanager
-def failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
+def as_failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
     """Raises a `Failure` for what breaks on the way to a server and back."""
     try:
         yield
     except TimeoutError:
-        raise Failure(Kind.TIMED_OUT, f"no answer within {limit:g} s") from None
+        raise Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s") from None
     except httpx2.HTTPError as error:
         raise _failure_of(error, secrets) from None
 
 
 def _failure_of(error: httpx2.HTTPError, secrets: tuple[str, ...]) -> Failure:
-    kind = Kind.RESET
-    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)):
-        kind = Kind.UNREACHABLE
+    kind = FailureKind.RESET
+    if are_out(error):
+        kind = FailureKind.OUT_OF_FILES
+    elif isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)):
+        kind = FailureKind.UNREACHABLE
     elif isinstance(error, httpx2.ReadTimeout):
-        kind = Kind.STALLED
+        kind = FailureKind.STALLED
     elif isinstance(error, (httpx2.RemoteProtocolError, httpx2.DecodingError)):
-        kind = Kind.BAD_RESPONSE
-    return Failure(kind, clean(str(error) or type(error).__name__, secrets))
+        kind = FailureKind.BAD_RESPONSE
+    return Failure(kind, safe_excerpt(str(error) or type(error).__name__, secrets))

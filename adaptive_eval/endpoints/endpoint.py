@@ -5,20 +5,35 @@ a failure starts tenacity. Every attempt carries the same seeds, so which attemp
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import tenacity
 
-from adaptive_eval.endpoints.answers import Arrival, Reader, without_text
+from adaptive_eval.endpoints import open_files
+from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
+from adaptive_eval.endpoints.checking import checked
 from adaptive_eval.endpoints.client import Caller, Reply
-from adaptive_eval.endpoints.failures import Failure, Kind, Persistence, UnknownFinish, signal_of_error
+from adaptive_eval.endpoints.failures import (
+    Failure,
+    FailureKind,
+    Refusal,
+    Refused,
+    RetryDecision,
+    UnknownFinish,
+    safe_excerpt,
+    signal_of_error,
+)
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.overdue import OverdueWatch, Pulse, Times
-from adaptive_eval.endpoints.replicas import HealthWatch, Pacer, Replica, ReplicaSet
-from adaptive_eval.endpoints.servers import Acquaintance, Server, meet, name_of
+from adaptive_eval.endpoints.overdue import LastHeard, OverdueWatch, ResponseTimes
+from adaptive_eval.endpoints.pacing import RateLimits
+from adaptive_eval.endpoints.refusals import OF_ONE, Doubts
+from adaptive_eval.endpoints.replicas import HealthWatch, Replica, ReplicaSet
+from adaptive_eval.endpoints.servers import IdentifiedServers, ServerIdentity, name_of
+from adaptive_eval.endpoints.told_waits import BelievedWaits
+from adaptive_eval.endpoints.traffic import Request, Traffic
 from adaptive_eval.endpoints.types import (
+    Again,
     Answer,
     EndpointConfig,
     EndpointStats,
@@ -32,48 +47,19 @@ from adaptive_eval.endpoints.types import (
     Signal,
 )
 from adaptive_eval.endpoints.wire import BodyBuilder, counted_apart, unstreamed
-from adaptive_eval.errors import EndpointError, Rejected, Unavailable
+from adaptive_eval.errors import EndpointError, NotAskedAgain, Rejected, Unavailable
 
-_NOT_STREAMED = frozenset({Kind.BAD_RESPONSE, Kind.RESET, Kind.SERVER_ERROR})
+_NOT_STREAMED = frozenset({FailureKind.BAD_RESPONSE, FailureKind.RESET, FailureKind.SERVER_ERROR})
 """What may mean that a server cannot stream, as long as it never has."""
-MAY_HAVE_COST = frozenset({Kind.RESET, Kind.STALLED, Kind.TIMED_OUT, Kind.BAD_RESPONSE})
+MAY_HAVE_COST = frozenset({FailureKind.RESET, FailureKind.STALLED, FailureKind.TIMED_OUT, FailureKind.BAD_RESPONSE})
 """Failures after which an answer may have been generated for nothing; so may one of a replica that is found dead."""
 FIRST_GUESS = 1000.0
 """Tokens that an answer is expected to use before any is known; corrected as soon as it is."""
 
-CHECK_SECONDS = 60.0
-"""A server that has not said a word in this time is not fit for a run."""
-
+SHOWN_OF_A_WAIT = 60
+STRAY = "its server refused a request ({}) and answered it when it was asked again"
 _TINY_CHAT = Prompt(messages=(Message("user", "Say OK."),))
 _TINY_TEXT = Prompt(text="Say OK.")
-
-
-@dataclass(slots=True)
-class _Request:
-    """One request over all its attempts."""
-
-    prompt: Prompt
-    seeds: range
-    body: dict[str, object]
-    attempts: int = 0
-    cuts: int = 0
-    """Attempts that were overdue."""
-    replica: Replica | None = None
-    """Where the last attempt went."""
-
-
-@dataclass(slots=True)
-class _Traffic:
-    """What `EndpointStats` is made of."""
-
-    in_flight: int = 0
-    requests: int = 0
-    retries: int = 0
-    errors: Counter[str] = field(default_factory=Counter)
-    lost: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    answers: int = 0
 
 
 class ModelEndpoint:
@@ -88,6 +74,7 @@ class ModelEndpoint:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         loads: LoadWatch | None = None,
         ready: bool = False,
+        notices: Sequence[Notice] = (),
     ) -> None:
         """`ready`: its servers have said that they are, and get patience from the first request on."""
         self._config = config
@@ -104,37 +91,47 @@ class ModelEndpoint:
         self._loads = (loads or LoadWatch()) if limits.steer else None
         told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
         longest = told if isinstance(told, int) else None
-        self._times = Times(sampling.timeout, longest)
+        self._times = ResponseTimes(sampling.timeout, longest)
         self._overdue = OverdueWatch(self._times, sampling.timeout, self._clock)
         self._streaming: bool | None = config.stream
         """Whether the servers stream; None as long as it is not known."""
-        self._acquaintance = Acquaintance(config.model, self._meet)
-        self._reader = Reader(config, caller.secrets, longest, self._acquaintance.note)
-        self._pacer = Pacer(limits.requests_per_minute, limits.tokens_per_minute, self._clock)
+        self._servers = IdentifiedServers(config.model, self._identify, caller.secrets)
+        for notice in notices:
+            self._servers.note(notice)
+        self._reader = AnswerReader(config, caller.secrets, longest, self._servers.note)
+        self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, self._clock)
         self._longest_refusal = max(sampling.timeout, limits.patience)
+        self._doubts = Doubts(self._replicas, self._watch, self._clock)
+        self._waits = BelievedWaits(
+            self._longest_refusal,
+            self._clock,
+            self._servers.note,
+            lambda text: safe_excerpt(text, caller.secrets, SHOWN_OF_A_WAIT),
+        )
         self._together = limits.samples_per_request
-        self._traffic = _Traffic()
+        self._traffic = Traffic()
         self._started = False
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
-    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
         if not self._started:
             self._start()
         if len(seeds) <= self._together:
-            return await self._request(prompt, seeds)
-        return await self._all(prompt, _groups(seeds, self._together))
+            return await self._request(prompt, seeds, again)
+        return await self._all(prompt, _groups(seeds, self._together), again)
 
     async def check(self) -> Health:
         """Ask every replica for its models and for one tiny answer."""
-        return Health(tuple(await asyncio.gather(*(self._check(url) for url in self._config.replicas))))
+        checks = (checked(url, self._ask_once, self._sleep) for url in self._config.replicas)
+        return Health(tuple(await asyncio.gather(*checks)))
 
     async def close(self) -> None:
         """Stop watching and close every connection."""
         await self._watch.close()
         await self._overdue.close()
-        await self._acquaintance.close()
+        await self._servers.close()
         if self._loads is not None:
             await self._loads.leave(self._replicas)
         await self._caller.close()
@@ -152,7 +149,7 @@ class ModelEndpoint:
             prompt_tokens=traffic.prompt_tokens,
             completion_tokens=traffic.completion_tokens,
             replicas=self._replicas.stats,
-            notices=self._acquaintance.notices,
+            notices=self._servers.notices,
         )
 
     # -- one request ---------------------------------------------------------------------------------------------
@@ -165,42 +162,45 @@ class ModelEndpoint:
             self._loads.join(self._replicas, self._metrics, self._together)
 
     async def _metrics(self, url: str) -> tuple[int, bytes]:
-        return await self._caller.beside(url, "/metrics")
+        return await self._caller.fetch_beside_api(url, "/metrics")
 
-    async def _all(self, prompt: Prompt, groups: list[range]) -> list[Answer]:
+    async def _all(self, prompt: Prompt, groups: list[range], again: Again | None) -> list[Answer]:
         """Several requests at once; waits for all of them even where one fails, so that none is left alone."""
-        parts = await asyncio.gather(*(self._request(prompt, group) for group in groups), return_exceptions=True)
-        answers: list[Answer] = []
+        parts = await asyncio.gather(*(self._request(prompt, group, again) for group in groups), return_exceptions=True)
+        answers = [answer for part in parts if not isinstance(part, BaseException) for answer in part]
         for part in parts:
             if isinstance(part, BaseException):
+                self._traffic.lost += len(answers)  # they came, and go with the others
                 raise part
-            answers += part
         return answers
 
-    async def _request(self, prompt: Prompt, seeds: range) -> list[Answer]:
+    async def _request(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer]:
         body = self._bodies.body(prompt, seeds)
-        request = _Request(prompt, seeds, unstreamed(body) if self._streaming is False else body)
+        request = Request(prompt, seeds, unstreamed(body) if self._streaming is False else body, again)
         try:
             try:
                 answers = await self._attempt(request)
             except Failure as failure:
                 answers = await self._persist(request, failure)
         except Rejected as error:
-            if isinstance(error, UnknownFinish):
+            known = self._streaming is not None
+            if not isinstance(error, Refusal) or not request.may_be_mended(error, known):
                 raise
-            if self._streaming is None and request.body.get("stream") and "stream" in str(error).lower():
-                return await self._in_one_piece(prompt, seeds, error)
-            if len(seeds) == 1:
-                raise
-            return await self._fewer(prompt, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
+            if not known and request.body.get("stream") and "stream" in str(error).lower():
+                return await self._in_one_piece(request, error)
+            return await self._fewer(request, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
         if len(answers) == len(seeds):
             return answers
         why = f"gave {len(answers)} of n = {len(seeds)} answers"
-        return answers + await self._fewer(prompt, seeds[len(answers) :], 1, why)
+        try:
+            return answers + await self._fewer(request, seeds[len(answers) :], 1, why)
+        except EndpointError:
+            self._traffic.lost += len(answers)
+            raise
 
-    async def _in_one_piece(self, prompt: Prompt, seeds: range, refusal: Rejected) -> list[Answer]:
+    async def _in_one_piece(self, request: Request, refusal: Rejected) -> list[Answer]:
         """A server that never streamed seems to refuse it: ask for the response in one piece."""
-        request = _Request(prompt, seeds, unstreamed(self._bodies.body(prompt, seeds)))
+        request = Request(request.prompt, request.seeds, unstreamed(request.body), request.again, request.lost)
         try:
             return await self._attempt(request)
         except Failure as failure:
@@ -208,27 +208,32 @@ class ModelEndpoint:
         except Rejected:
             raise refusal from None
 
-    async def _fewer(self, prompt: Prompt, seeds: range, refused: int, why: str) -> list[Answer]:
+    async def _fewer(self, request: Request, seeds: range, refused: int, why: str) -> list[Answer]:
         """The server refuses or ignores n: ask for fewer answers at a time, now and from now on."""
-        together = self._acquaintance.fewer(refused)
-        answers = await self._all(prompt, _groups(seeds, together))
+        together = self._servers.fewer(refused)
+        answers = await self._all(request.prompt, _groups(seeds, together), request.again)
         if together < self._together:
             self._together = together
-            self._acquaintance.note(Notice("fewer_together", f"its server {why}; it is asked for {together} at a time"))
+            self._servers.note(Notice("fewer_together", f"its server {why}; it is asked for {together} at a time"))
         return answers
 
-    async def _persist(self, request: _Request, first: Failure) -> list[Answer]:
+    async def _persist(self, request: Request, first: Failure) -> list[Answer]:
         """Repeat a failed request until it is answered or given up."""
         pending: Failure | None = first
         # one long answer must not take with it the others of its request: they part at the first time-out
         timeouts = 1 if len(request.seeds) > 1 else self._limits.attempts
-        persistence = Persistence(self._limits, timeouts, self._longest_refusal, self._clock)
+        mendable = isinstance(first, Refused) and request.may_be_mended(first.refusal, self._streaming is not None)
+        refusals = 2 if mendable else max(OF_ONE, self._limits.attempts)
+        persistence = RetryDecision(self._limits, timeouts, refusals, self._longest_refusal, self._clock)
 
         async def again() -> list[Answer]:
             nonlocal pending
             if pending is not None:
                 failure, pending = pending, None
                 raise failure
+            if request.refusal is not None and len(request.seeds) > self._together:
+                raise request.refusal.again()  # it is known by now that they are too many
+            await _allowed(request)
             self._traffic.retries += 1
             return await self._attempt(request)
 
@@ -240,44 +245,60 @@ class ModelEndpoint:
             reraise=True,
         )
         try:
-            return await retrying(again)
+            answers: list[Answer] = await retrying(again)
+        except Refused as failure:
+            raise failure.refusal from None
         except Failure as failure:
             replica = request.replica.url if request.replica is not None else ""
-            if failure.kind is Kind.TIMED_OUT and len(request.seeds) > 1:
-                return await self._all(request.prompt, _groups(request.seeds, 1))
-            if failure.kind is Kind.TIMED_OUT:
-                arrival = Arrival(replica, self._sampling.timeout, None, request.attempts)
-                return without_text("timed_out", request.seeds, arrival)
+            if failure.kind is FailureKind.TIMED_OUT and len(request.seeds) > 1:
+                await _allowed(request)
+                return await self._all(request.prompt, _groups(request.seeds, 1), request.again)
+            if failure.kind is FailureKind.TIMED_OUT:
+                arrival = ResponseOrigin(replica, self._sampling.timeout, None, request.attempts)
+                return answers_without_text("timed_out", request.seeds, arrival)
             raise Unavailable(
                 f"model {self._config.model!r} at {replica}: given up after {request.attempts} attempts; "
                 f"the last one failed with {failure.kind}: {failure}"
             ) from None
+        if request.refusal is not None:
+            self._servers.note_first(Notice("stray_refusal", STRAY.format(request.refusal)))
+        return answers
 
-    async def _attempt(self, request: _Request) -> list[Answer]:
+    async def _attempt(self, request: Request) -> list[Answer]:
         """Send a request once."""
         replica = request.replica = await self._replicas.acquire(avoid=request.replica)
         traffic = self._traffic
         traffic.in_flight += 1
         traffic.requests += 1
         request.attempts += 1
-        pulse = Pulse(self._clock(), bool(request.body.get("stream")), request.cuts)
+        pulse = LastHeard(self._clock(), bool(request.body.get("stream")), request.cuts)
         try:
             async with asyncio.timeout(None) as lease:
                 replica.leases.add(lease)
-                server = self._acquaintance.known(replica.url) or await self._acquaintance.of(replica.url)
+                server = self._servers.known_identity(replica.url) or await self._servers.identity_of(replica.url)
                 expected = 0.0 if self._pacer.unlimited else await self._keep_pace(len(request.seeds))
                 body = counted_apart(request.body) if server.llama else request.body
-                pulse = Pulse(self._clock(), bool(body.get("stream")), request.cuts)
+                begun = partial(self._doubts.accepted, replica, self._clock())
+                pulse = LastHeard(self._clock(), bool(body.get("stream")), request.cuts, begun)
                 self._overdue.enter(lease, replica.url, pulse)
                 reply = await self._caller.ask(replica.url, body, pulse)
             answers = self._read(request, replica, reply)
         except TimeoutError:
             raise self._interrupted(request, replica, pulse) from None
+        except Refusal as refusal:
+            raise self._refused(request, replica, refusal, pulse.sent_at) from None
         except Failure as failure:
+            if failure.kind is FailureKind.OUT_OF_FILES:
+                self._unsent(request, replica, pulse.sent_at)
+                raise
             self._failed(replica, failure, pulse.sent_at)
-            traffic.lost += len(request.seeds) if failure.kind in MAY_HAVE_COST else 0
+            if failure.kind in MAY_HAVE_COST:
+                self._lose(request)
             if self._streaming is None and failure.kind in _NOT_STREAMED:
                 request.body = unstreamed(request.body)
+            raise
+        except UnknownFinish:
+            self._lose(request)
             raise
         finally:
             traffic.in_flight -= 1
@@ -286,20 +307,35 @@ class ModelEndpoint:
             self._replicas.release(replica)
         self._learn(answers, reply, pulse)
         self._answered(replica, answers, expected)
+        self._doubts.accepted(replica, pulse.sent_at)
         return answers
 
-    def _interrupted(self, request: _Request, replica: Replica, pulse: Pulse) -> Failure:
+    def _refused(self, request: Request, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
+        """What becomes of a request that was refused: it is sent again, unless that is believed."""
+        self._traffic.errors[FailureKind.REFUSED.value] += 1
+        request.refusal = refusal
+        if request.may_be_mended(refusal, self._streaming is not None):
+            return Refused(refusal, believed=False)
+        pending = self._overdue.pending(replica.url)
+        return Refused(refusal, self._doubts.refused(replica, refusal, sent_at, pending))
+
+    def _interrupted(self, request: Request, replica: Replica, pulse: LastHeard) -> Failure:
         """What ended an attempt from outside: it was overdue, or its replica is dead."""
-        self._traffic.lost += len(request.seeds)
+        self._lose(request)
         if pulse.overdue is None:
-            self._traffic.errors[Kind.REPLICA_LOST.value] += 1
-            return Failure(Kind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")
+            self._traffic.errors[FailureKind.REPLICA_LOST.value] += 1
+            return Failure(FailureKind.REPLICA_LOST, f"{replica.url} was found dead while a request was in flight")
         request.cuts += 1
-        failure = Failure(Kind.STALLED, pulse.overdue)
+        failure = Failure(FailureKind.STALLED, pulse.overdue)
         self._failed(replica, failure, pulse.sent_at)
         return failure
 
-    def _learn(self, answers: list[Answer], reply: Reply, pulse: Pulse) -> None:
+    def _lose(self, request: Request) -> None:
+        """Its answers may have been generated, and do not count."""
+        self._traffic.lost += len(request.seeds)
+        request.lost = True
+
+    def _learn(self, answers: list[Answer], reply: Reply, pulse: LastHeard) -> None:
         """What an answer took, and whether its server can stream."""
         if reply.status == 200:
             self._times.answered(max(answer.completion_tokens for answer in answers), pulse, self._clock())
@@ -308,13 +344,13 @@ class ModelEndpoint:
         elif self._streaming is None and reply.status == 200 and any(answer.text for answer in answers):
             self._streaming = False
 
-    def _read(self, request: _Request, replica: Replica, reply: Reply) -> list[Answer]:
+    def _read(self, request: Request, replica: Replica, reply: Reply) -> list[Answer]:
         abreast = replica.window.size * len(request.seeds)
-        arrival = Arrival(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
+        arrival = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, abreast)
         if reply.status == 200:
-            self._acquaintance.answered_as(name_of(reply.payload))
+            self._servers.answered_as(name_of(reply.payload))
             return self._reader.answers(reply.payload, request.prompt, request.seeds, arrival)
-        return without_text(self._signal(reply), request.seeds, arrival)
+        return answers_without_text(self._signal(reply), request.seeds, arrival)
 
     def _signal(self, reply: Reply) -> Signal:
         """The signal of an error that is an answer; raises for any other."""
@@ -342,6 +378,7 @@ class ModelEndpoint:
     def _answered(self, replica: Replica, answers: list[Answer], expected: float) -> None:
         replica.answered_at = self._clock()
         replica.window.answered()
+        self._waits.answered(replica.url)
         traffic = self._traffic
         prompt = sum(answer.prompt_tokens for answer in answers)
         completion = sum(answer.completion_tokens for answer in answers)
@@ -351,44 +388,45 @@ class ModelEndpoint:
         if expected:
             self._pacer.correct(expected, prompt + completion)
 
+    def _unsent(self, request: Request, replica: Replica, sent_at: float) -> None:
+        """There was no connection for a request, which is nobody's failure but this machine's: ask for less."""
+        request.attempts -= 1
+        self._traffic.requests -= 1
+        replica.window.refused(sent_at, self._clock())
+        self._servers.note_first(Notice("out_of_files", open_files.shortage()))
+
     def _failed(self, replica: Replica, failure: Failure, sent_at: float) -> None:
         self._traffic.errors[failure.kind.value] += 1
-        if failure.kind is Kind.RATE_LIMITED:
+        if failure.kind is FailureKind.RATE_LIMITED:
             replica.window.refused(sent_at, self._clock())
         else:
             replica.window.failed(sent_at, self._clock())
             if (pause := replica.window.pause) > 0.0:
                 self._replicas.pause(replica, pause)
-        if failure.retry_after is not None and failure.retry_after <= self._longest_refusal:
-            self._replicas.pause(replica, failure.retry_after)
-        if failure.kind is Kind.UNREACHABLE:
-            self._acquaintance.forget(replica.url)
+        failure.wait = self._waits.of(replica.url, failure.told, sent_at)
+        if failure.wait > 0.0:
+            self._replicas.pause(replica, failure.wait)
+        if failure.kind is FailureKind.UNREACHABLE:
+            self._servers.forget(replica.url)
             self._watch.unreachable(replica)
-        elif failure.kind is not Kind.RATE_LIMITED:
+        elif failure.kind is not FailureKind.RATE_LIMITED:
             self._watch.suspect(replica)
 
     # -- health on demand ----------------------------------------------------------------------------------------
 
-    async def _check(self, url: str) -> ReplicaHealth:
-        try:
-            async with asyncio.timeout(CHECK_SECONDS):
-                return await self._ask_once(url)
-        except TimeoutError:
-            return ReplicaHealth(url, False, f"no answer within {CHECK_SECONDS:g} s")
-        except EndpointError as error:
-            return ReplicaHealth(url, False, str(error))
-
     async def _ask_once(self, url: str) -> ReplicaHealth:
-        server = await self._acquaintance.of(url)
+        server = await self._servers.identity_of(url)
         reply = await self._caller.ask(url, self._tiny())
         if reply.status == 200:
-            self._reader.answers(reply.payload, self._tiny_prompt, range(1), Arrival(url, reply.latency, None, 1))
+            self._reader.answers(
+                reply.payload, self._tiny_prompt, range(1), ResponseOrigin(url, reply.latency, None, 1)
+            )
         else:
             self._signal(reply)
         return ReplicaHealth(url, True, "it answers", server.served, reply.latency, server.notices)
 
-    async def _meet(self, url: str) -> Server:
-        return await meet(self._caller, url, self._config, self._sampling, self._tiny())
+    async def _identify(self, url: str) -> ServerIdentity:
+        return await ServerIdentity.identify(self._caller, url, self._config, self._sampling, self._tiny())
 
     def _tiny(self) -> Mapping[str, object]:
         """A request that costs next to nothing."""
@@ -397,6 +435,13 @@ class ModelEndpoint:
     @property
     def _tiny_prompt(self) -> Prompt:
         return _TINY_CHAT if self._config.api == "chat" else _TINY_TEXT
+
+
+async def _allowed(request: Request) -> None:
+    """Ask before what was lost is asked for once more; raises `NotAskedAgain`."""
+    if request.lost and request.again is not None and not await request.again():
+        raise NotAskedAgain("an answer was lost, and the run may not pay for it once more")
+    request.lost = False
 
 
 def _groups(seeds: range, size: int) -> list[range]:

@@ -4,26 +4,24 @@ an unfinished answer, an error within a 200    repeat
 429                                            refused for now: wait as told, ask for less at once
 408, 409, 425, 5xx, a body that is no answer   repeat
 connection refused, reset, stalled, timed out  repeat
+no open file left on this machine              repeat for as long as it takes (`open_files`)
 prompt longer than the context, content filter an answer with its own signal
-any other 3xx and 4xx, a used-up quota         no retry mends it; redirects are never followed
+any other 3xx and 4xx, a used-up quota         no retry mends it, if it is meant (`refusals`); no redirect is followed
 an unknown finish reason                       no retry mends it, but a line in the configuration
 
-When a failed request is sent again, and when it is given up.
-
-It is given up after `attempts` failures, but not before the model has failed it for `patience` seconds: servers
-restart in minutes, and a few quick failures in a row happen to some request on every long run. Refusals (429) are
-waited out for as long as one answer may take. A connection that could not be made counts for nothing here: the
+A failed request is given up after `attempts` failures, but not before the model has failed it for `patience` seconds:
+servers restart in minutes, and a few quick failures in a row happen to some request on every long run. Refusals (429)
+are waited out for as long as one answer may take. A connection that could not be made counts for nothing here: the
 replica is set aside, and whether one is left is decided by its health. A request over its time limit is sent again
 `attempts` times; then it is an answer, which its caller makes of it.
 
 Waits grow exponentially with full jitter. A Retry-After holds for the replica that sent it (`ReplicaSet.pause`): the
 request only comes apart from the others that were told the same, and may go to another replica.
 
-What a finish reason means: only an answer that its server says is finished is one (DESIGN 3.10).
-
-The reasons are those of the OpenAI API and of who speaks it: vLLM, SGLang, llama.cpp, TGI, Azure, OpenRouter, DeepSeek,
-Mistral, Zhipu and Together, and those of Anthropic, Cohere and Gemini that gateways pass on. Case and hyphens mean
-nothing. What is known neither as finished nor as failed is graded only where the configuration declares it.
+Only an answer that its server says is finished is one (DESIGN 3.10). The finish reasons are those of the OpenAI API and
+of who speaks it: vLLM, SGLang, llama.cpp, TGI, Azure, OpenRouter, DeepSeek, Mistral, Zhipu and Together, and those of
+Anthropic, Cohere and Gemini that gateways pass on. Case and hyphens mean nothing. What is known neither as finished nor
+as failed is graded only where the configuration declares it.
 
 A choice whose reason is null is unfinished: that is what it is in each event of a stream but the last, and what
 gateways send when their upstream breaks off. A choice without the field says nothing, so that only the configuration
@@ -31,16 +29,16 @@ can: `finish_reasons: [none]` declares both as finished.
 """
 
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from urllib.parse import urlsplit
 
 import orjson
 import tenacity
 
+from adaptive_eval.endpoints.redaction import blotted
+from adaptive_eval.endpoints.told_waits import ToldWait, told_wait
 from adaptive_eval.endpoints.types import Limits, Signal
 from adaptive_eval.errors import Rejected, Retryable
 
@@ -81,7 +79,7 @@ def signals_of_finish(reason: str) -> frozenset[Signal]:
     return frozenset(signal for signal, words in told.items() if word in words)
 
 
-def declares(reason: str) -> str:
+def finish_reason_option(reason: str) -> str:
     """The option that says that a reason is one of a finished answer."""
     return f"`finish_reasons: [{reason}]` on this model"
 
@@ -97,8 +95,8 @@ _CONTEXT_TEXT = re.compile(
 _CONTEXT_LIMIT = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
 _FILTER_TEXT = re.compile(r"content (?:management )?(?:filter|policy)", re.IGNORECASE)
 _SHOWN = 300
-SECRET_LENGTH = 8
-"""A shorter value, such as a flag, is no secret and would blot out ordinary text."""
+READ = 16_384
+"""Characters of a text that are looked at, to show that many of them."""
 
 _HINTS = {
     403: "the key may not use this model",
@@ -106,7 +104,7 @@ _HINTS = {
 }
 
 
-class Kind(StrEnum):
+class FailureKind(StrEnum):
     """How a request failed."""
 
     RATE_LIMITED = "rate_limited"
@@ -121,33 +119,47 @@ class Kind(StrEnum):
     TIMED_OUT = "timed_out"
     REPLICA_LOST = "replica_lost"
     """Its health check found the replica dead while the request was in flight."""
+    OUT_OF_FILES = "out_of_files"
+    """This machine has no open file left for a connection: nothing was sent, and no server is at fault."""
+    REFUSED = "refused"
+    """A refusal that may not be meant."""
 
 
 class Failure(Retryable):
     """A missing answer: the request is repeated with the same seed."""
 
-    def __init__(self, kind: Kind, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, kind: FailureKind, message: str, told: ToldWait | None = None) -> None:
         super().__init__(message)
         self.kind = kind
-        self.retry_after = retry_after
+        self.told = told
+        """When its server wants to be asked again."""
+        self.wait = 0.0
+        """Seconds that its replica is left alone for it."""
+
+
+class Refusal(Rejected):
+    """A status that says no."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def again(self) -> "Refusal":
+        """The same for another request."""
+        return Refusal(self.status, str(self))
+
+
+class Refused(Failure):
+    """A request was refused once; `believed` where that is known to be meant."""
+
+    def __init__(self, refusal: Refusal, believed: bool) -> None:
+        super().__init__(FailureKind.REFUSED, str(refusal))
+        self.refusal = refusal
+        self.believed = believed
 
 
 class UnknownFinish(Rejected):
     """An answer of which nobody knows whether it is finished."""
-
-
-def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds that a server asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date."""
-    try:
-        if (milliseconds := headers.get("retry-after-ms")) is not None:
-            return max(0.0, float(milliseconds) / 1000.0)
-        if (value := headers.get("retry-after")) is None:
-            return None
-        if re.fullmatch(r"\d+(\.\d+)?", value.strip()):
-            return float(value)
-        return max(0.0, parsedate_to_datetime(value).timestamp() - (time.time() if now is None else now))
-    except (ValueError, OverflowError):
-        return None
 
 
 def error_in(payload: object) -> object:
@@ -159,7 +171,7 @@ def error_in(payload: object) -> object:
     return next((part["error"] for part in parts if isinstance(part, dict) and part.get("error")), None)
 
 
-def status_of(error: object) -> int:
+def status_in_body(error: object) -> int:
     """The status of an error that came with a 200: its own code where that is one, else 500."""
     code = error.get("code") if isinstance(error, dict) else None
     number = int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code
@@ -171,7 +183,7 @@ def redirection(headers: Mapping[str, str], secrets: tuple[str, ...]) -> str:
     location = headers.get("location", "")
     try:
         parts = urlsplit(location)
-        host = clean(parts.netloc.rpartition("@")[2], secrets)
+        host = safe_excerpt(parts.netloc.rpartition("@")[2], secrets)
     except ValueError:
         host = ""
     place = f"to {host}" if host else "to another path of its own" if location else "without saying where to"
@@ -184,7 +196,7 @@ def _error_fields(body: bytes) -> tuple[str, frozenset[str]]:
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return body[:4096].decode("utf-8", "replace"), frozenset()
+        return body[: 4 * READ].decode("utf-8", "replace"), frozenset()
     error = error_in(data) or (data.get("error", data) if isinstance(data, dict) else data)
     if not isinstance(error, dict):
         return str(error), frozenset()
@@ -202,12 +214,13 @@ def _is_context_error(message: str, codes: frozenset[str], max_tokens: int | Non
     return not (limit and max_tokens is not None and max_tokens >= int(limit.group(1)))
 
 
-def clean(text: str, secrets: tuple[str, ...]) -> str:
-    """One short line of a server's text, with no secret in it."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else line[:_SHOWN] + " ..."
+def safe_excerpt(text: str, secrets: tuple[str, ...], shown: int = _SHOWN) -> str:
+    """One short line of a server's text, with no secret in it: `secrets` are all their forms (`redaction`)."""
+    read = text[:READ]
+    line = " ".join(blotted(read, secrets).split())
+    if len(text) > len(read):  # the last of these may be the beginning of a secret
+        line = line[: -max(map(len, secrets), default=1)]
+    return line if len(line) <= shown else line[:shown] + " ..."
 
 
 def signal_of_error(
@@ -219,67 +232,84 @@ def signal_of_error(
     secrets: tuple[str, ...] = (),
     unauthorized: str = "",
 ) -> Signal:
-    """The signal of an error that is an answer; raises `Failure` or `Rejected` for every other one.
+    """The signal of an error that is an answer; raises `Failure` or `Refusal` for every other one.
 
     `unauthorized`: what to do where the server asks for another key than it was sent.
     """
     message, codes = _error_fields(body)
-    shown = f"HTTP {status}: {clean(message, secrets) or 'no message'}"
+    shown = f"HTTP {status}: {safe_excerpt(message, secrets) or 'no message'}"
     if status == 429 and codes & _QUOTA_CODES:
-        raise Rejected(f"{shown} (the account's quota is used up)")
+        raise Refusal(status, f"{shown} (the account's quota is used up)")
     if status == 429:
-        raise Failure(Kind.RATE_LIMITED, shown, retry_after(headers))
+        raise Failure(FailureKind.RATE_LIMITED, shown, told_wait(headers))
     if 400 <= status < 500 and _is_context_error(message, codes, max_tokens):
         return "context_length"
     if status == 400 and (codes & _FILTER_CODES or _FILTER_TEXT.search(message)):
         return "content_filter"
     if status >= 500 or status in _REPEATABLE:
-        raise Failure(Kind.SERVER_ERROR, shown, retry_after(headers))
+        raise Failure(FailureKind.SERVER_ERROR, shown, told_wait(headers))
     hint = redirection(headers, secrets) if status < 400 else {**_HINTS, 401: unauthorized}.get(status, "")
-    raise Rejected(f"{shown} ({hint})" if hint else shown)
+    raise Refusal(status, f"{shown} ({hint})" if hint else shown)
 
 
 SLOWEST = 2.0
 """The longest wait of one request: what keeps a replica in trouble from being asked too often is its own pause."""
 APART = 0.5
 SOONEST = 0.25
+REFUSED_PAUSE = 0.5
 
-_AT_ONCE = frozenset({Kind.UNREACHABLE, Kind.REPLICA_LOST, Kind.TIMED_OUT, Kind.STALLED})
+_AT_ONCE = frozenset({FailureKind.UNREACHABLE, FailureKind.REPLICA_LOST, FailureKind.TIMED_OUT, FailureKind.STALLED})
 """Nothing is gained by waiting: the next attempt goes elsewhere, or waits for a replica's health."""
-_UNCOUNTED = frozenset({Kind.UNREACHABLE, Kind.RATE_LIMITED, Kind.TIMED_OUT})
+_UNCOUNTED = frozenset(
+    {
+        FailureKind.UNREACHABLE,
+        FailureKind.RATE_LIMITED,
+        FailureKind.TIMED_OUT,
+        FailureKind.REFUSED,
+        FailureKind.OUT_OF_FILES,
+    }
+)
 
 _backoff = tenacity.wait_random_exponential(multiplier=SOONEST, max=SLOWEST)
 _apart = tenacity.wait_random(0.0, APART)
 
 
-class Persistence:
+class RetryDecision:
     """The decisions for one request that has failed once, in tenacity's terms."""
 
-    def __init__(self, limits: Limits, timeouts: int, longest_refusal: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, limits: Limits, timeouts: int, refusals: int, longest_refusal: float, clock: Callable[[], float]
+    ) -> None:
+        """`timeouts`, `refusals`: after so many of them the request is given up."""
         self._limits = limits
         self._timeouts = timeouts
+        self._refusals = refusals
         self._longest_refusal = longest_refusal
         self._clock = clock
         self._began = clock()
-        self._counts: Counter[Kind] = Counter()
+        self._counts: Counter[FailureKind] = Counter()
 
     def stop(self, state: tenacity.RetryCallState) -> bool:
         """Whether the request is given up; called once for each failure."""
         failure = _failure(state)
         self._counts[failure.kind] += 1
         waited = self._clock() - self._began
-        if failure.kind is Kind.TIMED_OUT:
-            return self._counts[Kind.TIMED_OUT] >= self._timeouts
-        if failure.kind is Kind.RATE_LIMITED:
-            return waited + (failure.retry_after or 0.0) > self._longest_refusal
+        if failure.kind is FailureKind.TIMED_OUT:
+            return self._counts[FailureKind.TIMED_OUT] >= self._timeouts
+        if failure.kind is FailureKind.RATE_LIMITED:
+            return waited + failure.wait > self._longest_refusal
+        if isinstance(failure, Refused):
+            return failure.believed or self._counts[FailureKind.REFUSED] >= self._refusals
         counted = sum(count for kind, count in self._counts.items() if kind not in _UNCOUNTED)
         return counted >= self._limits.attempts and waited >= self._limits.patience
 
     def wait(self, state: tenacity.RetryCallState) -> float:
         """Seconds until the next attempt."""
         failure = _failure(state)
-        if failure.kind is Kind.RATE_LIMITED and failure.retry_after:
+        if failure.kind is FailureKind.RATE_LIMITED and failure.wait:
             return _apart(state)
+        if failure.kind is FailureKind.REFUSED:
+            return min(SLOWEST, REFUSED_PAUSE * 2.0 ** (self._counts[FailureKind.REFUSED] - 1))
         return 0.0 if failure.kind in _AT_ONCE else _backoff(state)
 
 

@@ -1,4 +1,4 @@
-"""Who reads the load of servers and sizes their windows by it.
+"""Reads the load of servers, and sizes by it how many requests are in flight at each.
 
 One small task per server, whatever the number of models that are asked there: a reading is one request for `/metrics`
 on a connection of its own, bounded in time and size (`client`), and none is made while nothing is in flight. Until
@@ -6,8 +6,6 @@ the first reading a window is small enough for most servers. As long as windows 
 was sent or has nothing to do, readings follow each other quickly: a short run must not be over before its windows are
 open. Without `/metrics`, or where it fails again and again, windows are as large as configured; a server that does
 not have it is not asked again.
-
-How many requests a server should have in flight, by the load that it says it has.
 
 A server that computes R sequences at once while W wait is asked too much for where W > R/4, and for too little where
 nothing waits although a window is what limits. In between, a few that wait keep its places taken while an answer is on
@@ -24,10 +22,9 @@ A reading is believed as long as it follows: where requests were taken away and 
 their share, then it is not made by them (many others ask the same server), or it is wrong. Then nothing is gained by
 staying away, and the windows are left alone for `DOUBT_SECONDS`.
 
-What a model server says of its own load, in the Prometheus text of its `/metrics`.
-
-vLLM has a gauge of the sequences that it computes and one of those that wait, for each engine; llama-server has the
-same of its slots. A router that passes on the gauges of several servers says their sum.
+The load is in the Prometheus text of `/metrics`: vLLM has a gauge of the sequences that it computes and one of those
+that wait, for each engine; llama-server has the same of its slots. A router that passes on the gauges of several
+servers says their sum.
 """
 
 import asyncio
@@ -46,7 +43,7 @@ _GAUGE = re.compile(
 )
 
 
-class Load(NamedTuple):
+class ServerLoad(NamedTuple):
     """Sequences that a server computes, and those that wait until it can."""
 
     running: float
@@ -58,7 +55,7 @@ class Load(NamedTuple):
         return self.running + self.waiting
 
 
-def load_in(metrics: bytes) -> Load | None:
+def load_in(metrics: bytes) -> ServerLoad | None:
     """The load, summed over engines; None where either gauge is missing or is no count."""
     sums: dict[bool, float] = {}
     for match in _GAUGE.finditer(metrics):
@@ -70,7 +67,7 @@ def load_in(metrics: bytes) -> Load | None:
         if not (isfinite(value) and value >= 0.0):
             return None
         sums[runs] = sums.get(runs, 0.0) + value
-    return Load(sums[True], sums[False]) if len(sums) == 2 else None
+    return ServerLoad(sums[True], sums[False]) if len(sums) == 2 else None
 
 
 DEEP = 1 / 4
@@ -85,7 +82,7 @@ SHOWS = 1 / 2
 DOUBT_SECONDS = 300.0
 
 
-class Saying(Enum):
+class LoadAdvice(Enum):
     """What one reading says should be done."""
 
     GROW = auto()
@@ -93,7 +90,7 @@ class Saying(Enum):
     SHRINK = auto()
 
 
-class Move(NamedTuple):
+class WindowChange(NamedTuple):
     """What becomes of the windows that are full: `factor` times what they are (growth) or have in flight (below 1)."""
 
     factor: float = 1.0
@@ -101,14 +98,14 @@ class Move(NamedTuple):
     """The readings are not to be believed: as large as configured."""
 
 
-STAY = Move()
+STAY = WindowChange()
 
 
 class Steering:
     """The law for one server."""
 
     def __init__(self) -> None:
-        self._said = Saying.STAY
+        self._said = LoadAdvice.STAY
         self._step = LARGEST_STEP
         self._before: tuple[float, float] | None = None
         """Requests in flight and sequences at the server when the windows were first made smaller."""
@@ -119,7 +116,7 @@ class Steering:
         """Nothing has waited for long: windows grow as fast as they can."""
         return self._step == LARGEST_STEP
 
-    def read(self, load: Load, in_flight: int, full: bool, now: float) -> Move:
+    def read(self, load: ServerLoad, in_flight: int, full: bool, now: float) -> WindowChange:
         """What to do after a reading, with so many requests in flight; it says nothing where no window is `full`."""
         if load.waiting:
             self._step = FIRST_STEP
@@ -127,34 +124,34 @@ class Steering:
             return STAY
         saying = _saying(load)
         again, self._said = saying is self._said, saying
-        if saying is not Saying.SHRINK:
+        if saying is not LoadAdvice.SHRINK:
             self._before = None
-        if saying is Saying.STAY or not again:
+        if saying is LoadAdvice.STAY or not again:
             return STAY
-        self._said = Saying.STAY
-        return self._grow() if saying is Saying.GROW else self._shrink(load, in_flight, now)
+        self._said = LoadAdvice.STAY
+        return self._grow() if saying is LoadAdvice.GROW else self._shrink(load, in_flight, now)
 
-    def _grow(self) -> Move:
+    def _grow(self) -> WindowChange:
         step = self._step
         self._step = min(LARGEST_STEP, 2 * step)
-        return Move(1.0 + step)
+        return WindowChange(1.0 + step)
 
-    def _shrink(self, load: Load, in_flight: int, now: float) -> Move:
+    def _shrink(self, load: ServerLoad, in_flight: int, now: float) -> WindowChange:
         asked, was_inside = self._before = self._before or (in_flight, load.inside)
         left = in_flight / asked
         if left <= SHOWS:
             self._before = (in_flight, load.inside)
             if load.inside > was_inside * (1.0 - (1.0 - left) / 4):
                 self._before, self._doubted_until = None, now + DOUBT_SECONDS
-                return Move(let_go=True)
-        return Move(max(MOST_AT_ONCE, load.running * (1.0 + MARGIN) / load.inside))
+                return WindowChange(let_go=True)
+        return WindowChange(max(MOST_AT_ONCE, load.running * (1.0 + MARGIN) / load.inside))
 
 
-def _saying(load: Load) -> Saying:
+def _saying(load: ServerLoad) -> LoadAdvice:
     if not load.waiting:
-        return Saying.GROW
+        return LoadAdvice.GROW
     # one that waits is no queue, and a server that computes nothing is about to begin
-    return Saying.SHRINK if load.waiting > max(1.0, DEEP * load.running) and load.running else Saying.STAY
+    return LoadAdvice.SHRINK if load.waiting > max(1.0, DEEP * load.running) and load.running else LoadAdvice.STAY
 
 
 READ_EVERY = 1.0
@@ -169,6 +166,8 @@ NOTHINGS = 20
 or has already done it. If it goes on it does not count."""
 BEFORE_THE_FIRST = 32
 """Answers in flight before anything is known; from there on a window doubles as long as nothing waits."""
+ABSENCES = 2
+"""Times in a row that it must say so: one may not be meant."""
 ABSENT = frozenset({400, 401, 403, 404, 405, 501})
 """What a server says that has no `/metrics`, or not for us: llama-server 501 without --metrics, as a router 400."""
 
@@ -206,6 +205,7 @@ class _Server:
         self._opening = True
         """Windows are far from what they could be, as far as is known."""
         self._nothings = 0
+        self._absences = 0
         self._misses = 0
         self._task = asyncio.create_task(self._watch())
 
@@ -225,7 +225,7 @@ class _Server:
                 every = READ_EVERY * QUICKLY if self._opening else READ_EVERY
                 await asyncio.sleep(min(SLOWEST, every * 2.0**self._misses))
                 # what is done with a reading says nothing of a server that nobody asks
-                if any(window.replica.most and window.replica.healthy for window in self.windows):
+                if any(window.replica.peak_in_flight and window.replica.healthy for window in self.windows):
                     await self._look()
         except _Absent:
             pass
@@ -247,18 +247,19 @@ class _Server:
         if self._misses >= MISSES or not self._known:
             self._let_go()
 
-    async def _read(self) -> Load | None:
+    async def _read(self) -> ServerLoad | None:
         try:
             status, body = await self.windows[0].fetch(self._url)
         except Failure:
             return None
-        if status in ABSENT:
+        self._absences = self._absences + 1 if status in ABSENT else 0
+        if self._absences >= ABSENCES:
             raise _Absent
         return load_in(body) if status == 200 else None
 
-    def _act(self, load: Load) -> None:
-        full = [window for window in self.windows if window.replica.most >= window.replica.window.ceiling]
-        in_flight = sum(window.replica.most for window in self.windows)
+    def _act(self, load: ServerLoad) -> None:
+        full = [window for window in self.windows if window.replica.peak_in_flight >= window.replica.window.ceiling]
+        in_flight = sum(window.replica.peak_in_flight for window in self.windows)
         move = self._steering.read(load, in_flight, bool(full), self._clock())
         narrow = any(window.replica.window.ceiling < window.replica.window.configured for window in full)
         counted = load.running >= in_flight or not load.inside
@@ -271,9 +272,9 @@ class _Server:
                 window.steer(size)
         elif move.factor < 1.0:
             for window in full:
-                window.steer(min(window.replica.window.ceiling, ceil(window.replica.most * move.factor)))
+                window.steer(min(window.replica.window.ceiling, ceil(window.replica.peak_in_flight * move.factor)))
         for window in self.windows:
-            window.replica.most = window.replica.in_flight
+            window.replica.peak_in_flight = window.replica.in_flight
 
     def _let_go(self) -> None:
         for window in self.windows:

@@ -1,19 +1,16 @@
 """Opening the endpoint of a model."""
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.client import Caller, HttpCaller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Limits, Notice, Sampling
 from adaptive_eval.errors import ConfigError
-
-MOST_FILES = 10_240
-"""What macOS allows at most."""
 
 
 def open_endpoint(
@@ -25,31 +22,21 @@ def open_endpoint(
     loads: LoadWatch | None = None,
     ready: bool = False,
     folder: Path = Path(),
+    notices: Sequence[Notice] = (),
 ) -> Endpoint:
     """The endpoint of one model; needs a running event loop.
 
     `keys` is the environment; files and plug-ins that `config` names are looked for in `folder`. Endpoints that ask the
     same servers share their `loads`; servers that are known to be `ready` get patience from the first request on.
+    `notices` are what there is to say of it already.
     """
     if (problem := config.missing_key(keys)) is not None:
         raise ConfigError(problem)
     # a key read from a file often ends in a line break
     key = keys.get(config.key_variable or "", "").strip()
-    _allow_many_files()
+    open_files.allow(open_files.wanted_for(limits.concurrency * len(config.replicas), len(config.replicas)))
     caller = _caller(config, sampling, SecretStr(key) if key else None, folder)
-    return ModelEndpoint(config, sampling, limits, caller, loads=loads, ready=ready)
-
-
-def _allow_many_files() -> None:
-    """Raise the soft limit on open files, since every request in flight is a connection (macOS allows 256)."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return ModelEndpoint(config, sampling, limits, caller, loads=loads, ready=ready, notices=notices)
 
 
 def _caller(config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path) -> Caller:

@@ -19,7 +19,7 @@ An attempt that was cut is sent again with the same seed; what it would have sai
 import asyncio
 from bisect import insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 SAFETY = 4.0
 LEAST = 5.0
@@ -36,12 +36,14 @@ QUIET_SECONDS = 120.0
 LOOK_EVERY = 0.5
 
 
-class Pulse:
+class LastHeard:
     """When something was last heard of one attempt."""
 
-    __slots__ = ("cuts", "first_at", "heard_at", "longest", "overdue", "sent_at", "streamed")
+    __slots__ = ("begun", "cuts", "first_at", "heard_at", "longest", "overdue", "sent_at", "streamed")
 
-    def __init__(self, now: float, streamed: bool, cuts: int) -> None:
+    def __init__(self, now: float, streamed: bool, cuts: int, begun: Callable[[], None] = lambda: None) -> None:
+        """`begun` is called at its first piece."""
+        self.begun = begun
         self.sent_at = now
         self.heard_at = now
         self.first_at: float | None = None
@@ -57,12 +59,13 @@ class Pulse:
         """A piece has come."""
         if self.first_at is None:
             self.first_at = now
+            self.begun()
         else:
             self.longest = max(self.longest, now - self.heard_at)
         self.heard_at = now
 
 
-class Times:
+class ResponseTimes:
     """What the answers of one model took so far."""
 
     def __init__(self, timeout: float, max_tokens: int | None) -> None:
@@ -76,7 +79,7 @@ class Times:
         self._held_back = False
         """Streams came in one piece, at the end."""
 
-    def answered(self, tokens: int, pulse: Pulse, now: float) -> None:
+    def answered(self, tokens: int, pulse: LastHeard, now: float) -> None:
         """One more response has come; `tokens` are those of its longest answer."""
         seconds = now - pulse.sent_at
         if tokens > 0:
@@ -122,24 +125,28 @@ class Times:
 class OverdueWatch:
     """Ends the attempts of one model that are overdue."""
 
-    def __init__(self, times: Times, timeout: float, clock: Callable[[], float]) -> None:
+    def __init__(self, times: ResponseTimes, timeout: float, clock: Callable[[], float]) -> None:
         self._times = times
         self._timeout = timeout
         self._clock = clock
-        self._attempts: dict[asyncio.Timeout, tuple[str, Pulse]] = {}
+        self._attempts: dict[asyncio.Timeout, tuple[str, LastHeard]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to watch."""
         self._task = asyncio.create_task(self._watch())
 
-    def enter(self, lease: asyncio.Timeout, replica: str, pulse: Pulse) -> None:
+    def enter(self, lease: asyncio.Timeout, replica: str, pulse: LastHeard) -> None:
         """An attempt was sent."""
         self._attempts[lease] = (replica, pulse)
 
     def leave(self, lease: asyncio.Timeout) -> None:
         """It has ended."""
         self._attempts.pop(lease, None)
+
+    def pending(self, replica: str) -> Iterator[LastHeard]:
+        """The attempts there."""
+        return (pulse for url, pulse in self._attempts.values() if url == replica)
 
     async def close(self) -> None:
         """Stop watching."""
@@ -162,7 +169,7 @@ class OverdueWatch:
                     self.leave(lease)
                     lease.reschedule(now)
 
-    def _overdue(self, pulse: Pulse, now: float, spoken: float, silence: float) -> str | None:
+    def _overdue(self, pulse: LastHeard, now: float, spoken: float, silence: float) -> str | None:
         """Why an attempt will not come to its end; None where it may."""
         patience, times = 2.0**pulse.cuts, self._times
         if pulse.first_at is None:

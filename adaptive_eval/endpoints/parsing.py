@@ -1,12 +1,11 @@
-"""JSON as model servers write it.
+"""JSON as model servers write it, whole or streamed.
 
 A model's text may hold half of a surrogate pair, which Python servers escape as `\ud800`, others send bytes that are
 no UTF-8, and some write NaN among log-probabilities. None of it is JSON, and all of it comes again at every attempt
 with the same seed: it is an answer with a spoilt character, and no reason to give a model up.
 
-A streamed answer, put together into the response that the same request would have had without a stream.
-
-One thing more than there: llama-server says the usage of each choice after it, and each choice keeps its own.
+A streamed answer is put together into the response that the same request would have had without a stream. It says one
+thing more: llama-server says the usage of each choice after it, and each choice keeps its own.
 
 A server that ignores `stream: true` sends the whole response at once, which is taken as it is. An error comes as an
 event of that name, as `error` in an event or in one of its choices, or as a field of that name (llama-server).
@@ -18,10 +17,10 @@ from typing import Any
 
 import orjson
 
-from adaptive_eval.endpoints.failures import Failure, Kind, error_in
+from adaptive_eval.endpoints.failures import Failure, FailureKind, error_in
 
 
-def parsed(body: bytes) -> object:
+def parse_server_json(body: bytes) -> object:
     """The value, with `?` or U+FFFD for what is no character; `ValueError` for what is no JSON in any reading."""
     try:
         return orjson.loads(body)
@@ -117,14 +116,14 @@ class StreamReader:
         lines = (self._rest + data if self._rest else data).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > MAX_LINE:
-            raise Failure(Kind.BAD_RESPONSE, f"a line of the stream is longer than {MAX_LINE} bytes")
+            raise Failure(FailureKind.BAD_RESPONSE, f"a line of the stream is longer than {MAX_LINE} bytes")
         for line in lines:
             self._line(line.strip())
 
     def _gather(self, data: bytes) -> None:
         assert self._whole is not None
         if self._size > MAX_LINE:
-            raise Failure(Kind.BAD_RESPONSE, f"the response is longer than {MAX_LINE} bytes")
+            raise Failure(FailureKind.BAD_RESPONSE, f"the response is longer than {MAX_LINE} bytes")
         self._whole.append(data)
 
     def _line(self, line: bytes) -> None:
@@ -143,7 +142,7 @@ class StreamReader:
         if self._error is not None:
             return
         try:
-            error = parsed(data)
+            error = parse_server_json(data)
         except ValueError:
             error = data.decode("utf-8", "replace")
         self._error = data if error_in(error) is not None else orjson.dumps({"error": error or "no message"})
@@ -153,11 +152,11 @@ class StreamReader:
             self._done = True
             return
         try:
-            event = parsed(data)
+            event = parse_server_json(data)
         except ValueError as error:
-            raise Failure(Kind.BAD_RESPONSE, "an event of the stream is not JSON") from error
+            raise Failure(FailureKind.BAD_RESPONSE, "an event of the stream is not JSON") from error
         if not isinstance(event, dict):
-            raise Failure(Kind.BAD_RESPONSE, f"an event of the stream is of type {type(event).__name__}")
+            raise Failure(FailureKind.BAD_RESPONSE, f"an event of the stream is of type {type(event).__name__}")
         if error_in(event) is not None:
             self._fail(data)
         if isinstance(event.get("model"), str):
@@ -195,7 +194,7 @@ class StreamReader:
         """
         ended = self._choices and all(choice.finish_reason for choice in self._choices.values())
         if not (self._done or ended):
-            raise Failure(Kind.RESET, "the stream ended before the answer was complete")
+            raise Failure(FailureKind.RESET, "the stream ended before the answer was complete")
         # a server that sends no usage sends about one token per event
         steps = sum(choice.steps for choice in self._choices.values())
         apart = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())

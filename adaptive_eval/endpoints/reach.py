@@ -15,7 +15,7 @@ from urllib.request import getproxies
 
 import httpx2
 
-from adaptive_eval.endpoints.transport import MOST_BYTES, Origin, SlotTransport, origin_of, unpacked
+from adaptive_eval.endpoints.transport import MOST_BYTES, Origin, SlotTransport, origin_of, unpacked_response
 from adaptive_eval.endpoints.types import EndpointConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_attribute
@@ -25,7 +25,7 @@ _NEARBY = ("all://localhost", "all://127.0.0.0/8", "all://[::1]")
 _ONE_CONNECTION = httpx2.Limits(max_connections=1, max_keepalive_connections=1)
 
 
-class Reach:
+class ServerAccess:
     """The way to one model's servers; paths and plug-ins are looked for in `folder`."""
 
     def __init__(self, config: EndpointConfig, folder: Path) -> None:
@@ -116,7 +116,7 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
             await slot.aclose()
             raise
         most = request.extensions.get(MOST_BYTES, self._max_body)
-        return unpacked(response, most, lambda: idle.append(slot))
+        return unpacked_response(response, most, lambda: idle.append(slot))
 
     async def aclose(self) -> None:
         """Close every idle connection; a busy one ends with its request."""

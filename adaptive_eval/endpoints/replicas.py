@@ -1,86 +1,29 @@
 """The replicas of one model: which of them gets the next request, and how many each may have in flight.
 
 A request goes to the replica with the fewest in flight among those that are usable: healthy, not told to wait by a
-Retry-After, and below their window. The window starts at its ceiling, and is halved when a request is refused (429),
-or when failures come together: one connection in fifty breaks on a good day, and says nothing of the load. After a
-refusal it grows step by step with the answers, after failures by one with each, since what failed was not its size. It
-does not look at latency, since a model server slows as it fills. A replica of which nothing but failures has come for a
-while is asked by one request at a time, with pauses of at most `LONGEST_PAUSE`, so that it is soon known to be back.
-The ceiling is the configured concurrency, or less where the server's own load says so (`load_watch`). Who finds no
-usable replica waits in line.
+Retry-After, and below their window. The window starts at its ceiling, and is halved when a request is refused (429), or
+when failures come together: one connection in fifty breaks on a good day, and says nothing of the load. After a refusal
+it grows step by step with the answers, after failures by one with each, since what failed was not its size. It does not
+look at latency, since a model server slows as it fills. A replica of which nothing but failures has come for a while is
+asked by one request at a time, with pauses of at most `LONGEST_PAUSE`, so that it is soon known to be back. The ceiling
+is the configured concurrency, or less where the server's own load says so (`load`). Who finds no usable replica waits
+in line.
 
-Who notices that a replica is dead, long before the time limit of the answers that it owes.
-
-One small task per replica. It asks nothing while answers keep coming; otherwise it probes the replica every few
-seconds, and at once when a request has failed there. After `MISSES` probes in a row without a sign of life the
-replica is set aside: its requests in flight are ended, to be sent elsewhere, and it is probed on until it is back.
-When every replica is set aside for longer than the model's patience, the model is given up; a model that has never
-answered at all gets no patience, unless its servers were known to be ready.
-
-Requests and tokens per minute: reservations on a line of time.
-
-A reservation of `amount` takes the next free stretch of the line, amount / rate long, and says how long to wait for
-it (the generic cell rate algorithm). In any window of T seconds at most rate * T + burst + one reservation pass.
+One small task per replica notices that it is dead, long before the time limit of its answers. It asks nothing while
+answers keep coming; otherwise it probes the replica every few seconds, and at once when a request has failed there.
+After `MISSES` probes in a row without a sign of life the replica is set aside: its requests in flight are ended, to be
+sent elsewhere, and it is probed on until it is back. When every replica is set aside for longer than the model's
+patience, the model is given up; a model that has never answered at all gets no patience, unless its servers were known
+to be ready.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.endpoints.types import ReplicaStats
-from adaptive_eval.errors import Unavailable
-
-BURST_SECONDS = 0.1
-"""How much unused time may be made up for, so that a late timer costs no rate."""
-
-
-class Pace:
-    """One limit: so much per minute."""
-
-    def __init__(self, per_minute: float, clock: Callable[[], float]) -> None:
-        self._seconds_each = 60.0 / per_minute
-        self._clock = clock
-        self._free_at = -float("inf")
-
-    def reserve(self, amount: float) -> float:
-        """Reserve an amount and give the seconds to wait for it."""
-        now = self._clock()
-        start = max(self._free_at, now - BURST_SECONDS)
-        self._free_at = start + amount * self._seconds_each
-        return max(0.0, start - now)
-
-    def correct(self, by: float) -> None:
-        """The last reservations turned out larger (or smaller) than they said."""
-        self._free_at += by * self._seconds_each
-
-
-class Pacer:
-    """Both limits of one model: a request waits for whichever is later."""
-
-    def __init__(
-        self, requests_per_minute: float | None, tokens_per_minute: float | None, clock: Callable[[], float]
-    ) -> None:
-        self._requests = Pace(requests_per_minute, clock) if requests_per_minute else None
-        self._tokens = Pace(tokens_per_minute, clock) if tokens_per_minute else None
-
-    @property
-    def unlimited(self) -> bool:
-        return self._requests is None and self._tokens is None
-
-    def reserve(self, tokens: float) -> float:
-        """Seconds to wait before a request that is expected to use so many tokens."""
-        waits = [0.0]
-        if self._requests is not None:
-            waits.append(self._requests.reserve(1.0))
-        if self._tokens is not None:
-            waits.append(self._tokens.reserve(tokens))
-        return max(waits)
-
-    def correct(self, expected: float, used: float) -> None:
-        """Put a request's real tokens in place of the expected ones."""
-        if self._tokens is not None:
-            self._tokens.correct(used - expected)
-
+from adaptive_eval.errors import EndpointError, Unavailable
 
 RECENT = 32
 TOGETHER = 8
@@ -92,7 +35,7 @@ STEPS = 16
 """A window regains its ceiling in about this many times the answers that fit into it."""
 
 
-class Window:
+class RequestWindow:
     """How many requests may be in flight."""
 
     def __init__(self, configured: int) -> None:
@@ -154,12 +97,16 @@ class Replica:
 
     def __init__(self, url: str, ceiling: int) -> None:
         self.url = url
-        self.window = Window(ceiling)
+        self.window = RequestWindow(ceiling)
         self.in_flight = 0
-        self.most = 0
+        self.peak_in_flight = 0
         """The most in flight since the load of the server was last read."""
         self.healthy = True
         self.wait_until = -float("inf")
+        self.apart = 0.0
+        """Seconds from one request to the next, while it is in doubt whether it accepts any."""
+        self.refusing = False
+        """It is believed to refuse everything."""
         self.answered_at = -float("inf")
         self.leases: set[asyncio.Timeout] = set()
         """What holds the requests in flight; expired when the replica is found dead."""
@@ -170,7 +117,7 @@ class Replica:
     def take_place(self) -> None:
         """One more request is in flight."""
         self.in_flight += 1
-        self.most = max(self.most, self.in_flight)
+        self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
 
     def interrupt(self) -> None:
         """End every request in flight here, so that it is sent elsewhere."""
@@ -195,7 +142,7 @@ class ReplicaSet:
         if self._gone is not None:
             raise Unavailable(self._gone)
         if not self._waiting and (replica := self._choose(avoid)) is not None:
-            replica.take_place()
+            self._take_place(replica)
             return replica
         place: asyncio.Future[Replica] = asyncio.get_running_loop().create_future()
         self._waiting.append((place, avoid))
@@ -223,8 +170,13 @@ class ReplicaSet:
             if replica is None:
                 return
             self._waiting.popleft()
-            replica.take_place()
+            self._take_place(replica)
             place.set_result(replica)
+
+    def _take_place(self, replica: Replica) -> None:
+        replica.take_place()
+        if replica.apart:
+            self.pause(replica, replica.apart)
 
     def pause(self, replica: Replica, seconds: float) -> None:
         """Send nothing to a replica for so long."""
@@ -237,15 +189,22 @@ class ReplicaSet:
     def give_up(self, reason: str) -> None:
         """The model is gone for good: everyone who waits is told, and everyone who comes."""
         self._gone = reason
+        self._tell_all(lambda: Unavailable(reason))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Every replica refuses everything: everyone who waits is told; who comes may find out anew."""
+        self._tell_all(refusal.again)
+
+    def _tell_all(self, error: Callable[[], EndpointError]) -> None:
         while self._waiting:
             place, _ = self._waiting.popleft()
             if not place.done():
-                place.set_exception(Unavailable(reason))
+                place.set_exception(error())
 
     @property
     def stats(self) -> tuple[ReplicaStats, ...]:
         return tuple(
-            ReplicaStats(replica.url, replica.healthy, replica.in_flight, replica.window.size)
+            ReplicaStats(replica.url, replica.healthy and not replica.refusing, replica.in_flight, replica.window.size)
             for replica in self.replicas
         )
 
@@ -265,7 +224,7 @@ PROBE_SLOWEST = 2.0
 MISSES = 3
 
 Probe = Callable[[str], Awaitable[str | None]]
-"""Asks a replica for a sign of life: None, or what was wrong."""
+"""Asks a replica for a sign of life: None, or what was wrong; raises `Failure` where that cannot be found out."""
 
 
 class HealthWatch:
@@ -319,7 +278,11 @@ class HealthWatch:
             if not (misses or suspicion.is_set() or self._worth_a_probe(replica)):
                 continue
             suspicion.clear()
-            trouble = await self._probe(replica.url)
+            try:
+                trouble = await self._probe(replica.url)
+            except Failure:  # nothing is known of it now
+                await asyncio.sleep(PROBE_AGAIN)
+                continue
             if trouble is None:
                 misses = 0
                 self._well(replica)
@@ -333,9 +296,20 @@ class HealthWatch:
         """Something is owed and nothing has come for a while."""
         return replica.in_flight > 0 and self._clock() - replica.answered_at >= PROBE_EVERY
 
+    def refuses(self, replica: Replica, why: str) -> None:
+        """It refuses everything: it is of as little use as a dead one, but what it has in flight goes on."""
+        replica.refusing = True
+        self._miss(replica, why)
+
+    def accepts(self, replica: Replica) -> None:
+        """It does not refuse everything."""
+        replica.refusing = False
+        self._well(replica)
+
     def _well(self, replica: Replica) -> None:
-        self._dead.pop(replica.url, None)
-        if self._giving_up is not None:
+        if not replica.refusing:
+            self._dead.pop(replica.url, None)
+        if self._giving_up is not None and len(self._dead) < len(self._set.replicas):
             self._giving_up.cancel()
             self._giving_up = None
         replica.healthy = True
@@ -343,8 +317,14 @@ class HealthWatch:
 
     def _lost(self, replica: Replica, trouble: str) -> None:
         replica.healthy = False
-        self._dead[replica.url] = trouble
         replica.interrupt()
+        self._miss(replica, trouble)
+
+    def _miss(self, replica: Replica, trouble: str) -> None:
+        """Go on without this one; give the model up where none is left for too long."""
+        self._dead[replica.url] = trouble
+        if all(other.refusing for other in self._set.replicas):
+            return  # whoever asks is told, and finds out when that is over
         if len(self._dead) == len(self._set.replicas) and self._giving_up is None:
             known = any(other.answered_at > -float("inf") for other in self._set.replicas)
             loop = asyncio.get_running_loop()

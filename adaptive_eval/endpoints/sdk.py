@@ -19,19 +19,20 @@ from adaptive_eval.endpoints.client import (
     BESIDE_BYTES,
     PROBE_SECONDS,
     Reply,
-    failures,
-    read,
+    as_failures,
+    httpx_time_outs,
+    read_to_end,
     reply_of,
     request_headers,
-    secrets_of,
-    time_outs,
+    trouble,
     when_unauthorized,
 )
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.http1 import MAX_BODY
-from adaptive_eval.endpoints.overdue import Pulse
+from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader
-from adaptive_eval.endpoints.reach import Reach
+from adaptive_eval.endpoints.reach import ServerAccess
+from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.transport import MOST_BYTES
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import longest_response
@@ -47,12 +48,12 @@ class SdkCaller:
         self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
     ) -> None:
         headers = request_headers(config, sampling)
-        self.secrets = secrets_of(headers, key)
+        self.secrets = sent_in(headers, None if key is None else key.get_secret_value())
         self.unauthorized = when_unauthorized(config, headers, key)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
         known = key.get_secret_value() if key is not None and config.auth is None else NO_KEY
-        reach = Reach(config, folder)
+        reach = ServerAccess(config, folder)
         # of the SDK's own headers httpx2 adds this one, for packings that it may not have
         plain = {"Accept-Encoding": "identity"}
         self._http = reach.client(plain, MAX_BODY)
@@ -67,7 +68,7 @@ class SdkCaller:
         self._clients = {base_url: client(base_url, self._http) for base_url in config.replicas}
         self._beside = {base_url: client(base_url, self._beside_http) for base_url in config.replicas}
 
-    async def ask(self, base_url: str, body: Mapping[str, object], pulse: Pulse | None = None) -> Reply:
+    async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
         """Send one request through the SDK."""
         client = self._clients[base_url]
         resource: Any = client.chat.completions if self._chat else client.completions
@@ -88,10 +89,10 @@ class SdkCaller:
         try:
             reply = await self.models(base_url)
         except Failure as failure:
-            return str(failure)
+            return trouble(failure)
         return None if reply.status < 500 else f"its list of models says HTTP {reply.status}"
 
-    async def beside(self, base_url: str, path: str) -> tuple[int, bytes]:
+    async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """Nothing: behind what the SDK is for, gateways and proxies, there is no server to look at."""
         return 404, b""
 
@@ -106,16 +107,16 @@ class SdkCaller:
         arguments: Mapping[str, Any],
         limit: float,
         reader: StreamReader | None = None,
-        pulse: Pulse | None = None,
+        pulse: LastHeard | None = None,
     ) -> Reply:
         """Make one call of the SDK, and read what comes back as the default client does."""
         begun = perf_counter()
-        with failures(self.secrets, limit):
+        with as_failures(self.secrets, limit):
             try:
                 async with asyncio.timeout(limit):
-                    async with call(**arguments, timeout=httpx2.Timeout(**time_outs(limit))) as opened:
+                    async with call(**arguments, timeout=httpx2.Timeout(**httpx_time_outs(limit))) as opened:
                         response = opened.http_response
-                        await read(response, reader, pulse)
+                        await read_to_end(response, reader, pulse)
             except openai.APIStatusError as error:
                 response = error.response
             except openai.APIConnectionError as error:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
-from adaptive_eval.endpoints.failures import SECRET_LENGTH
+SECRET_LENGTH = 8
+"""A shorter value, such as a flag, is no secret and would blot out ordinary text."""
 
 ENTROPY = r"[A-Za-z0-9_\-]"
 SECRET = re.compile(

@@ -1,10 +1,8 @@
-"""Getting to know a server before it is asked: whether it serves the model, and what it does that nobody asked for.
+"""Identifies a server before it is asked: whether it serves the model, and what it does that nobody asked for.
 
 llama-server answers for any model name with the one that it has, so the list of models is what counts, and where a
 name is not on it, what an answer is named after. It also cuts off improbable tokens unless it is told not to, and
 counts the tokens of one answer where it gives several (`wire`).
-
-What is known of the servers of one model, and what should be said of them.
 """
 
 import asyncio
@@ -15,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from adaptive_eval.endpoints.client import Caller, Reply
-from adaptive_eval.endpoints.failures import Failure, Kind, signal_of_error
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt, signal_of_error
 from adaptive_eval.endpoints.types import EndpointConfig, Notice, Sampling
 from adaptive_eval.errors import Rejected
 
@@ -23,10 +21,17 @@ LLAMA_OWNER = "llamacpp"
 """What llama-server says to be the owner of its models."""
 LLAMA_CUTS = {"top_k": 40, "top_p": 0.95, "min_p": 0.05}
 """What it does to the distribution where a request does not say; `/props` has what it really is."""
+TRY_AGAIN = (0.5, 1.0)
+"""Seconds after which it is asked again whether it really refuses: one refusal may not be meant."""
+NO_LIST = frozenset({404, 405, 501})
+"""What a server says that has no list of models."""
 NAMED = 10
+LONGEST_NAME = 100
+MOST_NOTICES = 20
+"""Of one kind: servers that say something else each time are noticed no further."""
 
 
-class Server(NamedTuple):
+class ServerIdentity(NamedTuple):
     """What is known of a server."""
 
     served: tuple[str, ...] = ()
@@ -38,28 +43,33 @@ class Server(NamedTuple):
     """Answers that one request may ask llama-server for."""
     notices: tuple[Notice, ...] = ()
 
+    @classmethod
+    async def identify(
+        cls, caller: Caller, base_url: str, config: EndpointConfig, sampling: Sampling, tiny: Mapping[str, object]
+    ) -> "ServerIdentity":
+        """Ask a server for its models; raises `Rejected` where it serves others, and `Failure` where nobody listens.
 
-async def meet(
-    caller: Caller, base_url: str, config: EndpointConfig, sampling: Sampling, tiny: Mapping[str, object]
-) -> Server:
-    """Ask a server for its models; raises `Rejected` where it serves others, and `Failure` where nobody listens.
-
-    `tiny` is a request that costs next to nothing, for a server whose list does not have the name.
-    """
-    try:
-        entries = list(_entries(await caller.models(base_url)))
-    except Failure as failure:
-        if failure.kind is Kind.UNREACHABLE:
-            raise
-        return Server()  # some servers have no such list, or a broken one
-    mine = [entry for entry in entries if config.model in _names(entry)]
-    served, names = tuple(str(entry["id"]) for entry in entries), frozenset(chain(*map(_names, mine)))
-    if entries and not mine:
-        await _require_answer(caller, base_url, config.model, served, tiny)
-    if not any(entry.get("owned_by") == LLAMA_OWNER for entry in mine or entries):
-        return Server(served, names)
-    slots, defaults = await _llama_settings(caller, base_url)
-    return Server(served, names, True, slots, tuple(_cuts(sampling, defaults)))
+        `tiny` is a request that costs next to nothing, for a server whose list does not have the name.
+        """
+        try:
+            reply = await caller.models(base_url)
+            if reply.status >= 300 and reply.status not in NO_LIST:
+                await asyncio.sleep(TRY_AGAIN[0])
+                reply = await caller.models(base_url)
+            entries = list(_entries(reply))
+        except Failure as failure:
+            if failure.kind in (FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES):
+                raise
+            return cls()  # some servers have no such list, or a broken one
+        mine = [entry for entry in entries if config.model in _names(entry)]
+        served = tuple(safe_excerpt(str(entry["id"]), caller.secrets, LONGEST_NAME) for entry in entries)
+        names = frozenset(chain(*map(_names, mine)))
+        if entries and not mine:
+            await _require_answer(caller, base_url, config.model, served, tiny)
+        if not any(entry.get("owned_by") == LLAMA_OWNER for entry in mine or entries):
+            return cls(served, names)
+        slots, defaults = await _llama_settings(caller, base_url)
+        return cls(served, names, True, slots, tuple(_cuts(sampling, defaults)))
 
 
 def _entries(reply: Reply) -> Iterator[dict[str, Any]]:
@@ -81,15 +91,21 @@ async def _require_answer(
     """A list may leave names out: then the server must answer, and name the answer after the model."""
     known = ", ".join(served[:NAMED]) + (f" and {len(served) - NAMED} more" if len(served) > NAMED else "")
     rule = f"it does not serve {model!r} but {known}: set `model` to one of these, or base_url to a server that does"
-    reply = await caller.ask(base_url, tiny)
-    if reply.status != 200:
+    for pause in (*TRY_AGAIN, None):
+        reply = await caller.ask(base_url, tiny)
+        if reply.status == 200:
+            break
         try:
             signal_of_error(reply.status, reply.body, reply.headers, secrets=caller.secrets)
-        except Rejected:
-            raise Rejected(rule) from None
+            break
+        except Refusal:
+            if pause is None:
+                raise Rejected(rule) from None
+            await asyncio.sleep(pause)
     named = name_of(reply.payload)
     if named is None or not alike(named, model):
-        raise Rejected(f"{rule} (it answers any name, and calls this answer {named!r})")
+        shown = None if named is None else safe_excerpt(named, caller.secrets, LONGEST_NAME)
+        raise Rejected(f"{rule} (it answers any name, and calls this answer {shown!r})")
 
 
 def name_of(payload: object) -> str | None:
@@ -107,14 +123,19 @@ def alike(named: str, asked: str) -> bool:
 async def _llama_settings(caller: Caller, base_url: str) -> tuple[int | None, dict[str, Any]]:
     """Slots and default sampling settings of a llama-server, as far as it says."""
     try:
-        status, body = await caller.beside(base_url, "/props")
+        status, body = await caller.fetch_beside_api(base_url, "/props")
         props = orjson.loads(body) if status == 200 else {}
-    except (Failure, orjson.JSONDecodeError):
+    except Failure as failure:
+        if failure.kind is FailureKind.OUT_OF_FILES:
+            raise
+        props = {}
+    except orjson.JSONDecodeError:
         props = {}
     slots = props.get("total_slots") if isinstance(props, dict) else None
     settings = props.get("default_generation_settings") if isinstance(props, dict) else None
     said = settings.get("params") if isinstance(settings, dict) else None
-    defaults = {key: said.get(key, cut) for key, cut in LLAMA_CUTS.items()} if isinstance(said, dict) else LLAMA_CUTS
+    told = said if isinstance(said, dict) else {}
+    defaults = {key: _number(told.get(key), cut) for key, cut in LLAMA_CUTS.items()}
     return slots if isinstance(slots, int) and slots > 0 else None, defaults
 
 
@@ -133,44 +154,54 @@ def _cuts(sampling: Sampling, defaults: Mapping[str, Any]) -> Iterator[Notice]:
         yield Notice("server_defaults", text)
 
 
+def _number(value: object, otherwise: float) -> float:
+    """What a server says where a number should stand."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
+
+
 def _plain(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-class Acquaintance:
-    """Meets each server before it is asked for the first time, and again after it was gone."""
+class IdentifiedServers:
+    """The servers of one model: each is identified before it is asked for the first time, and after it was gone."""
 
-    def __init__(self, model: str, meet: Callable[[str], Awaitable[Server]]) -> None:
+    def __init__(
+        self, model: str, identify: Callable[[str], Awaitable[ServerIdentity]], secrets: tuple[str, ...] = ()
+    ) -> None:
+        """`secrets`: what no notice may show."""
+        self._secrets = secrets
         self._model = model
-        self._meet = meet
-        self._servers: dict[str, Server] = {}
-        self._meetings: dict[str, asyncio.Task[Server]] = {}
+        self._identify = identify
+        self._servers: dict[str, ServerIdentity] = {}
+        self._asked: dict[str, asyncio.Task[ServerIdentity]] = {}
         self._names = {model}
         """What the model is called by those that serve it."""
         self._named: set[str] = set()
         self._notices: dict[Notice, None] = {}
 
-    def known(self, url: str) -> Server | None:
-        """The server, if it has been met."""
+    def known_identity(self, url: str) -> ServerIdentity | None:
+        """The server, if it has been identified."""
         return self._servers.get(url)
 
-    async def of(self, url: str) -> Server:
-        """The server; everyone who asks while it is being met waits for the same answer, and a refusal is final."""
-        meeting = self._meetings.get(url)
-        if meeting is None:
-            meeting = self._meetings[url] = asyncio.create_task(self._met(url))
-        return await asyncio.shield(meeting)
+    async def identity_of(self, url: str) -> ServerIdentity:
+        """The server; who asks while it is being identified waits for the same answer, and a refusal is final."""
+        task = self._asked.get(url)
+        if task is None:
+            task = self._asked[url] = asyncio.create_task(self._identified(url))
+        return await asyncio.shield(task)
 
     def forget(self, url: str) -> None:
         """It is gone: who comes back may be another."""
         if self._servers.pop(url, None) is not None:
-            del self._meetings[url]
+            del self._asked[url]
 
     def answered_as(self, named: str | None) -> None:
         """A server has named an answer after a model."""
         if named in self._names:
             named = self._model
-        if named is None or named in self._named:
+        named = None if named is None else safe_excerpt(named, self._secrets, LONGEST_NAME)
+        if named is None or named in self._named or len(self._named) >= NAMED:
             return
         if self._named:
             others = ", ".join(map(repr, sorted(self._named)))
@@ -181,7 +212,13 @@ class Acquaintance:
 
     def note(self, notice: Notice) -> None:
         """Say this of the model, once."""
-        self._notices.setdefault(notice)
+        if sum(other.kind == notice.kind for other in self._notices) < MOST_NOTICES:
+            self._notices.setdefault(notice)
+
+    def note_first(self, notice: Notice) -> None:
+        """Say this, where nothing of its kind was said yet."""
+        if all(other.kind != notice.kind for other in self._notices):
+            self.note(notice)
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -194,17 +231,17 @@ class Acquaintance:
         return min(slots) if slots and min(slots) < together else 1
 
     async def close(self) -> None:
-        """Stop meeting anyone."""
-        meetings = list(self._meetings.values())
-        for meeting in meetings:
-            meeting.cancel()
-        await asyncio.gather(*meetings, return_exceptions=True)
+        """Stop identifying any."""
+        tasks = list(self._asked.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _met(self, url: str) -> Server:
+    async def _identified(self, url: str) -> ServerIdentity:
         try:
-            server = self._servers[url] = await self._meet(url)
+            server = self._servers[url] = await self._identify(url)
         except Failure:
-            del self._meetings[url]
+            del self._asked[url]
             raise
         self._names |= server.names
         for notice in server.notices:

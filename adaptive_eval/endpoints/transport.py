@@ -19,10 +19,12 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import cast
+from weakref import WeakSet
 
 import httpx2
 
 from adaptive_eval.endpoints.http1 import MAX_BODY, ResponseParser, too_long
+from adaptive_eval.endpoints.open_files import OutOfFiles, are_out, is_spare
 
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 60
@@ -88,6 +90,12 @@ class Connection(asyncio.Protocol):
         """Whether the server closed it while idle, just as the request was on its way."""
         heard = self._parser is None or self._parser.status
         return self.used and not heard and self._loop.time() < self._sent_at + STALE_SECONDS
+
+    @property
+    def descriptor(self) -> int:
+        """The number of its open file."""
+        assert self._transport is not None
+        return int(self._transport.get_extra_info("socket").fileno())
 
     @property
     def reusable(self) -> bool:
@@ -210,7 +218,9 @@ class _Unpacked(httpx2.AsyncByteStream):
         self._release()
 
 
-def unpacked(response: httpx2.Response, most: int, release: Callable[[], None] = lambda: None) -> httpx2.Response:
+def unpacked_response(
+    response: httpx2.Response, most: int, release: Callable[[], None] = lambda: None
+) -> httpx2.Response:
     """The same response with a plain body of so many bytes at most; `release` is called when it is closed."""
     headers = [pair for pair in response.headers.raw if pair[0].lower() not in (b"content-encoding", b"content-length")]
     return httpx2.Response(
@@ -220,6 +230,9 @@ def unpacked(response: httpx2.Response, most: int, release: Callable[[], None] =
 
 MOST_BYTES = "adaptive_eval.most_bytes"
 """The extension of a request that bounds the body of its response further than its client does."""
+
+
+_all_transports: "WeakSet[SlotTransport]" = WeakSet()
 
 
 class SlotTransport(httpx2.AsyncBaseTransport):
@@ -232,6 +245,7 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         self._tls = tls  # asked for at the first https URL, since reading a trust store takes its time
         self._max_body = max_body
         self._idle: dict[Origin, list[Connection]] = {}
+        _all_transports.add(self)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; the response holds its whole body where it came with the head, as most answers do."""
@@ -259,10 +273,14 @@ class SlotTransport(httpx2.AsyncBaseTransport):
                 return httpx2.Response(parser.status, headers=parser.headers, content=body)
             stream = httpx2.ByteStream(body)
         response = httpx2.Response(parser.status, headers=parser.headers, stream=stream)
-        return unpacked(response, most) if parser.packed else response
+        return unpacked_response(response, most) if parser.packed else response
 
     async def aclose(self) -> None:
         """Close every idle connection; a busy one ends with its request."""
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close what nobody uses now."""
         for connections in self._idle.values():
             for connection in connections:
                 connection.abort()
@@ -294,8 +312,20 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         except TimeoutError as error:
             raise httpx2.ConnectTimeout(f"no connection to {host}:{port} within {seconds:g} s") from error
         except (OSError, UnicodeError) as error:
+            if are_out(error):
+                raise _out_of_files(origin) from error
             raise httpx2.ConnectError(f"no connection to {host}:{port}: {error}") from error
+        if connection.open and is_spare(connection.descriptor):
+            connection.abort()
+            raise _out_of_files(origin)
         return connection
+
+
+def _out_of_files(origin: Origin) -> OutOfFiles:
+    """No connection for want of open files; those of idle connections, whosoever they are, are free from now on."""
+    for transport in _all_transports:
+        transport.close_idle()
+    return OutOfFiles(f"no connection to {origin[1]}:{origin[2]}: this machine has no open file left for it")
 
 
 def _keep_alive(sock: socket.socket) -> None:

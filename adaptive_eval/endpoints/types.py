@@ -6,7 +6,7 @@ number of its replicas.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, Self
@@ -296,14 +296,18 @@ class EndpointStats:
     notices: tuple[Notice, ...] = ()
 
 
+Again = Callable[[], Awaitable[bool]]
+"""Whether what was lost on the way, and may have cost something, may be asked for once more; may take a while."""
+
+
 class Endpoint(Protocol):
     """One model that can be asked, with all its replicas."""
 
-    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One answer per seed, in their order; a failed request is repeated inside with the same seeds.
 
-        Raises `Unavailable` when no replica is left or the attempts are used up by failures, and `Rejected`
-        for what no retry mends.
+        Raises `Unavailable` when no replica is left or the attempts are used up by failures, `Rejected` for what no
+        retry mends, and `NotAskedAgain` where `again` forbids to repeat what was lost (`stats.lost` has counted it).
         """
         ...
 

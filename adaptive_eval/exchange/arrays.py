@@ -1,8 +1,6 @@
 """Arrays: an .npz file with R (L, M, N), -1 for no trial, or with counts, as a replay reads them.
 
-An import as one array in an .npz file, which `adaptive-eval replay` reads (see `replay.recording`).
-
-The outcomes as one array in an .npz file, which `adaptive-eval replay` reads (see `replay.recording`).
+Imports and exports write the same array, and `adaptive-eval replay` reads it (see `recording`).
 """
 
 from collections import defaultdict
@@ -15,13 +13,13 @@ from numpy.typing import NDArray
 from adaptive_eval.exchange.gather import Gathering
 from adaptive_eval.exchange.recording import NO_TRIAL, Recording, read_recording, write_recording
 from adaptive_eval.exchange.samples import LogFile, Record
-from adaptive_eval.exchange.source import Source, Told
+from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.files import new_file
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.store import TrialRecord
 
 
-def write_npz(source: Source, path: Path, told: Told) -> None:
+def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None:
     """All outcomes; an answer that has no grade is missing too."""
     categories = len(source.rubric.weights)
     shape = (*source.extent.shape, int(source.extent.max()))
@@ -29,13 +27,13 @@ def write_npz(source: Source, path: Path, told: Told) -> None:
     for number, outcome in enumerate(source.reader.outcomes(), 1):
         if outcome.category is not None:
             outcomes[(*source.roster.cell(outcome.model, outcome.question), outcome.trial)] = outcome.category
-        told(number)
+        on_progress(number)
     with path.open("wb") as file:
         questions = tuple(source.roster.questions)
         write_recording(file, outcomes, source.models, questions, source.rubric.weights, source.rubric.names)
 
 
-class Outcomes:
+class OutcomeArray:
     """The categories of trials by model, question and number."""
 
     def __init__(self) -> None:
@@ -58,7 +56,7 @@ class Outcomes:
         return array
 
 
-def write_tensor(path: Path, outcomes: Outcomes, gathering: Gathering, rubric: Rubric) -> None:
+def write_tensor(path: Path, outcomes: OutcomeArray, gathering: Gathering, rubric: Rubric) -> None:
     """The array in an .npz file, which must not be there yet."""
     models, keys = list(gathering.models), gathering.keys
     array = outcomes.array(models, list(keys.values()))

@@ -3,7 +3,7 @@
 An Inspect log is a zip whose members are compressed by Zstandard (method 93), which Python's zipfile does not know
 before 3.14; members are read here from their bytes.
 
-A large JSON object entry by entry: whole, it may be twenty times as large in memory as in the file.
+A large JSON object is read entry by entry: whole, it may be twenty times as large in memory as in the file.
 """
 
 import json
@@ -24,7 +24,7 @@ from adaptive_eval.imports import load_extra
 SPACE = " \t\r\n\ufeff"
 
 
-class Entry(NamedTuple):
+class JsonEntry(NamedTuple):
     """A key with its value, or with one element of the list that is its value."""
 
     key: str
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     """How much of the text is read."""
 
 
-def entries(text: str, listed: str) -> Iterator[Entry]:
+def json_entries(text: str, listed: str) -> Iterator[JsonEntry]:
     """The entries of the object in `text`; of the list under the key `listed`, each element by itself.
 
     Raises `JSONDecodeError`, and `RecursionError` where it is nested too deeply.
@@ -47,9 +47,9 @@ def entries(text: str, listed: str) -> Iterator[Entry]:
         cursor.expect(":")
         if key == listed and cursor.at_mark("["):
             for number, element in enumerate(cursor.elements()):
-                yield Entry(key, element, number, cursor.share)
+                yield JsonEntry(key, element, number, cursor.share)
         else:
-            yield Entry(key, cursor.value(), None, cursor.share)
+            yield JsonEntry(key, cursor.value(), None, cursor.share)
         more = cursor.expect(",}") == ","
 
 
@@ -111,7 +111,7 @@ STORED, DEFLATED, ZSTANDARD = 0, 8, 93
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
-def parsed(file: LogFile, data: bytes | str, record: str | None = None) -> Any:
+def parse_log_json(file: LogFile, data: bytes | str, record: str | None = None) -> Any:
     """JSON as it is, with NaN, which some harnesses write."""
     try:
         return orjson.loads(data)
@@ -126,7 +126,7 @@ def parsed(file: LogFile, data: bytes | str, record: str | None = None) -> Any:
 
 
 @contextmanager
-def opened(file: LogFile) -> Iterator[IO[bytes]]:
+def opened_file(file: LogFile) -> Iterator[IO[bytes]]:
     """The file's bytes."""
     try:
         with file.path.open("rb") as handle:
@@ -135,12 +135,12 @@ def opened(file: LogFile) -> Iterator[IO[bytes]]:
         raise file.refuse(f"cannot be read: {error.strerror}") from error
 
 
-def whole(file: LogFile) -> bytes:
+def read_whole(file: LogFile) -> bytes:
     """All bytes of a file, unpacked where it is packed by Zstandard."""
-    with opened(file) as handle:
+    with opened_file(file) as handle:
         if handle.read(4) == ZSTD_MAGIC:
             handle.seek(0)
-            data = unpacked(file, handle, MOST_BYTES + 1)
+            data = decompressed(file, handle, MOST_BYTES + 1)
             if len(data) > MOST_BYTES:
                 raise file.refuse(f"holds more than {MOST_BYTES:,} bytes, which no such log does")
             return data
@@ -151,7 +151,7 @@ def whole(file: LogFile) -> bytes:
         return handle.read()
 
 
-def unpacked(file: LogFile, packed: IO[bytes] | bytes, most: int, record: str | None = None) -> bytes:
+def decompressed(file: LogFile, packed: IO[bytes] | bytes, most: int, record: str | None = None) -> bytes:
     """At most so many bytes of what Zstandard has packed."""
     zstandard = _zstandard()
     try:
@@ -193,7 +193,7 @@ class Archive:
 
     def json(self, name: str) -> Any:
         """The value of a member."""
-        return parsed(self._file, self.read(name), name)
+        return parse_log_json(self._file, self.read(name), name)
 
     def read(self, name: str) -> bytes:
         """The bytes of a member, checked against its length and sum."""
@@ -222,7 +222,7 @@ class Archive:
         """At most the bytes that were claimed, and one more where there are more."""
         most = info.file_size + 1
         if info.compress_type == ZSTANDARD:
-            return unpacked(self._file, packed, most, info.filename)
+            return decompressed(self._file, packed, most, info.filename)
         if info.compress_type == DEFLATED:
             try:
                 return zlib.decompressobj(-15).decompress(packed, most)

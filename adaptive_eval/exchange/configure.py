@@ -3,7 +3,7 @@
 It is written beside the run, so that `adaptive-eval run RUN/config.yaml --run-dir RUN` goes on with it once the
 addresses of the models are filled in.
 
-What an import judges by: rubric, grader and questions, of a configuration or of the logs themselves.
+Rubric, grader and questions come from a configuration that is given, or from the logs themselves.
 """
 
 import json
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from adaptive_eval.config.document import VARIABLE
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.samples import Asked, Settings
+from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import GraderOptions
@@ -40,11 +40,11 @@ PRECISION = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LogContents:
     """What the logs have."""
 
     name: str
-    models: Mapping[str, Settings]
+    models: Mapping[str, LoggedSettings]
     questions: Sequence[Question]
     least: int
     """The fewest trials that a model has of a question it has any of, `LEAST` at most."""
@@ -58,7 +58,7 @@ class Found:
     """No more will be asked for: what is there is the horizon."""
 
 
-def tree_of(found: Found) -> dict[str, Any]:
+def tree_of(found: LogContents) -> dict[str, Any]:
     """The configuration as plain values, but for the addresses."""
     tree: dict[str, Any] = {
         "name": found.name,
@@ -108,12 +108,12 @@ def question_lines(questions: Sequence[Question]) -> Iterator[str]:
         yield json.dumps(row, ensure_ascii=True)
 
 
-def question_of(key: str, asked: Asked) -> Question:
+def question_of(key: str, asked: LoggedQuestion) -> Question:
     """A question of the logs."""
     return Question(key, asked.prompt, asked.answer, asked.choices, asked.cluster)
 
 
-def runnable(questions: Sequence[Question]) -> bool:
+def has_all_to_run(questions: Sequence[Question]) -> bool:
     """The logs have all that asking on would need."""
     return all(question.prompt.strip() and question.answer.strip() for question in questions)
 
@@ -128,7 +128,7 @@ def _fields(questions: Sequence[Question]) -> dict[str, Any]:
     return named | ({"cluster": "cluster"} if any(question.cluster for question in questions) else {})
 
 
-def _model(name: str, settings: Settings) -> dict[str, Any]:
+def _model(name: str, settings: LoggedSettings) -> dict[str, Any]:
     model: dict[str, Any] = {"name": name, "model": settings.served or name, "api": settings.api}
     if settings.sampling:
         model["sampling"] = dict(settings.sampling)
@@ -137,7 +137,7 @@ def _model(name: str, settings: Settings) -> dict[str, Any]:
     return model
 
 
-def likely_grader(models: Iterable[Settings]) -> GraderOptions:
+def likely_grader(models: Iterable[LoggedSettings]) -> GraderOptions:
     """The grader that comes nearest to what graded the logs, as far as they say it."""
     kind = next((settings.grader for settings in models if settings.grader is not None), DEFAULT_GRADER)
     return GRADERS[kind].model_validate({"kind": kind})
@@ -185,7 +185,7 @@ def _variables(names: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ImportRequest:
     """What is to be imported, and as what."""
 
     files: Sequence[str]
@@ -209,10 +209,10 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ImportTerms:
     """A request, worked out."""
 
-    request: Request
+    request: ImportRequest
     rubric: Rubric
     grader: GraderOptions | None
     """Grades texts; None: the logs have grades."""
@@ -220,7 +220,7 @@ class Terms:
     """Those of the configuration, where there is one."""
 
 
-def terms_of(request: Request) -> Terms:
+def terms_of(request: ImportRequest) -> ImportTerms:
     """Raises `ConfigError` where the request contradicts itself, or its configuration has no questions."""
     config = request.config
     if config is not None:
@@ -229,9 +229,9 @@ def terms_of(request: Request) -> Terms:
             if value is not None:
                 raise ConfigError(f"{option} stands against --config, which says that itself; give one of the two")
         questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
-        return Terms(request, open_rubric(config.rubric), config.grader, questions)
+        return ImportTerms(request, open_rubric(config.rubric), config.grader, questions)
     rubric = _rubric(request.weights)
-    return Terms(request, rubric, None if request.grader is None else _grader_named(request.grader), None)
+    return ImportTerms(request, rubric, None if request.grader is None else _grader_named(request.grader), None)
 
 
 def _rubric(weights: Sequence[float] | None) -> Rubric:

@@ -11,7 +11,16 @@ import orjson
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange import arrays as tensor
 from adaptive_eval.exchange import lighteval, lm_eval, matharena
-from adaptive_eval.exchange.bounded import MOST_BYTES, MOST_FILE, ZSTD_MAGIC, Archive, entries, opened, parsed, whole
+from adaptive_eval.exchange.bounded import (
+    MOST_BYTES,
+    MOST_FILE,
+    ZSTD_MAGIC,
+    Archive,
+    json_entries,
+    opened_file,
+    parse_log_json,
+    read_whole,
+)
 from adaptive_eval.exchange.inspect import reader as inspect_log
 from adaptive_eval.exchange.samples import LogFile, Record, mapping
 from adaptive_eval.exchange.tables import reader as long_form
@@ -73,7 +82,7 @@ def read_records(file: LogFile) -> Records:
     """The trials of a file; raises `LogError`."""
     if file.path.suffix.lower() in CONFIGURATIONS:
         raise file.refuse("is a configuration and no log; give it as --config, beside the logs")
-    with opened(file) as handle:
+    with opened_file(file) as handle:
         head = handle.read(HEAD).removeprefix(BOM).lstrip()
     if head.startswith(ZIP_MAGIC):
         return _of_zip(file)
@@ -88,7 +97,7 @@ def read_records(file: LogFile) -> Records:
 
 def _of_zip(file: LogFile) -> Records:
     """The samples of an Inspect log, else arrays."""
-    with opened(file) as handle:
+    with opened_file(file) as handle:
         archive = Archive(file, handle)
         if inspect_log.is_inspect(archive):
             yield from inspect_log.read_archive(file, archive)
@@ -115,7 +124,7 @@ def _of_json(file: LogFile, head: bytes) -> Records:
         return inspect_log.read_json(file)
     row = _first_line(file)
     if row is None:
-        row = mapping(parsed(file, whole(file)))
+        row = mapping(parse_log_json(file, read_whole(file)))
     if lm_eval.is_samples(row):
         return lm_eval.read_samples(file)
     if matharena.is_problem(row):
@@ -133,14 +142,14 @@ def _first_keys(head: bytes) -> set[str]:
     """The keys of a JSON object as far as they can be read."""
     keys: set[str] = set()
     with suppress(JSONDecodeError, RecursionError):
-        for entry in entries(head.decode(errors="ignore"), "samples"):
+        for entry in json_entries(head.decode(errors="ignore"), "samples"):
             keys.add(entry.key)
     return keys
 
 
 def _first_line(file: LogFile) -> Row | None:
     """The object of the first line; None where an object goes over several lines."""
-    with opened(file) as handle:
+    with opened_file(file) as handle:
         line = handle.readline(MOST_BYTES)
     try:
         return mapping(orjson.loads(line.removeprefix(BOM)))

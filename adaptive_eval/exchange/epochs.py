@@ -1,6 +1,4 @@
-"""The controller behind a desk: another harness brings epochs of several models, and is told what to do with each.
-
-Which epoch of a question serves which trial of one model, when a harness brings its epochs one by one.
+"""The controller for another harness, which brings epochs of several models and is told what to do with each.
 
 A harness schedules every epoch of every question, in an order of its own, and has places for some of them at a time;
 the controller asks for trials. The epochs of a question are alike before they are run, so that any of them can serve
@@ -19,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.load import decisions_of
+from adaptive_eval.config.load import decisions_from_mapping
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Controller, Outcome, SetAside
 from adaptive_eval.core.policies import Policy, View
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric, open_rubric
-from adaptive_eval.record.build import Subject, build_results, take_snapshot
+from adaptive_eval.record.build import RunSubject, build_results, take_snapshot
 from adaptive_eval.record.results import Results, why_stopped
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import IntArray
 
 ATTEMPTS = 5
@@ -41,7 +39,7 @@ class Epoch(NamedTuple):
     number: int
 
 
-class Arrival(StrEnum):
+class EpochDecision(StrEnum):
     """What becomes of an epoch that the harness is about to run."""
 
     RUN = "run"
@@ -87,21 +85,21 @@ class Epochs:
         self._wanted[question].append(trial)
         return None
 
-    def arrive(self, epoch: Epoch) -> Arrival:
+    def arrive(self, epoch: Epoch) -> EpochDecision:
         """The harness is about to run an epoch."""
         if epoch in self._serving or epoch in self.done:  # again, for reasons of its own
-            return Arrival.RUN
+            return EpochDecision.RUN
         if epoch in self._seen:  # it was lost, and has another chance
             self._usable[epoch.question] += 1
         self._seen.add(epoch)
         if self._wanted[epoch.question]:
             self._serve(epoch)
-            return Arrival.RUN
+            return EpochDecision.RUN
         self._held[epoch] = None
         if self._hurried and self.starved:
             self._skip(epoch)
-            return Arrival.SKIP
-        return Arrival.HOLD
+            return EpochDecision.SKIP
+        return EpochDecision.HOLD
 
     def released(self) -> Iterator[Epoch]:
         """Those that were held and are needed now: they serve a trial from now on."""
@@ -182,12 +180,12 @@ class Epochs:
 
 
 MANY = 1 << 16
-Settings = Mapping[str, object]
+DecisionSettings = Mapping[str, object]
 """Sections of a configuration that decide, as in a file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class WithinEpochs:
     """A policy that asks for no more trials of a question than there are epochs for."""
 
     policy: Policy
@@ -200,7 +198,7 @@ class Within:
         return allowed
 
 
-def decisions_on(settings: Settings, names: Sequence[str], epochs: int) -> Decisions:
+def decisions_on(settings: DecisionSettings, names: Sequence[str], epochs: int) -> Decisions:
     """What is decided about so many epochs; unless it is said otherwise, each round has every question once."""
     allocation, trials = settings.get("allocation"), settings.get("trials")
     completed = dict(settings)
@@ -208,7 +206,7 @@ def decisions_on(settings: Settings, names: Sequence[str], epochs: int) -> Decis
         completed["allocation"] = {"policy": "unresolved_pairs", **(allocation or {})}
     if trials is None or (isinstance(trials, Mapping) and not trials.keys() & {"max", "epochs"}):
         completed["trials"] = {**(trials or {}), "max": epochs}
-    decisions = decisions_of(completed, names)
+    decisions = decisions_from_mapping(completed, names)
     if decisions.trials.max > epochs:
         raise ConfigError(
             f"trials.max is {decisions.trials.max}, but there are {epochs} epochs; raise these, or lower trials.max"
@@ -219,30 +217,30 @@ def decisions_on(settings: Settings, names: Sequence[str], epochs: int) -> Decis
     return decisions
 
 
-def rubric_of(settings: Settings, names: Sequence[str]) -> Rubric:
+def rubric_of(settings: DecisionSettings, names: Sequence[str]) -> Rubric:
     """The rubric, and an error for whatever is wrong with the settings before the number of epochs is known."""
     timeless = {name: section for name, section in settings.items() if name != "trials"}
-    return open_rubric(decisions_of(timeless, names).rubric)
+    return open_rubric(decisions_from_mapping(timeless, names).rubric)
 
 
-class Desk:
+class EpochController:
     """One comparison of models on the same questions."""
 
-    def __init__(self, names: Sequence[str], questions: Sequence[str], epochs: int, settings: Settings) -> None:
+    def __init__(self, names: Sequence[str], questions: Sequence[str], epochs: int, settings: DecisionSettings) -> None:
         self.decisions = decisions = decisions_on(settings, names, epochs)
         self.models = [Epochs(len(questions), epochs) for _ in names]
         self._questions = tuple(questions)
-        self._subject = Subject(
+        self._subject = RunSubject(
             name="adaptive-eval",
             models=tuple(names),
             questions=self._questions,
-            sampled=(False,) * len(names),  # no text is seen: nothing is to be warned of when answers repeat
+            drawn=(None,) * len(names),  # no text is seen
             created=0.0,
             decisions=decisions.stated(),
         )
         bench = Bench(len(names), len(questions), np.array(open_rubric(decisions.rubric).weights, dtype=float))
         plan = plan_on(bench, decisions, names)
-        self._controller = Controller(replace(plan, policy=Within(plan.policy, self.models)))
+        self._controller = Controller(replace(plan, policy=WithinEpochs(plan.policy, self.models)))
         self._why: dict[int, str] = {}
         self._hand_out()
 
@@ -285,9 +283,9 @@ class Desk:
 
     def results(self, began: float = 0.0, now: float = 0.0, stopped: bool = False) -> Results | None:
         """What was found, between two moments in seconds since 1970; None before the first look."""
-        tallies = [Tally(trials=len(epochs.done)) for epochs in self.models]
+        usages = [TrialUsage(trials=len(epochs.done)) for epochs in self.models]
         subject = replace(self._subject, created=began)
-        snapshot = take_snapshot(subject, self._controller, tallies, elapsed=now - began, now=now, stopped=stopped)
+        snapshot = take_snapshot(subject, self._controller, usages, elapsed=now - began, now=now, stopped=stopped)
         return None if snapshot is None else build_results(snapshot)
 
     def _tell(self, event: Outcome | SetAside) -> None:

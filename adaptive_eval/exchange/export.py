@@ -9,7 +9,7 @@ import numpy as np
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.arrays import write_npz
 from adaptive_eval.exchange.inspect.writer import ENDING, write_logs
-from adaptive_eval.exchange.source import Source, Told, opened_source
+from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
 from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl, write_parquet, write_signals
 from adaptive_eval.files import new_file, new_folder
 
@@ -25,11 +25,11 @@ PLACES: dict[Format, str] = {
 }
 """Where an export lies in the run directory, unless it is told otherwise."""
 TEXTS: dict[Format, bool] = {"csv": False, "jsonl": True, "parquet": True}
-"""Formats in which what the models wrote may be left out or put in, and what they do when they are not told."""
+"""Formats in which what the models wrote may be left out or put in, and what they do without being asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ExportRequest:
     """What is wanted."""
 
     directory: Path
@@ -53,7 +53,7 @@ class Exported:
     """Whether some questions have more trials than others."""
 
 
-def export(request: Request, told: Told | None = None) -> Exported:
+def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exported:
     """Write a run in a format; raises `ConfigError` and `StoreError`, and then has written nothing."""
     path = request.output or request.directory / PLACES[request.format]
     if request.texts is not None and request.format not in TEXTS:
@@ -63,10 +63,10 @@ def export(request: Request, told: Told | None = None) -> Exported:
     with opened_source(request.directory) as source:
         if request.format == "inspect":
             with new_folder(path, request.force, ENDING) as draft:
-                write_logs(source, draft, told or _nobody)
+                write_logs(source, draft, on_progress or _tell_nobody)
         else:
             with new_file(path, request.force) as draft:
-                _write(source, draft, request, told or _nobody)
+                _write(source, draft, request, on_progress or _tell_nobody)
         return Exported(
             path=path,
             trials=source.reader.trial_count(),
@@ -76,20 +76,20 @@ def export(request: Request, told: Told | None = None) -> Exported:
         )
 
 
-def _write(source: Source, path: Path, request: Request, told: Told) -> None:
+def _write(source: ExportSource, path: Path, request: ExportRequest, on_progress: OnProgress) -> None:
     texts = TEXTS.get(request.format, False) if request.texts is None else request.texts
     match request.format:
         case "npz":
-            write_npz(source, path, told)
+            write_npz(source, path, on_progress)
         case "csv":
-            write_csv(source, path, texts, told)
+            write_csv(source, path, texts, on_progress)
         case "jsonl":
-            write_jsonl(source, path, texts, told)
+            write_jsonl(source, path, texts, on_progress)
         case "parquet":
-            write_parquet(source, path, texts, told)
+            write_parquet(source, path, texts, on_progress)
         case _:
-            write_signals(source, path, told)
+            write_signals(source, path, on_progress)
 
 
-def _nobody(trials: int) -> None:
+def _tell_nobody(trials: int) -> None:
     """Nobody listens."""

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import FAILED, finish_word
-from adaptive_eval.exchange.repeats import Answered, Repeats
-from adaptive_eval.exchange.samples import Asked, LogError, LogFile, Record, Settings, tidy
+from adaptive_eval.exchange.repeats import GivenAnswer, Repeats
+from adaptive_eval.exchange.samples import LogError, LogFile, LoggedQuestion, LoggedSettings, Record, tidy_text
 
 MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 BETWEEN = "\0"
 """Between task and id in the key of a question, until it is known whether there are several tasks."""
 
 
-class Placed(NamedTuple):
+class PlacedRecord(NamedTuple):
     """A trial with its place in the run."""
 
     record: Record
@@ -30,7 +30,7 @@ class Placed(NamedTuple):
     trial: int
 
 
-class Known(NamedTuple):
+class KnownNames(NamedTuple):
     """The models and questions of a configuration that is given."""
 
     models: Collection[str]
@@ -39,7 +39,7 @@ class Known(NamedTuple):
 
 @dataclass
 class _Model:
-    settings: Settings
+    settings: LoggedSettings
     place: str
     missing: Counter[str] = field(default_factory=Counter)
 
@@ -47,7 +47,7 @@ class _Model:
 class _Question(NamedTuple):
     task: str
     id: str
-    asked: Asked
+    asked: LoggedQuestion
     place: str
 
 
@@ -63,9 +63,9 @@ class Gathering:
     """Takes records one by one, and knows in the end what they are trials of."""
 
     def __init__(
-        self, known: Known | None, left_out: Collection[str], further: bool, *, repeats_are_samples: bool = False
+        self, known: KnownNames | None, left_out: Collection[str], further: bool, *, repeats_are_samples: bool = False
     ) -> None:
-        self._repeats = None if repeats_are_samples else Repeats[Placed]()
+        self._repeats = None if repeats_are_samples else Repeats[PlacedRecord]()
         self._known, self._left_out, self._further = known, left_out, further
         self._models: dict[str, _Model] = {}
         self._questions: dict[str, _Question] = {}
@@ -92,7 +92,7 @@ class Gathering:
         if self._further:
             self._shift = {cell: held.last + 1 for cell, held in self._cells.items()}
 
-    def take(self, file: LogFile, record: Record) -> list[Placed]:
+    def take(self, file: LogFile, record: Record) -> list[PlacedRecord]:
         """The trials that count now, with their places: this one, if it is one, and those that waited for it."""
         place = f"{file.path}: {record.place}"
         if (names := (record.model, record.question, record.task)) not in self._tidy or not record.asked.is_plain:
@@ -115,14 +115,14 @@ class Gathering:
         held = self._cells[cell]
         held.last = max(held.last, trial)
         self.without_text += not record.has_text
-        return self._counting(Placed(record, place, question, trial))
+        return self._counting(PlacedRecord(record, place, question, trial))
 
-    def _counting(self, placed: Placed) -> list[Placed]:
+    def _counting(self, placed: PlacedRecord) -> list[PlacedRecord]:
         """The trials that are known to count, now that this one has come."""
         record, counting = placed.record, [placed]
         if self._repeats is not None:
             answer = record.answer if record.has_text else None
-            counting = self._repeats.take(Answered(record.model, placed.question, answer), placed)
+            counting = self._repeats.take(GivenAnswer(record.model, placed.question, answer), placed)
         for one in counting:
             self._cells[one.record.model, one.question].trials += 1
         return counting
@@ -130,7 +130,7 @@ class Gathering:
     # -- in the end -------------------------------------------------------------------------------------------------
 
     @property
-    def models(self) -> Mapping[str, Settings]:
+    def models(self) -> Mapping[str, LoggedSettings]:
         """The models that have trials, and how they were asked."""
         having = {model for model, _ in self._cells}
         return {name: model.settings for name, model in self._models.items() if name in having}
@@ -150,7 +150,7 @@ class Gathering:
         return ids
 
     @property
-    def asked(self) -> Mapping[str, Asked]:
+    def asked(self) -> Mapping[str, LoggedQuestion]:
         """What was asked, by the questions' ids."""
         return {name: self._questions[key].asked for name, key in self.keys.items()}
 
@@ -246,7 +246,11 @@ class Gathering:
 
 def _named(record: Record, place: str) -> Record:
     """The record with names that a run can have."""
-    model, question, task = tidy(record.model).strip(), tidy(record.question).strip(), tidy(record.task).strip()
+    model, question, task = (
+        tidy_text(record.model).strip(),
+        tidy_text(record.question).strip(),
+        tidy_text(record.task).strip(),
+    )
     if not MODEL_NAME.fullmatch(model):
         raise LogError(f"{place}: {model!r:.80} can be no model's name; write NAME=FILE to give it one")
     if not question or BETWEEN in question:
@@ -257,12 +261,17 @@ def _named(record: Record, place: str) -> Record:
     return record._replace(model=model, question=question, task=task, asked=asked)
 
 
-def _tidied(asked: Asked) -> Asked:
+def _tidied(asked: LoggedQuestion) -> LoggedQuestion:
     """The question without halves of surrogate pairs, which no server could be sent."""
     if asked.is_plain:
         return asked
     prompt, answer, choices, cluster = asked
-    return Asked(tidy(prompt), tidy(answer), tuple(map(tidy, choices)), None if cluster is None else tidy(cluster))
+    return LoggedQuestion(
+        tidy_text(prompt),
+        tidy_text(answer),
+        tuple(map(tidy_text, choices)),
+        None if cluster is None else tidy_text(cluster),
+    )
 
 
 def _no_trial(record: Record) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from adaptive_eval.errors import GraderError
-from adaptive_eval.exchange.gather import Placed
+from adaptive_eval.exchange.gather import PlacedRecord
 from adaptive_eval.exchange.samples import NO_ANSWER, LogError, Record, category_of_value
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import SignalValue, answer_facts
@@ -14,7 +14,7 @@ from adaptive_eval.scheduler.grading import Grading, grade_or_error
 from adaptive_eval.store import TrialRecord
 
 
-class Anew(NamedTuple):
+class GradingAnew(NamedTuple):
     """How texts are graded."""
 
     grading: Grading
@@ -26,8 +26,8 @@ class Anew(NamedTuple):
         return record.has_text and (self.everything or record.category is None)
 
 
-async def graded(
-    batch: Sequence[Placed], questions: Mapping[str, Question], rubric: Rubric, anew: Anew | None
+async def graded_trials(
+    batch: Sequence[PlacedRecord], questions: Mapping[str, Question], rubric: Rubric, anew: GradingAnew | None
 ) -> list[TrialRecord]:
     """The trials with their grades, in their order."""
     if anew is None:
@@ -35,7 +35,7 @@ async def graded(
     return await asyncio.gather(*(_graded(one, questions[one.question], rubric, anew) for one in batch))
 
 
-async def _graded(one: Placed, question: Question, rubric: Rubric, anew: Anew) -> TrialRecord:
+async def _graded(one: PlacedRecord, question: Question, rubric: Rubric, anew: GradingAnew) -> TrialRecord:
     record = one.record
     if anew.everything and not record.has_text:
         raise LogError(f"{one.place}: has no text to grade; leave --grader out, and the log's own grade is taken")
@@ -47,7 +47,7 @@ async def _graded(one: Placed, question: Question, rubric: Rubric, anew: Anew) -
     return _trial(one, grade.category, grade.signals, grade.extracted, None)
 
 
-def _taken(one: Placed, rubric: Rubric) -> TrialRecord:
+def _taken(one: PlacedRecord, rubric: Rubric) -> TrialRecord:
     """The trial with the grade that its log gives."""
     record = one.record
     category, signals = record.category, record.signals
@@ -66,7 +66,7 @@ def _taken(one: Placed, rubric: Rubric) -> TrialRecord:
     return _trial(one, category, signals, record.extracted, record.grader_error if category is None else None)
 
 
-def _of_value(one: Placed, value: float, rubric: Rubric) -> int:
+def _of_value(one: PlacedRecord, value: float, rubric: Rubric) -> int:
     answer, signals = one.record.answer or NO_ANSWER, one.record.signals
     category = category_of_value(value, lambda: {**answer_facts(answer), **signals}, rubric)
     if category is None:
@@ -79,7 +79,7 @@ def _of_value(one: Placed, value: float, rubric: Rubric) -> int:
 
 
 def _trial(
-    one: Placed,
+    one: PlacedRecord,
     category: int | None,
     signals: Mapping[str, SignalValue],
     extracted: str | None,

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.exchange.arrays import Outcomes, write_tensor
-from adaptive_eval.exchange.configure import Request, Terms, likely_grader, question_of, terms_of
+from adaptive_eval.exchange.arrays import OutcomeArray, write_tensor
+from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, question_of, terms_of
 from adaptive_eval.exchange.detect import log_files, read_records
-from adaptive_eval.exchange.gather import Gathering, Known, Placed
-from adaptive_eval.exchange.grading import Anew, graded
+from adaptive_eval.exchange.gather import Gathering, KnownNames, PlacedRecord
+from adaptive_eval.exchange.grading import GradingAnew, graded_trials
 from adaptive_eval.exchange.run_directory import run_drafted
 from adaptive_eval.exchange.samples import LogError, LogFile
-from adaptive_eval.graders.agreement import Agreement, Graded, Reservoir, agreement, those_that_agree
+from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, those_that_agree
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions
@@ -22,12 +22,12 @@ from adaptive_eval.store import TrialRecord
 
 AT_A_TIME = 256
 TENSOR = ".npz"
-Told = Callable[[float, int], None]
+OnImportProgress = Callable[[float, int], None]
 """Hears which share of the files is read, and how many trials that gave."""
 Take = Callable[[Iterable[TrialRecord]], None]
 
 
-class Compared(NamedTuple):
+class GraderComparison(NamedTuple):
     """The grader of a run that goes on, and how it was found."""
 
     grader: GraderOptions | None
@@ -48,16 +48,16 @@ class Imported(NamedTuple):
     """None for a tensor, and where something is missing that the first look needs."""
     runnable: bool
     """The run can go on with the configuration beside it, or with the one that was given."""
-    compared: Compared | None = None
+    compared: GraderComparison | None = None
 
 
-def import_logs(request: Request, told: Told = lambda share, trials: None) -> Imported:
+def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda share, trials: None) -> Imported:
     """Import; raises `ConfigError` that names file and record, or `StoreError`, and then has written nothing."""
     terms = terms_of(request)
     files = log_files(request.files, request.scorer, graded_anew=terms.grader is not None)
-    work = _Work(terms, files, told)
+    work = _Import(terms, files, on_progress)
     if request.to.suffix == TENSOR:
-        outcomes = Outcomes()
+        outcomes = OutcomeArray()
         asyncio.run(work.through(outcomes.take))
         write_tensor(request.to, outcomes, work.gathering, terms.rubric)
         return Imported(request.to, work.trials, work.gathering, None, runnable=False)
@@ -68,15 +68,15 @@ def import_logs(request: Request, told: Told = lambda share, trials: None) -> Im
     return Imported(request.to, work.trials, work.gathering, finished.results, finished.runnable, compared)
 
 
-class _Work:
+class _Import:
     """The way from files to graded trials."""
 
-    def __init__(self, terms: Terms, files: list[LogFile], told: Told) -> None:
+    def __init__(self, terms: ImportTerms, files: list[LogFile], on_progress: OnImportProgress) -> None:
         request, known = terms.request, None
         questions = {question.id: question for question in terms.questions or ()}
         if request.config is not None:
-            known = Known([model.name for model in request.config.models], questions.keys())
-        self._terms, self._files, self._told = terms, files, told
+            known = KnownNames([model.name for model in request.config.models], questions.keys())
+        self._terms, self._files, self._on_progress = terms, files, on_progress
         self._questions = questions
         self._checked: set[str] = set()
         self._sample = Reservoir()
@@ -88,7 +88,7 @@ class _Work:
     async def through(self, take: Take) -> None:
         """Hand over every trial, some at a time."""
         async with self._opened_grading() as anew:
-            batch: list[Placed] = []
+            batch: list[PlacedRecord] = []
             for number, file in enumerate(self._files):
                 self.gathering.next_file(file)
                 for record in read_records(file):
@@ -98,38 +98,38 @@ class _Work:
                     if len(batch) >= AT_A_TIME:
                         await self._hand_over(batch, anew, take)
                         batch = []
-                        self._told((number + file.share) / len(self._files), self.trials)
+                        self._on_progress((number + file.share) / len(self._files), self.trials)
             await self._hand_over(batch, anew, take)
         self.gathering.require_left_out()
         if not self.trials:
             named = ", ".join(str(file.path) for file in self._files[:3])
             reasons = sorted({why for found in self.gathering.missing.values() for why in found})
-            told = "; ".join(reasons[:3]) or "everything is left out"
-            raise LogError(f"{named}: no trial is there: {told}")
+            why = "; ".join(reasons[:3]) or "everything is left out"
+            raise LogError(f"{named}: no trial is there: {why}")
 
-    async def _hand_over(self, batch: list[Placed], anew: Anew | None, take: Take) -> None:
-        records = await graded(batch, self._questions, self._terms.rubric, anew)
+    async def _hand_over(self, batch: list[PlacedRecord], anew: GradingAnew | None, take: Take) -> None:
+        records = await graded_trials(batch, self._questions, self._terms.rubric, anew)
         take(records)
         for placed, record in zip(batch, records, strict=True):
             if placed.record.has_text and record.category is not None and record.answer.text:
-                self._sample.take(Graded(self._questions[record.question], record.answer, record.category))
+                self._sample.take(GradedAnswer(self._questions[record.question], record.answer, record.category))
         self.trials += len(batch)
 
-    async def compared(self) -> Compared:
+    async def compared(self) -> GraderComparison:
         """Whether the likely grader, or that of the configuration, gives a sample the grades that it has."""
         config, terms, sample = self._terms.request.config, self._terms, self._sample.kept
         if terms.grader is not None and config is None:
-            return Compared(terms.grader)
+            return GraderComparison(terms.grader)
         grader = terms.grader or likely_grader(self.gathering.models.values())
         if any(grader.key_problem(one.question) for one in sample):
-            return Compared(grader)  # without keys nothing can be graded, and nobody can go on
+            return GraderComparison(grader)  # without keys nothing can be graded, and nobody can go on
         folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
         found = await agreement(grader, terms.rubric, sample, folder, keys)
-        if found.whole:
-            return Compared(grader, found)
-        return Compared(None, found, tuple(await those_that_agree(GRADERS, terms.rubric, sample)))
+        if found.all_agree:
+            return GraderComparison(grader, found)
+        return GraderComparison(None, found, tuple(await those_that_agree(GRADERS, terms.rubric, sample)))
 
-    def _require_question(self, placed: Placed) -> None:
+    def _require_question(self, placed: PlacedRecord) -> None:
         """Know the question, and that the grader can use its key."""
         key = placed.question
         if key in self._checked:
@@ -143,7 +143,7 @@ class _Work:
             raise LogError(f"{placed.place}: question {placed.record.question!r} {problem} (the grader {kind})")
 
     @asynccontextmanager
-    async def _opened_grading(self) -> AsyncIterator[Anew | None]:
+    async def _opened_grading(self) -> AsyncIterator[GradingAnew | None]:
         grader, config = self._terms.grader, self._terms.request.config
         if grader is None:
             yield None
@@ -151,6 +151,6 @@ class _Work:
         folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
         pool = GradingPool(grader, self._terms.rubric, folder=folder, keys=keys)
         try:
-            yield Anew(pool, everything=config is None)
+            yield GradingAnew(pool, everything=config is None)
         finally:
             await pool.close()

@@ -10,10 +10,10 @@ from typing import Any
 
 from adaptive_eval.exchange.samples import (
     SEVERAL,
-    Asked,
     LogFile,
+    LoggedQuestion,
+    LoggedSettings,
     Record,
-    Settings,
     made_answer,
     mapping,
     sequence,
@@ -61,13 +61,13 @@ def read_details(file: LogFile) -> Iterator[Record]:
                 trial=trial,
                 task=task,
                 asked=asked,
-                settings=Settings(served=model, system=system),
+                settings=LoggedSettings(served=model, system=system),
                 answer=made_answer(text, finish_reason="unknown", reasoning=as_text(reasoning) or None),
                 has_text=True,
             )
 
 
-def _asked(doc: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[Asked, str | None]:
+def _asked(doc: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[LoggedQuestion, str | None]:
     """The question with its key, which is one of the choices, or the only one; and the system message."""
     choices = tuple(map(as_text, sequence(doc.get("choices"))))
     gold = doc.get("gold_index")
@@ -81,7 +81,7 @@ def _asked(doc: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[Asked, 
             pass
         case _:
             system, prompt = None, as_text(doc.get("query"))
-    return Asked(prompt, "\n".join(keys), choices if len(choices) > 1 else ()), system
+    return LoggedQuestion(prompt, "\n".join(keys), choices if len(choices) > 1 else ()), system
 
 
 def _model(file: LogFile) -> str:

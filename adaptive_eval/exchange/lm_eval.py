@@ -13,10 +13,10 @@ from typing import Any
 from adaptive_eval.exchange.bounded import MOST_BYTES
 from adaptive_eval.exchange.samples import (
     SEVERAL,
-    Asked,
     LogFile,
+    LoggedQuestion,
+    LoggedSettings,
     Record,
-    Settings,
     known_sampling,
     made_answer,
     mapping,
@@ -92,7 +92,7 @@ def _require_other_filter(
         raise file.refuse(f"has other answers than {first}, another filter of the same document", place)
 
 
-def _asked(row: Row, model: str, api: Any) -> tuple[Asked, Settings]:
+def _asked(row: Row, model: str, api: Any) -> tuple[LoggedQuestion, LoggedSettings]:
     """The question, and how it was asked, as far as the request says it."""
     arguments = mapping(next(iter(mapping(row.get("arguments")).values()), None))
     request = arguments.get("arg_0")
@@ -107,13 +107,13 @@ def _asked(row: Row, model: str, api: Any) -> tuple[Asked, Settings]:
         case [*_, ("user", asked)]:
             prompt = asked
     choices = tuple(map(as_text, sequence(mapping(row.get("doc")).get("choices"))))
-    settings = Settings(
+    settings = LoggedSettings(
         served=model,
         sampling=_sampling(mapping(arguments.get("arg_1"))),
         system=system,
         api="chat" if turns else api if not text else "completions",
     )
-    return Asked(prompt, as_text(row["target"]), choices), settings
+    return LoggedQuestion(prompt, as_text(row["target"]), choices), settings
 
 
 def _turns(text: str) -> list[Mapping[str, Any]]:

@@ -9,17 +9,17 @@ from typing import Any
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.exchange.bounded import parsed, whole
+from adaptive_eval.exchange.bounded import parse_log_json, read_whole
 from adaptive_eval.exchange.samples import (
-    Asked,
     LogFile,
+    LoggedQuestion,
+    LoggedSettings,
     Record,
-    Settings,
-    as_value,
+    finite_number,
     made_answer,
     mapping,
-    number,
     sequence,
+    value_of_score,
     whole_number,
 )
 from adaptive_eval.exchange.tables.reader import Row, Rows
@@ -38,7 +38,7 @@ def is_output(columns: frozenset[str]) -> bool:
 
 def read_problem(file: LogFile) -> Iterator[Record]:
     """The trials of a problem's file."""
-    told = mapping(parsed(file, whole(file)))
+    told = mapping(parse_log_json(file, read_whole(file)))
     if not is_problem(told):
         raise file.refuse("is no problem of MathArena: it must have problem, gold_answer, answers and correct")
     correct, answers, messages = (sequence(told.get(name)) for name in ("correct", "answers", "messages"))
@@ -78,7 +78,7 @@ def read_outputs(file: LogFile, rows: Rows) -> Iterator[Record]:
             model=file.model or _named(row),
             question=as_text(row["problem_idx"]),
             trial=trial,
-            asked=Asked(prompt, as_text(row.get("gold_answer"))),
+            asked=LoggedQuestion(prompt, as_text(row.get("gold_answer"))),
             right=row.get("correct"),
             said=row.get("parsed_answer"),
             written=(as_text(text), None) if text is not None else None,
@@ -92,26 +92,26 @@ def _record(
     model: str,
     question: str,
     trial: int,
-    asked: Asked,
+    asked: LoggedQuestion,
     right: object,
     said: object,
     written: tuple[str, str | None] | None,
     cost: Mapping[str, Any],
 ) -> Record:
-    value = as_value(right)
+    value = value_of_score(right)
     return Record(
         place=place,
         model=model,
         question=question,
         trial=trial,
         asked=asked,
-        settings=Settings(served=model, grader="math"),
+        settings=LoggedSettings(served=model, grader="math"),
         answer=None if written is None else _answer(*written, cost),
         has_text=written is not None,
         value=value,
         extracted=None if said is None else as_text(said),
         grader_error=None if value is not None else "the log does not say whether it is right",
-        cost=Cost(sum(_tokens(cost)), number(cost.get("cost")) or 0.0),
+        cost=Cost(sum(_tokens(cost)), finite_number(cost.get("cost")) or 0.0),
         missing="there is no answer" if written is not None and not any(written) and said is None else None,
     )
 
@@ -122,7 +122,7 @@ def _answer(text: str, reasoning: str | None, cost: Mapping[str, Any]) -> Answer
         text,
         finish_reason="unknown",
         reasoning=reasoning,
-        latency=number(cost.get("time")) or 0.0,
+        latency=finite_number(cost.get("time")) or 0.0,
         prompt_tokens=prompt,
         completion_tokens=completion,
     )
@@ -133,11 +133,11 @@ def _tokens(cost: Mapping[str, Any]) -> tuple[int, int]:
     return whole_number(cost.get("input_tokens")) or 0, whole_number(cost.get("output_tokens")) or 0
 
 
-def _asked(told: Mapping[str, Any], turns: Sequence[Any] | None) -> Asked:
+def _asked(told: Mapping[str, Any], turns: Sequence[Any] | None) -> LoggedQuestion:
     """What the model was sent, instruction and all, where the conversation says it."""
     users = [turn for turn in map(mapping, turns or ()) if turn.get("role") == "user"]
     prompt = _text(users[0].get("content")) if users else as_text(told.get("problem"))
-    return Asked(prompt, as_text(told.get("gold_answer")))
+    return LoggedQuestion(prompt, as_text(told.get("gold_answer")))
 
 
 def _written(turns: Sequence[Any]) -> tuple[str, str | None]:

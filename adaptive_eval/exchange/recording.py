@@ -9,7 +9,7 @@
 
 Arrays that hold Python objects are not read: unpickling a file runs what is in it.
 
-A stored run as a recording: its trials in their order, with the weights of its own rubric.
+A stored run is a recording, too: its trials in their order, with the weights of its own rubric.
 """
 
 import zipfile
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.store import Roster, RunReader
+from adaptive_eval.store.repeats import AnswerPairs, Drawn
 from scorio.moments import IntArray
 
 NO_TRIAL = -1
@@ -47,6 +48,15 @@ class Recording:
     """(L, M, N), -1 for no trial, where the order of trials is known."""
     weights: NDArray[np.float64] | None = None
     """The value of each category, where the recording says it."""
+    answers: tuple["RecordedAnswers", ...] | None = None
+    """What is known of each model's answers, where more than grades was recorded."""
+
+
+class RecordedAnswers(NamedTuple):
+    """Whether a model's answers come again, and how freely they were drawn."""
+
+    pairs: AnswerPairs
+    drawn: Drawn | None
 
 
 def read_recording(path: Path, array: str | None = None, *, untried: bool = False) -> Recording:
@@ -57,7 +67,7 @@ def read_recording(path: Path, array: str | None = None, *, untried: bool = Fals
     with _opened(path) as file:
         if array is not None or _has_outcomes(file):
             outcomes = _outcomes(file, array or "R", untried)
-            counts = tallied(outcomes)
+            counts = counts_of_outcomes(outcomes)
         else:
             outcomes, counts = None, _counts(file, untried)
         models, questions, _ = counts.shape
@@ -88,7 +98,7 @@ def write_recording(
     )
 
 
-def tallied(outcomes: IntArray) -> NDArray[np.int64]:
+def counts_of_outcomes(outcomes: IntArray) -> NDArray[np.int64]:
     """Counts (L, M, K) of outcomes (L, M, N); -1 is no trial."""
     categories = max(int(outcomes.max()) + 1, 2)
     return np.stack([(outcomes == category).sum(axis=2) for category in range(categories)], axis=-1)
@@ -224,11 +234,12 @@ def _names(file: _File, name: str, length: int) -> tuple[str, ...] | None:
     return names
 
 
-def read_run(directory: Path) -> Recording:
+def recording_of_run(directory: Path) -> Recording:
     """The graded trials of a run; `ConfigError` where a model has none of a question."""
     with closing(RunReader.open(directory)) as reader:
         header = reader.header()
-        weights = np.array(open_rubric(stored_config(header).rubric).weights, dtype=float)
+        config = stored_config(header)
+        weights = np.array(open_rubric(config.rubric).weights, dtype=float)
         trials = [one for one in reader.outcomes() if one.category is not None]
     roster = Roster.of(header.models, header.questions)
     longest = max((one.trial + 1 for one in trials), default=0)
@@ -244,4 +255,8 @@ def read_run(directory: Path) -> Recording:
             f"{directory}: {list(header.models)[model]} has no graded trial of question "
             f"{list(header.questions)[question]}, and nothing says what one would have given; let the run go on first"
         )
-    return Recording(tuple(header.models), tuple(header.questions), counts, outcomes, weights)
+    drawn = {model.name: Drawn.of(model.sampling) for model in config.models}
+    answers = {name: RecordedAnswers(AnswerPairs(), drawn.get(name)) for name in header.models}
+    for one in trials:
+        answers[one.model].pairs.add(one)
+    return Recording(tuple(header.models), tuple(header.questions), counts, outcomes, weights, tuple(answers.values()))

@@ -10,12 +10,12 @@ from typing import Generic, NamedTuple, TypeVar
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.store.records import answer_digest, size_of
-from adaptive_eval.store.usage import SHORTEST_REPEAT
+from adaptive_eval.store.repeats import SHORTEST_REPEAT
 
 Trial = TypeVar("Trial")
 
 
-class Answered(NamedTuple):
+class GivenAnswer(NamedTuple):
     """Whose answer it is, and to what."""
 
     model: str
@@ -33,7 +33,7 @@ class Repeats(Generic[Trial]):
         self._vary: set[str] = set()
         self._long: Counter[str] = Counter()
 
-    def take(self, answered: Answered, trial: Trial) -> list[Trial]:
+    def take(self, answered: GivenAnswer, trial: Trial) -> list[Trial]:
         """The trials that count now: none, this one, or this one after those that were held back."""
         digest = None if answered.answer is None else answer_digest(answered.answer)
         if answered.answer is None or digest is None:

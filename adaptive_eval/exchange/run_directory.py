@@ -1,6 +1,6 @@
 """An import as a run: its directory is made beside its place, and gets its name when all is there.
 
-What an imported run has found: one look at all that is there, stored and published as that of any run.
+It has one look at all that is there, stored and published as that of any run.
 """
 
 import math
@@ -24,13 +24,13 @@ from adaptive_eval.exchange.configure import (
     CONFIG_FILE,
     LEAST,
     QUESTIONS_FILE,
-    Found,
-    Terms,
+    ImportTerms,
+    LogContents,
     config_text,
+    has_all_to_run,
     question_lines,
     question_of,
     run_name,
-    runnable,
     stored_config_of,
     tree_of,
 )
@@ -42,7 +42,7 @@ from adaptive_eval.record.build import build_results, subject_of, take_snapshot
 from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.store import (
-    Batch,
+    CommitBatch,
     Draft,
     ModelSetAside,
     Roster,
@@ -54,10 +54,10 @@ from adaptive_eval.store import (
     TrialsImported,
 )
 from adaptive_eval.store.looks import plain_look
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.usage import TrialUsage
 
 
-def conclude(directory: Path, config: RunConfig) -> Results | None:
+def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     """Take the look, and write it down; None where no model has all that it needs.
 
     A model that lacks something is set aside, so that the others can be judged; `run` asks for what it lacks.
@@ -67,9 +67,9 @@ def conclude(directory: Path, config: RunConfig) -> Results | None:
         setup = setup_of(store.reader.header())._replace(config=config)
         roster, plan = setup.roster, stored_plan(setup, store.reader, store.reader.events())
         controller = Controller(plan)
-        tallies = [Tally() for _ in roster.models]
+        usages = [TrialUsage() for _ in roster.models]
         there = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
-        controller.restore(_told(roster, store.reader.outcomes(), tallies, there))
+        controller.restore(_outcomes_from(roster, store.reader.outcomes(), usages, there))
         _set_aside_lacking(roster, plan, controller, there)
         events = [
             ModelSetAside(roster.models.name_of(model), lost.reason, lost.cause)
@@ -78,10 +78,10 @@ def conclude(directory: Path, config: RunConfig) -> Results | None:
         looks = [plain_look(look, tuple(roster.models)) for look in controller.looks]
         reason = controller.finished
         ended = RunStopped() if reason is None else RunFinished(reason)
-        store.commit(Batch(looks=looks, events=[*events, ended]))
+        store.commit(CommitBatch(looks=looks, events=[*events, ended]))
         subject = subject_of(config, setup.questions, store.reader.created)
         snapshot = take_snapshot(
-            subject, controller, tallies, elapsed=0.0, now=time.time(), stopped=True, events=store.reader.events()
+            subject, controller, usages, elapsed=0.0, now=time.time(), stopped=True, events=store.reader.events()
         )
         if snapshot is None:
             return None
@@ -92,15 +92,15 @@ def conclude(directory: Path, config: RunConfig) -> Results | None:
         store.close()
 
 
-def _told(
-    roster: Roster, stored: Iterable[StoredOutcome], tallies: list[Tally], there: NDArray[np.int32]
+def _outcomes_from(
+    roster: Roster, stored: Iterable[StoredOutcome], usages: list[TrialUsage], there: NDArray[np.int32]
 ) -> Iterable[Outcome]:
     """The trials, counted in `there` by model and question."""
     for one in stored:
         model, question = roster.cell(one.model, one.question)
-        tallies[model].add(one)
+        usages[model].add(one)
         there[model, question] += 1
-        yield one.told(model, question)
+        yield one.as_outcome(model, question)
 
 
 def _set_aside_lacking(roster: Roster, plan: Plan, controller: Controller, there: NDArray[np.int32]) -> None:
@@ -115,7 +115,7 @@ def _set_aside_lacking(roster: Roster, plan: Plan, controller: Controller, there
         controller.tell([SetAside(model, reason)])
 
 
-class Finished(NamedTuple):
+class FinishedImport(NamedTuple):
     """A run that is there."""
 
     results: Results | None
@@ -154,7 +154,7 @@ class RunDraft:
         """Keep trials."""
         self._draft.add(records)
 
-    def finish(self, gathering: Gathering, terms: Terms, grader: GraderOptions | None) -> Finished:
+    def finish(self, gathering: Gathering, terms: ImportTerms, grader: GraderOptions | None) -> FinishedImport:
         """Write what the run is, and what it has found; `grader` gives its grades, None where none is known to."""
         for model, key in gathering.gaps:
             self._draft.renumber(model, key)
@@ -164,11 +164,13 @@ class RunDraft:
                 config = config.model_copy(update={"grader": Logged()})
         else:
             questions = tuple(question_of(key, one) for key, one in gathering.asked.items())
-            can_go_on = runnable(questions)
-            config = self._configured(found_by(gathering, questions, terms, grader, run_name(self._place)), can_go_on)
+            can_go_on = has_all_to_run(questions)
+            config = self._configured(
+                contents_of(gathering, questions, terms, grader, run_name(self._place)), can_go_on
+            )
         self._draft.finish(run_header(config, questions), gathering.keys, [_imported(gathering, terms)])
         self.close()
-        return Finished(conclude(self._directory, config), can_go_on)
+        return FinishedImport(take_imported_look(self._directory, config), can_go_on)
 
     def close(self) -> None:
         """Close the database; what is not finished is lost."""
@@ -176,7 +178,7 @@ class RunDraft:
             self._open = False
             self._draft.close()
 
-    def _configured(self, found: Found, can_go_on: bool) -> RunConfig:
+    def _configured(self, found: LogContents, can_go_on: bool) -> RunConfig:
         """The configuration of what was found, which is written beside the run."""
         tree = tree_of(found)
         (self._directory / CONFIG_FILE).write_text(config_text(tree, can_go_on), encoding="utf-8")
@@ -185,16 +187,16 @@ class RunDraft:
         return stored_config_of(tree, self._place.absolute())
 
 
-def found_by(
-    gathering: Gathering, questions: tuple[Question, ...], terms: Terms, grader: GraderOptions | None, name: str
-) -> Found:
+def contents_of(
+    gathering: Gathering, questions: tuple[Question, ...], terms: ImportTerms, grader: GraderOptions | None, name: str
+) -> LogContents:
     """What the logs have."""
     trials, request = gathering.trials, terms.request
     least = min(LEAST, *trials.values())
     by_model: dict[str, int] = defaultdict(int)
     for (model, _), number in trials.items():
         by_model[model] += max(number, least)
-    return Found(
+    return LogContents(
         name=name,
         models=gathering.models,
         questions=questions,
@@ -206,7 +208,7 @@ def found_by(
     )
 
 
-def _imported(gathering: Gathering, terms: Terms) -> TrialsImported:
+def _imported(gathering: Gathering, terms: ImportTerms) -> TrialsImported:
     """Where the run's first trials come from: files by their names alone, since reports are published."""
     return TrialsImported(
         trials=sum(gathering.trials.values()),

@@ -1,13 +1,12 @@
 """What every reader gives: one trial with its place in the log, whatever the log looks like.
 
-A score of a log as a category of the rubric: only where the rubric has a category of that value.
-
-Parts of a JSON value as what they should be: a log may hold anything in any place.
+A log may hold anything in any place, so every part of it is taken as what it should be or not at all; a score becomes
+a category only where the rubric has one of that value.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,12 +17,12 @@ import orjson
 from pydantic import ValidationError
 
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.answers import told_signals
+from adaptive_eval.endpoints.answers import signals_of_text
 from adaptive_eval.endpoints.types import Answer, Sampling, Signal
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import SignalValue
-from adaptive_eval.store.rows import clean
+from adaptive_eval.store.rows import valid_text
 
 LARGEST = 2**53
 """Up to here every whole number is a float, too."""
@@ -39,7 +38,7 @@ def sequence(value: object) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def number(value: object) -> float | None:
+def finite_number(value: object) -> float | None:
     """A number that is one, else None."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
     return float(value) if known and isinstance(value, int | float) else None
@@ -57,7 +56,7 @@ WORDS = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "inco
 CLOSE = 1e-9
 
 
-def as_value(score: object) -> float | None:
+def value_of_score(score: object) -> float | None:
     """The number that a score stands for; None where it stands for none."""
     if isinstance(score, str):
         text = score.strip()
@@ -132,7 +131,7 @@ class LogFile:
         return LogError(f"{self.path}: {problem}" if record is None else f"{self.path}: {record}: {problem}")
 
 
-class Settings(NamedTuple):
+class LoggedSettings(NamedTuple):
     """How a model was asked, as far as its log says; keys and values are those of the configuration."""
 
     served: str | None = None
@@ -146,7 +145,14 @@ class Settings(NamedTuple):
 
 def known_sampling(given: Mapping[str, object]) -> Mapping[str, object]:
     """The settings that a configuration may have; a log may hold anything under their names."""
-    return _known_sampling(orjson.dumps(given, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str))
+    return _known_sampling(b"{" + b",".join(_members(given)) + b"}")
+
+
+def _members(given: Mapping[str, object]) -> Iterator[bytes]:
+    """Each setting as JSON; none of an integer beyond 64 bits, which no setting takes."""
+    for key, value in sorted(given.items(), key=lambda one: str(one[0])):
+        with suppress(TypeError):
+            yield orjson.dumps({key: value}, option=orjson.OPT_NON_STR_KEYS, default=str)[1:-1]
 
 
 @lru_cache(maxsize=256)
@@ -159,7 +165,7 @@ def _known_sampling(given: bytes) -> Mapping[str, object]:
     return known
 
 
-class Asked(NamedTuple):
+class LoggedQuestion(NamedTuple):
     """A question, as far as its log says; empty texts are unknown."""
 
     prompt: str = ""
@@ -184,8 +190,8 @@ class Record(NamedTuple):
     """Its number in the log, from 0; None: they are in the order of the log."""
     task: str = ""
     """The benchmark that the question is of, where the log says it."""
-    asked: Asked = Asked()
-    settings: Settings = Settings()
+    asked: LoggedQuestion = LoggedQuestion()
+    settings: LoggedSettings = LoggedSettings()
     answer: Answer | None = None
     """What the model wrote, with what was measured; None: the log has nothing of it."""
     has_text: bool = False
@@ -205,9 +211,9 @@ class Record(NamedTuple):
     """Two records with the same one are copies of one trial."""
 
 
-def tidy(text: str) -> str:
+def tidy_text(text: str) -> str:
     """A short text without what is no Unicode, which neither a table nor a configuration can hold."""
-    return clean(text) or ""
+    return valid_text(text) or ""
 
 
 def made_answer(
@@ -223,14 +229,14 @@ def made_answer(
     """An answer from a log, with the signals that an endpoint would have given it."""
     return Answer(
         text=text,
-        finish_reason=tidy(finish_reason),
+        finish_reason=tidy_text(finish_reason),
         seed=NOT_LOGGED,
         replica=REPLICA,
         latency=latency,
         reasoning=reasoning,
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
-        signals=told_signals(text, finish_reason) | more,
+        signals=signals_of_text(text, finish_reason) | more,
     )
 
 

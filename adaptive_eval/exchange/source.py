@@ -17,12 +17,12 @@ from adaptive_eval.questions.prompts import render
 from adaptive_eval.record.restore import StoredRun, opened_run
 from adaptive_eval.store import Names, Roster, RunReader
 
-Told = Callable[[int], None]
+OnProgress = Callable[[int], None]
 """Hears how many trials have been written so far."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class ExportSource:
     """What is exported."""
 
     run: StoredRun
@@ -60,7 +60,7 @@ class Source:
 
 
 @contextmanager
-def opened_source(directory: Path) -> Iterator[Source]:
+def opened_source(directory: Path) -> Iterator[ExportSource]:
     """Read a run; raises `StoreError` where there is none, or nothing in it."""
     with opened_run(directory) as run:
         questions = run.setup.roster.questions
@@ -72,4 +72,4 @@ def opened_source(directory: Path) -> Iterator[Source]:
         if not len(models):
             raise StoreError(f"{directory} has no trials yet; export it when some are stored")
         rubric = open_rubric(run.setup.config.rubric)
-        yield Source(run, rubric, Roster(models, questions), np.stack([extent[name] for name in models]))
+        yield ExportSource(run, rubric, Roster(models, questions), np.stack([extent[name] for name in models]))

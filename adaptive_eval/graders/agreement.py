@@ -22,7 +22,7 @@ SHOWN = 3
 CUT = 100
 
 
-class Graded(NamedTuple):
+class GradedAnswer(NamedTuple):
     """A stored answer with its grade."""
 
     question: Question
@@ -40,7 +40,7 @@ class Agreement(NamedTuple):
     examples: tuple[str, ...] = ()
 
     @property
-    def whole(self) -> bool:
+    def all_agree(self) -> bool:
         """Every answer got the grade that it has."""
         return self.others == 0
 
@@ -54,10 +54,10 @@ class Reservoir:
     """Keeps a sample of what passes by, each with the same chance, the same for the same answers."""
 
     def __init__(self, size: int = SAMPLE) -> None:
-        self.kept: list[Graded] = []
+        self.kept: list[GradedAnswer] = []
         self._size, self._seen, self._random = size, 0, random.Random(0)
 
-    def take(self, one: Graded) -> None:
+    def take(self, one: GradedAnswer) -> None:
         """One more."""
         self._seen += 1
         if len(self.kept) < self._size:
@@ -69,7 +69,7 @@ class Reservoir:
 async def agreement(
     grader: GraderOptions,
     rubric: Rubric,
-    sample: Sequence[Graded],
+    sample: Sequence[GradedAnswer],
     folder: Path = Path(),
     keys: Collection[str] = (),
 ) -> Agreement:
@@ -84,17 +84,17 @@ async def agreement(
 
 
 async def those_that_agree(
-    graders: Mapping[str, type[GraderOptions]], rubric: Rubric, sample: Sequence[Graded]
+    graders: Mapping[str, type[GraderOptions]], rubric: Rubric, sample: Sequence[GradedAnswer]
 ) -> list[str]:
     """The graders that need no options, and give every answer of a sample the grade that it has."""
     plain = [one for one in graders.values() if not any(field.is_required() for field in one.model_fields.values())]
     tried = [options() for options in plain]
     able = [grader for grader in tried if not any(grader.key_problem(one.question) for one in sample)]
     found = [await agreement(grader, rubric, sample) for grader in able]
-    return [one.grader for one in found if one.whole]
+    return [one.grader for one in found if one.all_agree]
 
 
-async def _other(pool: GradingPool, rubric: Rubric, one: Graded) -> str | None:
+async def _other(pool: GradingPool, rubric: Rubric, one: GradedAnswer) -> str | None:
     """What the grader says of an answer instead of the grade that it has; None where it says the same."""
     try:
         grade = await pool.grade(one.answer, one.question)

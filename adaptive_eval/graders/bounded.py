@@ -2,7 +2,7 @@
 
 A value is a `Fraction`; or, where that would be too long or the number is irrational, an interval of
 `PRECISION` bits that certainly holds it; or, where it is too large for that, `Large`. What cannot be said raises
-`Unclear`.
+`NotComputable`.
 """
 
 import math
@@ -36,7 +36,7 @@ Value = Any
 """Fraction, Large, or an interval of mpmath, which has no types."""
 
 
-class Unclear(Exception):
+class NotComputable(Exception):
     """It cannot be computed here, or would take too much."""
 
 
@@ -47,17 +47,17 @@ class Large(NamedTuple):
     sign: int = 1
 
 
-class Work:
+class WorkAllowance:
     """What one calculation may still cost."""
 
     def __init__(self) -> None:
         self._left = WORK
 
     def spend(self, cost: int) -> None:
-        """Raise `Unclear` where it is too much."""
+        """Raise `NotComputable` where it is too much."""
         self._left -= cost
         if self._left < 0:
-            raise Unclear
+            raise NotComputable
 
     def short(self, value: Value) -> Value:
         """The value, paid for; as an interval where it is long."""
@@ -72,7 +72,7 @@ class Work:
 def interval(value: Value) -> Any:
     """The value as an interval."""
     if isinstance(value, Large):
-        raise Unclear
+        raise NotComputable
     if isinstance(value, Fraction):
         return INTERVALS.mpf(value.numerator) / INTERVALS.mpf(value.denominator)
     return value
@@ -115,17 +115,17 @@ def sign_of(value: Value) -> int:
     for sign, certain in ((1, value > 0), (-1, value < 0), (0, value == 0)):
         if certain is True:
             return sign
-    raise Unclear
+    raise NotComputable
 
 
-def whole(value: Value) -> int:
+def as_whole_number(value: Value) -> int:
     """The value, which must be known to be a whole number."""
     if isinstance(value, Fraction) and value.denominator == 1:
         return value.numerator
-    raise Unclear
+    raise NotComputable
 
 
-def add(one: Value, other: Value, work: Work) -> Value:
+def add(one: Value, other: Value, work: WorkAllowance) -> Value:
     """one + other."""
     if isinstance(one, Large) or isinstance(other, Large):
         return _add_large(one, other) if isinstance(one, Large) else _add_large(other, one)
@@ -137,10 +137,10 @@ def add(one: Value, other: Value, work: Work) -> Value:
 def _add_large(large: Large, other: Value) -> Large:
     if isinstance(other, Large):
         if other.sign != large.sign:
-            raise Unclear
+            raise NotComputable
         return Large(max(large.digits, other.digits), large.sign)
     if digits(other, upper=True) + 1.0 > large.digits:
-        raise Unclear
+        raise NotComputable
     return Large(large.digits - 1.0, large.sign)
 
 
@@ -149,7 +149,7 @@ def negative(value: Value) -> Value:
     return Large(value.digits, -value.sign) if isinstance(value, Large) else -value
 
 
-def multiply(one: Value, other: Value, work: Work) -> Value:
+def multiply(one: Value, other: Value, work: WorkAllowance) -> Value:
     """one * other."""
     if isinstance(one, Large) or isinstance(other, Large):
         sizes = [each.digits if isinstance(each, Large) else digits(each, upper=False) for each in (one, other)]
@@ -162,11 +162,11 @@ def multiply(one: Value, other: Value, work: Work) -> Value:
     return work.short(interval(one) * interval(other))
 
 
-def divide(one: Value, other: Value, work: Work) -> Value:
+def divide(one: Value, other: Value, work: WorkAllowance) -> Value:
     """one / other."""
     sign = sign_of(other)
     if sign == 0 or isinstance(other, Large):
-        raise Unclear
+        raise NotComputable
     if isinstance(one, Large):
         return _large(one.digits - digits(other, upper=True), one.sign * sign)
     if isinstance(one, Fraction) and isinstance(other, Fraction):
@@ -177,17 +177,17 @@ def divide(one: Value, other: Value, work: Work) -> Value:
 def _large(size: float, sign: int) -> Large:
     """A product or a quotient, which must still be large."""
     if size < LARGEST / 2:
-        raise Unclear
+        raise NotComputable
     return Large(size, sign)
 
 
-def power(base: Value, exponent: Value, work: Work) -> Value:
+def power(base: Value, exponent: Value, work: WorkAllowance) -> Value:
     """base ^ exponent; the root of a negative number is none."""
     if isinstance(base, Large) or isinstance(exponent, Large):
         return _power_large(base, exponent)
     if not isinstance(exponent, Fraction) or exponent.denominator != 1:
         if sign_of(base) != 1:
-            raise Unclear
+            raise NotComputable
         return work.short(_exponential(interval(exponent) * INTERVALS.log(interval(base))))
     times = exponent.numerator
     if times < 0:
@@ -197,7 +197,7 @@ def power(base: Value, exponent: Value, work: Work) -> Value:
     size = digits(base, upper=False) * min(times, MOST_FLOAT)
     if abs(size) > LARGEST:
         if size < 0:
-            raise Unclear
+            raise NotComputable
         return Large(size, sign_of(base) ** (times % 2))
     if isinstance(base, Fraction) and times * (base.numerator.bit_length() + base.denominator.bit_length()) < MOST_BITS:
         return work.short(base**times)
@@ -213,25 +213,25 @@ def _exponential(value: Any) -> Value:
 
 def _moderate(value: Any) -> Any:
     if (abs(value) < LARGEST) is not True:
-        raise Unclear
+        raise NotComputable
     return value
 
 
 def _power_large(base: Value, exponent: Value) -> Large:
     """Powers of numbers above 1 that are large, to exponents that are."""
     if sign_of(base) != 1 or sign_of(exponent) != 1:
-        raise Unclear
+        raise NotComputable
     size = base.digits if isinstance(base, Large) else digits(base, upper=False)
     times = exponent.digits if isinstance(exponent, Large) else digits(exponent, upper=False)
     if size <= 0.0 or times < 0.0:
-        raise Unclear
+        raise NotComputable
     return _large(size * math.pow(10.0, min(times, MOST_DIGITS)), 1)
 
 
-def root(value: Value, degree: int, work: Work) -> Value:
+def root(value: Value, degree: int, work: WorkAllowance) -> Value:
     """The real root."""
     if degree < 2 or degree > MOST_BITS or sign_of(value) < 0:
-        raise Unclear
+        raise NotComputable
     if value == 0:
         return Fraction(0)
     if isinstance(value, Fraction) and degree == 2:
@@ -242,22 +242,22 @@ def root(value: Value, degree: int, work: Work) -> Value:
     return power(value, Fraction(1, degree), work)
 
 
-def factorial(value: Value, work: Work) -> Value:
+def factorial(value: Value, work: WorkAllowance) -> Value:
     """value!, from 0 on."""
-    number = whole(value)
+    number = as_whole_number(value)
     if number < 0:
-        raise Unclear
+        raise NotComputable
     size = _log_factorial(min(number, MOST_FLOAT))
     if size * math.log2(10) > MOST_BITS:
         return _size_only(size)
     return work.short(Fraction(math.factorial(number)))
 
 
-def binomial(above: Value, below: Value, work: Work) -> Value:
+def binomial(above: Value, below: Value, work: WorkAllowance) -> Value:
     """The number of subsets."""
-    n, k = whole(above), whole(below)
+    n, k = as_whole_number(above), as_whole_number(below)
     if not 0 <= n <= MOST_EXACT:
-        raise Unclear
+        raise NotComputable
     if not 0 <= k <= n:
         return Fraction(0)
     size = _log_factorial(n) - _log_factorial(k) - _log_factorial(n - k)
@@ -278,21 +278,21 @@ def _size_only(size: float) -> Large:
     return Large(size - 1.0 - size * 1e-9)
 
 
-def function(apply: Callable[[Any], Any], value: Value, work: Work) -> Value:
+def function(apply: Callable[[Any], Any], value: Value, work: WorkAllowance) -> Value:
     """A function on intervals, such as the sine, at a moderate argument."""
     return work.short(apply(_moderate(interval(value))))
 
 
-def floor(value: Value, work: Work) -> Fraction:
+def floor(value: Value, work: WorkAllowance) -> Fraction:
     """The largest whole number that is not larger."""
     work.spend(20 * STEP)
     if isinstance(value, Fraction):
         return Fraction(math.floor(value))
     if digits(value, upper=True) > PRECISION / 8:
-        raise Unclear
+        raise NotComputable
     low, high = (math.floor(_exact(end)) for end in (value.a, value.b))
     if low != high:
-        raise Unclear
+        raise NotComputable
     return Fraction(low)
 
 

@@ -11,8 +11,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from adaptive_eval.graders import bounded
-from adaptive_eval.graders.bounded import INTERVALS, Unclear, Value, Work
-from adaptive_eval.graders.mathematics import DEGREES, normal
+from adaptive_eval.graders.bounded import INTERVALS, NotComputable, Value, WorkAllowance
+from adaptive_eval.graders.mathematics import DEGREES, normal_form
 
 MOST_TERMS = 20_000
 MOST_DEPTH = 30
@@ -21,11 +21,11 @@ TOKEN = re.compile(r"\\[a-zA-Z]+|\d+(?:\.\d+)?|\.\d+|[-+*/^_!(){}\[\]=a-zA-Z]")
 
 Names = Mapping[str, Fraction]
 """What the index of each sum around stands for."""
-Term = Callable[[Work, Names], Value]
+Term = Callable[[WorkAllowance, Names], Value]
 TIMES, OVER = ("*", "\\cdot", "\\times"), ("/", "\\div")
 FUNCTIONS = {"\\sin": INTERVALS.sin, "\\cos": INTERVALS.cos, "\\tan": INTERVALS.tan, "\\ln": INTERVALS.log}
 BINOMIALS = ("\\binom", "\\dbinom", "\\tbinom")
-REPEATED: Mapping[str, tuple[Fraction, Callable[[Value, Value, Work], Value]]] = {
+REPEATED: Mapping[str, tuple[Fraction, Callable[[Value, Value, WorkAllowance], Value]]] = {
     "\\sum": (Fraction(0), bounded.add),
     "\\prod": (Fraction(1), bounded.multiply),
 }
@@ -37,8 +37,8 @@ def value_of(latex: str) -> Value | None:
     if len(latex) > LONGEST or DEGREES.search(latex):
         return None
     try:
-        return _Reader(normal(latex)).read()(Work(), {})
-    except (Unclear, ArithmeticError, ValueError):
+        return _Reader(normal_form(latex)).read()(WorkAllowance(), {})
+    except (NotComputable, ArithmeticError, ValueError):
         return None
 
 
@@ -48,7 +48,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._tokens = TOKEN.findall(text)
         if "".join(self._tokens) != text:
-            raise Unclear
+            raise NotComputable
         self._at = 0
         self._depth = 0
 
@@ -56,7 +56,7 @@ class _Reader:
         """The whole text."""
         term = self._sum()
         if self._next is not None:
-            raise Unclear
+            raise NotComputable
         return term
 
     @property
@@ -66,7 +66,7 @@ class _Reader:
     def _take(self, *expected: str) -> str:
         token = self._next
         if token is None or (expected and token not in expected):
-            raise Unclear
+            raise NotComputable
         self._at += 1
         return token
 
@@ -74,7 +74,7 @@ class _Reader:
         """a + b - c, with a sign before it perhaps."""
         self._depth += 1
         if self._depth > MOST_DEPTH:
-            raise Unclear
+            raise NotComputable
         total = self._product() if self._next not in ("+", "-") else _constant(Fraction(0))
         while self._next in ("+", "-"):
             total = _combined(total, self._take(), self._product())
@@ -88,11 +88,11 @@ class _Reader:
         while (token := self._next) is not None and token not in ("+", "-", ")", "}", "]", "=", "\\rfloor", "\\rceil"):
             sign = self._take() if token in (*TIMES, *OVER) else ""
             if not sign and (token[0].isdigit() or (plain and token in ("\\frac", *BINOMIALS))):
-                raise Unclear
+                raise NotComputable
             factor, plain = self._factor()
             product = _combined(product, sign or "*", factor)
             if sign in OVER and self._next not in (None, "+", "-", ")", "}", "]", *TIMES):
-                raise Unclear
+                raise NotComputable
         return product
 
     def _factor(self) -> tuple[Term, bool]:
@@ -106,7 +106,7 @@ class _Reader:
             self._take()
             base, plain = _power(base, self._exponent()), False
         if self._next in ("!", "^", "_"):
-            raise Unclear
+            raise NotComputable
         return base, plain
 
     def _exponent(self) -> Term:
@@ -114,7 +114,7 @@ class _Reader:
         if token == "{":
             return self._group()
         if token is None or len(token) > 1:
-            raise Unclear
+            raise NotComputable
         return self._base()
 
     def _group(self, opening: str = "{", closing: str = "}") -> Term:
@@ -152,7 +152,7 @@ class _Reader:
             inside = self._sum()
             self._take("\\rfloor")
             return lambda work, names: bounded.floor(inside(work, names), work)
-        raise Unclear
+        raise NotComputable
 
     def _repeated(self, token: str) -> Term:
         r"""`\sum_{k=a}^{b}` of the product behind it."""
@@ -167,12 +167,12 @@ class _Reader:
         body = self._product()
         nothing, combine = REPEATED[token]
         if not name.isalpha():
-            raise Unclear
+            raise NotComputable
 
-        def computed(work: Work, names: Names) -> Value:
-            begin, end = bounded.whole(first(work, names)), bounded.whole(last(work, names))
+        def computed(work: WorkAllowance, names: Names) -> Value:
+            begin, end = bounded.as_whole_number(first(work, names)), bounded.as_whole_number(last(work, names))
             if end - begin >= MOST_TERMS:
-                raise Unclear
+                raise NotComputable
             total: Value = nothing
             for index in range(begin, end + 1):
                 total = combine(total, body(work, {**names, name: Fraction(index)}), work)
@@ -186,16 +186,16 @@ def _constant(value: Fraction) -> Term:
 
 
 def _named(name: str) -> Term:
-    def computed(work: Work, names: Names) -> Value:
+    def computed(work: WorkAllowance, names: Names) -> Value:
         if name not in names:
-            raise Unclear
+            raise NotComputable
         return names[name]
 
     return computed
 
 
 def _combined(one: Term, sign: str, other: Term) -> Term:
-    def computed(work: Work, names: Names) -> Value:
+    def computed(work: WorkAllowance, names: Names) -> Value:
         first, second = one(work, names), other(work, names)
         if sign in TIMES:
             return bounded.multiply(first, second, work)
@@ -211,7 +211,7 @@ def _power(base: Term, exponent: Term) -> Term:
 
 
 def _root(inside: Term, degree: Term) -> Term:
-    return lambda work, names: bounded.root(inside(work, names), bounded.whole(degree(work, names)), work)
+    return lambda work, names: bounded.root(inside(work, names), bounded.as_whole_number(degree(work, names)), work)
 
 
 def _factorial(inside: Term) -> Term:

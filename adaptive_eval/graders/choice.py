@@ -6,7 +6,7 @@ from string import ascii_uppercase
 from typing import Literal, NamedTuple
 
 from adaptive_eval.graders.finding import final_text, last_box, last_match
-from adaptive_eval.graders.text import plain
+from adaptive_eval.graders.text import plain_text
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
@@ -107,6 +107,8 @@ def _letter(text: str, question: Question) -> str | None:
 
 def _as_choice(text: str, question: Question) -> str | None:
     """The letter of the one choice whose text this is."""
-    wanted = plain(text[:MAX_LINE], ignore_case=True).rstrip(".")
-    equal = [n for n, choice in enumerate(question.choices) if plain(choice, ignore_case=True).rstrip(".") == wanted]
+    wanted = plain_text(text[:MAX_LINE], ignore_case=True).rstrip(".")
+    equal = [
+        n for n, choice in enumerate(question.choices) if plain_text(choice, ignore_case=True).rstrip(".") == wanted
+    ]
     return ascii_uppercase[equal[0]] if len(equal) == 1 else None

@@ -1,6 +1,6 @@
 r"""How every grader reads an answer: what comes after the thoughts, and the last place where a pattern matches.
 
-The last answer that a text puts in a box: `\boxed{...}` or `\fbox{...}`, with braces nested to any depth.
+A box is `\boxed{...}` or `\fbox{...}`, with braces nested to any depth; the last one counts.
 """
 
 import re

@@ -51,6 +51,8 @@ async def require_right_keys(grader: Grader, pool: GradingPool, questions: Seque
     for start in range(0, len(questions), AT_A_TIME):
         some = questions[start : start + AT_A_TIME]
         tried += await asyncio.gather(*(_try(grader, pool, question) for question in some))
+        if pool.refused is not None:
+            raise ConfigError(f"the grader {_name(grader)} {pool.refused}")
     right = sum(one.told is _Told.RIGHT for one in tried)
     surely_wrong = {_Told.WRONG, _Told.FAILED} if grader.knows_right_answers or right else {_Told.FAILED}
     each = zip(questions, tried, strict=True)
@@ -81,7 +83,7 @@ async def _try(grader: Grader, pool: GradingPool, question: Question) -> _Tried:
 
 
 def _refusal(grader: Grader, problems: Sequence[str]) -> str:
-    kind = getattr(grader, "kind", type(grader).__name__)
+    kind = _name(grader)
     lines = [f"the grader {kind} does not find right what the answer keys of some questions say:"]
     lines += [f"  {problem}" for problem in problems[:SHOWN_PROBLEMS]]
     lines += [f"  and {len(problems) - SHOWN_PROBLEMS} more"] if len(problems) > SHOWN_PROBLEMS else []
@@ -92,6 +94,10 @@ def _refusal(grader: Grader, problems: Sequence[str]) -> str:
             "no answers, such as the tests of a program, set grader.key_is_answer: false"
         )
     return "\n".join([*lines, mend])
+
+
+def _name(grader: Grader) -> str:
+    return str(getattr(grader, "kind", type(grader).__name__))
 
 
 def _cut(text: str) -> str:

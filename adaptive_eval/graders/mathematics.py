@@ -2,13 +2,13 @@ r"""The grader of mathematics: the last box, compared as text, as a number, and 
 
 The first two ways decide nearly all answers to competition problems in microseconds. In a worker process, numbers that
 are written as calculations are computed, at a bounded cost. What is left open goes to math-verify, in the same worker
-without its own time limits: those need the main thread, and count a timeout as "not
-equal". Here a comparison that takes too long is a grader error.
+without its own time limits: those need the main thread, and count a timeout as "not equal". Here a comparison that
+takes too long is a grader error.
 
 What math-verify decides is worth knowing (see the tests): (1,2) and [1,2] differ; the key 0.333 is not 1/3 (use
 `numeric` with a tolerance), but 0.33333333 is; 50% equals 0.5 and 50; units beside a number are ignored; x = 3 is 3.
 
-Two answers written in LaTeX, made comparable as text: what changes the look and not the value is taken away.
+Before two answers in LaTeX are compared as text, what changes the look and not the value is taken away.
 """
 
 import logging
@@ -36,7 +36,7 @@ RATIO = re.compile(r"([-+]?)(?:\\frac\{(-?\d+)\}\{(\d+)\}|(\d+)/(\d+))")
 MAX_DIGITS = 1_000
 
 
-def normal(latex: str) -> str:
+def normal_form(latex: str) -> str:
     r"""The expression without spaces, sizes, `\left`, dollar signs, `\text`, degree signs and a final full stop.
 
     A space between two digits stays: `1 2` is not 12. Case is dropped where there is no command, as \Phi is not \phi.
@@ -53,7 +53,7 @@ def rational(latex: str) -> Fraction | None:
     A comma separates thousands only between groups of three digits and without a space: `1,000` is a number, `(1,2)`
     and `1, 200` are not.
     """
-    text = normal(latex)
+    text = normal_form(latex)
     if len(text) > MAX_DIGITS:
         return None
     if THOUSANDS.fullmatch(text.lstrip("-+")) and not SPACED_COMMA.search(latex):
@@ -107,7 +107,7 @@ class Math(GraderOptions):
         return marked._replace(signals={**marked.signals, "has_box": box is not None})
 
     def right_answers(self, question: Question) -> tuple[str, ...]:
-        return (rf"\boxed{{{bare(question.answer)}}}", question.answer)
+        return (rf"\boxed{{{unwrapped_key(question.answer)}}}", question.answer)
 
     def warm_up(self) -> None:
         """Load math-verify and build its parser."""
@@ -127,12 +127,12 @@ class _Reading(NamedTuple):
 
 @lru_cache(maxsize=16_384)
 def _read(expression: str) -> _Reading:
-    return _Reading(normal(expression), rational(expression))
+    return _Reading(normal_form(expression), rational(expression))
 
 
 def _settled(said: str, key: str) -> Marks | None:
     """The marks, where text or numbers decide."""
-    given, wanted = _read(said), _read(bare(key))
+    given, wanted = _read(said), _read(unwrapped_key(key))
     if given.text == wanted.text:
         return _marks(True, said, "text")
     if given.value is None or wanted.value is None:
@@ -147,7 +147,7 @@ def _computed(said: str, key: str) -> Marks | None:
     from adaptive_eval.graders.bounded import equal
     from adaptive_eval.graders.calculation import value_of
 
-    given, wanted = value_of(said), value_of(bare(key))
+    given, wanted = value_of(said), value_of(unwrapped_key(key))
     if given is None or wanted is None:
         return None
     same = equal(given, wanted)
@@ -157,7 +157,7 @@ def _computed(said: str, key: str) -> Marks | None:
 
 
 @lru_cache(maxsize=4096)
-def bare(key: str) -> str:
+def unwrapped_key(key: str) -> str:
     r"""The answer key without the dollar signs, or the box, that it may stand in."""
     return last_box(key) or key.strip().strip("$").strip()
 
@@ -175,7 +175,7 @@ def _verified(key: str, said: str) -> bool:
     """math-verify finds the two expressions equal."""
     if len(said) > MAX_EXPRESSION or _too_deep(said):
         return False
-    gold, given = _parsed(bare(key)), _parsed(said)
+    gold, given = _parsed(unwrapped_key(key)), _parsed(said)
     if gold and given and _far_apart(gold[0], given[0]):
         return False
     equal: bool = _math_verify().verify(gold, given, timeout_seconds=None, raise_on_error=True)

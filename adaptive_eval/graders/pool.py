@@ -1,11 +1,10 @@
 """Grading for the event loop: at once where that is cheap, in a worker process where it may take time.
 
-The worker processes: started when there is work, killed when they hang, replaced when they are gone.
-
-The clock of an answer starts when its worker begins with it, and runs in the worker. The parent steps in only where a
-worker is silent for longer than that: it is killed, the answer it was at is a grader error, and what it had not begun
-goes to another. What uses up the time or the memory, or ends its worker, gets the benefit of the doubt once: the
-answer is tried again in a fresh process, and after that by nobody in this start of the run.
+Worker processes are started when there is work, killed when they hang, replaced when they are gone. The clock of an
+answer starts when its worker begins with it, and runs in the worker. The parent steps in only where a worker is silent
+for longer than that: it is killed, the answer it was at is a grader error, and what it had not begun goes to another.
+What uses up the time or the memory, or ends its worker, gets the benefit of the doubt once: the answer is tried again
+in a fresh process, and after that by nobody in this start of the run.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import FLAGS, Grade, Grader, Marks, answer_facts, reads_as_refusal
-from adaptive_eval.graders.worker import Dead, Done, Failed, Hung, Setup, Task, Worker
+from adaptive_eval.graders.worker import GradingTask, TaskDone, TaskFailed, Worker, WorkerDead, WorkerHung, WorkerSetup
 from adaptive_eval.questions.types import Question
 
 BATCH = 32
@@ -27,26 +26,26 @@ START_LIMIT = 120.0
 GRACE = 1.0
 """Seconds beyond the time limit after which a silent worker is killed."""
 ATTEMPTS = 2
-CLOSED = Failed("was closed before it came to this answer", over=True)
+CLOSED = TaskFailed("was closed before it came to this answer", over=True)
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
     """An answer that waits for its marks."""
 
-    task: Task
+    task: GradingTask
     result: asyncio.Future[Marks]
     attempts: int = 0
 
-    def settle(self, reply: Done | Failed) -> None:
+    def settle(self, reply: TaskDone | TaskFailed) -> None:
         """Give the caller its marks or its error, unless it has gone."""
         if self.result.done():
             return
-        if isinstance(reply, Done) and reply.marks is not None:
+        if isinstance(reply, TaskDone) and reply.marks is not None:
             self.result.set_result(reply.marks)
         else:
-            reason = reply.reason if isinstance(reply, Failed) else "gave no marks"
-            final = isinstance(reply, Failed) and reply.over
+            reason = reply.reason if isinstance(reply, TaskFailed) else "gave no marks"
+            final = isinstance(reply, TaskFailed) and reply.over
             self.result.set_exception((GraderExhausted if final else GraderError)(f"the grader {reason}"))
 
 
@@ -59,16 +58,24 @@ class Workers:
         self._serving: set[asyncio.Task[None]] = set()
         self._idle = 0
         self._closed = False
+        self._started = False
+        self._refused: TaskFailed | None = None
+        """Why the grader cannot start, as its first process said: the next one would say the same."""
+
+    @property
+    def refused(self) -> str | None:
+        """Why no answer can be graded at all; None: as far as is known, they can."""
+        return None if self._refused is None else self._refused.reason
 
     async def grade(self, text: str, question: Question) -> Marks:
         """The marks of one answer, from a worker."""
-        job = _Job(Task(text, question), asyncio.get_running_loop().create_future())
-        if self._closed:
-            job.settle(CLOSED)
+        job = _Job(GradingTask(text, question), asyncio.get_running_loop().create_future())
+        if (told := CLOSED if self._closed else self._refused) is not None:
+            job.settle(told)
         else:
             self._waiting.put_nowait(job)
-        if not self._closed and self._idle == 0 and len(self._serving) < self._count:
-            self._serving.add(asyncio.create_task(self._serve()))
+            if self._idle == 0 and len(self._serving) < self._count:
+                self._serving.add(asyncio.create_task(self._serve()))
         return await job.result
 
     async def close(self) -> None:
@@ -78,8 +85,8 @@ class Workers:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
         self._serving.clear()
-        while not self._waiting.empty():
-            self._waiting.get_nowait().settle(CLOSED)
+        for job in self._take_waiting():
+            job.settle(CLOSED)
 
     async def _serve(self) -> None:
         """One worker and its successors, for ever."""
@@ -114,19 +121,27 @@ class Workers:
             characters += len(batch[-1].task.text)
         return batch
 
+    def _take_waiting(self) -> list[_Job]:
+        """All that nobody has begun with."""
+        return [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
+
     async def _start(self, batch: Sequence[_Job]) -> Worker | None:
         """A new worker that is ready; without one, the batch has failed with the reason."""
         try:
             worker = await Worker.start(self._folder, self._keys)
         except OSError as error:
-            reply: Done | Failed = Failed(f"cannot start: {error}", over=True)
+            reply: TaskDone | TaskFailed = TaskFailed(f"cannot start: {error}", over=True)
         else:
-            await worker.send(Setup(self._grader))
+            await worker.send(WorkerSetup(self._grader))
             reply = await self._reply(worker, START_LIMIT)
-            if isinstance(reply, Done):
+            if isinstance(reply, TaskDone):
+                self._started = True
                 return worker
             worker.kill()
             await worker.end()
+            if isinstance(reply, TaskFailed) and not reply.again and not self._started:
+                self._refused = reply
+                batch = [*batch, *self._take_waiting()]
         for job in batch:
             job.settle(reply)
         return None
@@ -137,24 +152,24 @@ class Workers:
         for number, job in enumerate(batch, start=1):
             reply = await self._reply(worker, self._grader.timeout + GRACE)
             job.attempts += 1
-            if isinstance(reply, Failed) and reply.again and job.attempts < ATTEMPTS:
+            if isinstance(reply, TaskFailed) and reply.again and job.attempts < ATTEMPTS:
                 self._waiting.put_nowait(job)
             else:
                 job.settle(reply)
-            if isinstance(reply, Failed) and reply.over:
+            if isinstance(reply, TaskFailed) and reply.over:
                 for rest in batch[number:]:
                     self._waiting.put_nowait(rest)
                 return False
         return True
 
-    async def _reply(self, worker: Worker, limit: float) -> Done | Failed:
+    async def _reply(self, worker: Worker, limit: float) -> TaskDone | TaskFailed:
         try:
             return await worker.receive(limit)
-        except Hung as error:
+        except WorkerHung as error:
             worker.kill()
-            return Failed(str(error), over=True, again=True)
-        except Dead as error:
-            return Failed(str(error), over=True, again=True)
+            return TaskFailed(str(error), over=True, again=True)
+        except WorkerDead as error:
+            return TaskFailed(str(error), over=True, again=True)
 
 
 MOST_WORKERS = 4
@@ -178,6 +193,11 @@ class GradingPool:
         """What the grader finds in a text; `GraderError` says why it finds nothing."""
         marks = self._quick(text, question)
         return marks if marks is not None else await self._workers.grade(text, question)
+
+    @property
+    def refused(self) -> str | None:
+        """Why the grader cannot start, whatever the answer; None: as far as is known, it can."""
+        return self._workers.refused
 
     async def close(self) -> None:
         """End the worker processes."""

@@ -1,6 +1,6 @@
 """Every grader by its name, and the section of the configuration that is one of them.
 
-The grader that is a function of yours: `package.module:function`.
+One of them is a function of the user's own, `package.module:function`.
 """
 
 import math
@@ -55,6 +55,12 @@ class Python(GraderOptions):
 
     def warm_up(self) -> None:
         function: Any = load_attribute(self.function, Path())
+        if isinstance(function, type) or not callable(function):
+            what = "a class" if isinstance(function, type) else f"a value of type {type(function).__name__}"
+            raise ConfigError(
+                f"grader.function: {self.function} must be a function of text and question, but is {what}; "
+                "what it is to be told besides stands in grader.options"
+            )
         try:
             signature(function).bind("", None, **self.options)
         except TypeError as error:

@@ -51,7 +51,7 @@ class Rubric(Protocol):
         ...
 
 
-class Bounds(Section):
+class SignalBounds(Section):
     """Limits on a number."""
 
     above: float | None = None
@@ -81,7 +81,7 @@ class CategoryConfig(Section):
     """What reports call it."""
     weight: float
     """What an answer of this category is worth."""
-    when: Mapping[str, bool | float | str | Bounds] = Field(default_factory=dict)
+    when: Mapping[str, bool | float | str | SignalBounds] = Field(default_factory=dict)
     """Signals and what each must be: true or false, a text, a number, or limits such as {at_most: 0.5}."""
 
 
@@ -176,8 +176,8 @@ class DeclaredRubric:
         return rest
 
 
-def _holds(wanted: bool | float | str | Bounds, value: SignalValue) -> bool:
-    if isinstance(wanted, Bounds):
+def _holds(wanted: bool | float | str | SignalBounds, value: SignalValue) -> bool:
+    if isinstance(wanted, SignalBounds):
         return wanted.hold(value)
     if isinstance(wanted, str) or isinstance(value, str):
         return wanted == value

@@ -12,7 +12,7 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import refuse
 
 
-def plain(text: str, ignore_case: bool) -> str:
+def plain_text(text: str, ignore_case: bool) -> str:
     """The text in Unicode's composed form (NFC), with single spaces, and without case where that is ignored."""
     composed = " ".join(unicodedata.normalize("NFC", text).split())
     return composed.casefold() if ignore_case else composed
@@ -27,7 +27,7 @@ class Exact(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         said = final_text(text).strip()
-        correct = plain(said, self.ignore_case) == plain(question.answer, self.ignore_case)
+        correct = plain_text(said, self.ignore_case) == plain_text(question.answer, self.ignore_case)
         return marks(correct, said or None)
 
 
@@ -41,8 +41,8 @@ class Contains(GraderOptions):
     """Do not find 5 in 15, or cat in concatenate."""
 
     def grade(self, text: str, question: Question) -> Marks:
-        said = plain(final_text(text), self.ignore_case)
-        key = plain(question.answer, self.ignore_case)
+        said = plain_text(final_text(text), self.ignore_case)
+        key = plain_text(question.answer, self.ignore_case)
         found = self._occurs(key, said)
         return marks(found, question.answer if found else None, has_answer=bool(said))
 
@@ -102,7 +102,9 @@ class Regex(GraderOptions):
         final = final_text(text)
         found = expression.search(final) if self.take == "first" else last_match(expression, final)
         said = _group(found) if found is not None else None
-        correct = said is not None and plain(said, self.ignore_case) == plain(question.answer, self.ignore_case)
+        correct = said is not None and plain_text(said, self.ignore_case) == plain_text(
+            question.answer, self.ignore_case
+        )
         return marks(correct, said)
 
 

@@ -1,10 +1,8 @@
-"""What a grader is: its options, one pure method, and what it gives.
+"""What a grader is (options and one pure method), what it gives, and what is known of an answer without it.
 
 A grader reads an answer's text and gives signals; the rubric makes a category of them. It is a frozen section of the
 configuration with a `grade` method, so that writing one is writing its options and that method, and a worker process
 gets it whole. It never raises for anything a model may have written, except `GraderError`.
-
-What is known of an answer before any grader has read it: signals that every rubric may use.
 """
 
 from collections.abc import Mapping, Sequence

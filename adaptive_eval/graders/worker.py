@@ -1,10 +1,9 @@
-"""One worker process, as the event loop holds it: start, send, receive, end.
+"""A worker process for grading: what runs in it, and how the event loop starts it, sends, receives and ends it.
 
-The worker process: grades what it is handed, in its main thread, and lets nothing take too long or too much.
-
-It reads frames (a length of four bytes, then a pickle) from its standard input: first the grader, then lists of tasks.
-For each task it writes one frame: `Done` or `Failed`. Standard output belongs to the frames alone; what a grader prints
-goes to standard error.
+It grades what it is handed in its main thread, and lets nothing take too long or too much. It reads frames (a length of
+four bytes, then a pickle) from its standard input: first the grader, then lists of tasks. For each task it writes one
+frame: `TaskDone` or `TaskFailed`. Standard output belongs to the frames alone; what a grader prints goes to standard
+error.
 
 A periodic alarm raises `Exceeded`, which no `except Exception` swallows, when time or memory are used up; Python code
 and long integer arithmetic see it at once. The kernel ends the process where C code never looks up (limits on CPU time
@@ -35,26 +34,26 @@ GIB = 2**30
 CPU_GRACE = 3
 
 
-class Task(NamedTuple):
+class GradingTask(NamedTuple):
     """One answer to grade."""
 
     text: str
     question: Question
 
 
-class Setup(NamedTuple):
+class WorkerSetup(NamedTuple):
     """The first frame: what this process grades with."""
 
     grader: Grader
 
 
-class Done(NamedTuple):
+class TaskDone(NamedTuple):
     """A task was graded; also the reply to the setup, with no marks."""
 
     marks: Marks | None
 
 
-class Failed(NamedTuple):
+class TaskFailed(NamedTuple):
     """A task could not be graded."""
 
     reason: str
@@ -72,7 +71,7 @@ class Exceeded(BaseException):
         self.reason, self.memory = reason, memory
 
 
-class Limits:
+class TaskLimits:
     """What one task may use; the alarm looks every 0.1 s while a task is being graded."""
 
     def __init__(self, seconds: float, gib: float) -> None:
@@ -136,39 +135,39 @@ def frame(value: object) -> bytes:
     return len(body).to_bytes(LENGTH, "big") + body
 
 
-def grade(grader: Grader, task: Task, limits: Limits) -> Done | Failed:
+def grade(grader: Grader, task: GradingTask, limits: TaskLimits) -> TaskDone | TaskFailed:
     """Grade one answer within the limits."""
     try:
         with limits.one_task():
-            return Done(grader.grade(task.text, task.question))
+            return TaskDone(grader.grade(task.text, task.question))
     except Exceeded as error:
-        return Failed(error.reason, over=True, again=True)
+        return TaskFailed(error.reason, over=True, again=True)
     except MemoryError:
-        return Failed("ran out of memory", over=True, again=True)
+        return TaskFailed("ran out of memory", over=True, again=True)
     except GraderError as error:
-        return Failed(str(error), over=False)
+        return TaskFailed(str(error), over=False)
     except Exception as error:  # whatever a grader raises is a failure of the grader, and never a wrong answer
-        return Failed(f"raised {type(error).__name__}: {error}"[:500], over=False)
+        return TaskFailed(f"raised {type(error).__name__}: {error}"[:500], over=False)
 
 
-def serve(inbox: BinaryIO, outbox: BinaryIO) -> None:
+def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
     """Grade until the input ends, or until one task has used up a limit."""
-    setup: Setup | None = read_frame(inbox)
+    setup: WorkerSetup | None = read_frame(inbox)
     if setup is None:
         return
     grader = setup.grader
     try:
         grader.warm_up()
     except Exception as error:
-        outbox.write(frame(Failed(f"cannot start: {error}", over=True)))
+        outbox.write(frame(TaskFailed(f"cannot start: {error}", over=True)))
         return
-    limits = Limits(grader.timeout, grader.memory)
-    outbox.write(frame(Done(None)))
+    limits = TaskLimits(grader.timeout, grader.memory)
+    outbox.write(frame(TaskDone(None)))
     while (tasks := read_frame(inbox)) is not None:
         for task in tasks:
             reply = grade(grader, task, limits)
             outbox.write(frame(reply))
-            if isinstance(reply, Failed) and reply.over:
+            if isinstance(reply, TaskFailed) and reply.over:
                 return
 
 
@@ -178,7 +177,7 @@ def main() -> None:
     outbox = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     with suppress(BrokenPipeError):
-        serve(sys.stdin.buffer, outbox)
+        grade_until_closed(sys.stdin.buffer, outbox)
 
 
 BOOT = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.graders.worker import main; main()"
@@ -188,11 +187,11 @@ LATE = 0.2
 END_LIMIT = 2.0
 
 
-class Hung(Exception):
+class WorkerHung(Exception):
     """The worker said nothing for longer than it may."""
 
 
-class Dead(Exception):
+class WorkerDead(Exception):
     """The worker ended before it had answered."""
 
 
@@ -231,7 +230,7 @@ class Worker:
             self._stdin.write(frame(value))
             await self._stdin.drain()
 
-    async def receive(self, limit: float) -> Done | Failed:
+    async def receive(self, limit: float) -> TaskDone | TaskFailed:
         """The next reply, for which the worker has `limit` seconds."""
         reading = asyncio.ensure_future(self._read())
         try:
@@ -240,16 +239,16 @@ class Worker:
                 # this loop may have been held up itself, and the reply be waiting in the pipe
                 await asyncio.wait({reading}, timeout=LATE)
             if not reading.done():
-                raise Hung(f"was silent for {limit:g} s and was killed")
+                raise WorkerHung(f"was silent for {limit:g} s and was killed")
             return reading.result()
         except asyncio.IncompleteReadError:
-            raise Dead(f"died (exit status {await self._process.wait()})") from None
+            raise WorkerDead(f"died (exit status {await self._process.wait()})") from None
         finally:
             reading.cancel()
 
-    async def _read(self) -> Done | Failed:
+    async def _read(self) -> TaskDone | TaskFailed:
         length = int.from_bytes(await self._stdout.readexactly(LENGTH), "big")
-        reply: Done | Failed = pickle.loads(await self._stdout.readexactly(length))
+        reply: TaskDone | TaskFailed = pickle.loads(await self._stdout.readexactly(length))
         return reply
 
     async def end(self) -> None:

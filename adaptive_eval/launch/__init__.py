@@ -2,7 +2,7 @@
 
 command_of(launch, ...)        what is started for a model: pure
 ServerProcess, keeper          a process group that never outlives the run
-Server                         one model's server: ready, started again when it dies, stopped; and its endpoint
+LaunchedServer                 one model's server: ready, started again when it dies, stopped; and its endpoint
 Host                           models that share a GPU, one at a time
-Places                         which GPUs a run has for itself, among all runs on this machine
+ExclusivePlaces                which GPUs a run has for itself, among all runs on this machine
 """

@@ -1,8 +1,6 @@
 """What is started for a model: a pure function of its `launch` section, the name it is served under, and the port.
 
-Whether the program of a command is there.
-
-Ports for servers on this machine.
+Whether its program is there, and which ports are free on this machine, is found out here, too.
 """
 
 import json
@@ -15,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.types import FlagValue, LaunchConfig, Scalar, spelled
+from adaptive_eval.launch.types import FlagValue, LaunchConfig, Scalar, spelled_flag
 
 
 def missing_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str | None:
@@ -42,7 +40,7 @@ def command_of(launch: LaunchConfig, served: str, port: str) -> tuple[str, ...]:
     if words is not None:
         return tuple(_filled(word, served, port) for word in words)
     flags: dict[str, FlagValue] = {"served-model-name": served, "host": HOST, "port": port, **VLLM_FLAGS}
-    flags |= {spelled(name): value for name, value in launch.flags.items()}
+    flags |= {spelled_flag(name): value for name, value in launch.flags.items()}
     return ("vllm", "serve", launch.model or served, *(word for flag in flags.items() for word in _flag(*flag)))
 
 

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Health, Prompt
-from adaptive_eval.errors import LaunchFailed, Unavailable
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt
+from adaptive_eval.errors import LaunchFailed, NotAskedAgain, Unavailable
 
 
 class LaunchedEndpoint:
@@ -30,6 +30,8 @@ class LaunchedEndpoint:
         self._gone: str | None = None
         self._leases: set[asyncio.Timeout] = set()
         self._before = EndpointStats()
+        self._cut = 0
+        """Answers that were in flight when a server ended."""
 
     def begin(self) -> None:
         """The server is up."""
@@ -59,20 +61,23 @@ class LaunchedEndpoint:
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
-    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
         while True:
             endpoint = await self._served()
             try:
-                answers = await self._while_up(endpoint, prompt, seeds)
+                answers = await self._while_up(endpoint, prompt, seeds, again)
             except Unavailable as error:
                 if endpoint is self._current:
                     if not self.silence.done():
                         self.silence.set_result(str(error))
                     await self._ended.wait()
-                continue
-            if answers is not None:
-                return answers
+            else:
+                if answers is not None:
+                    return answers
+                self._cut += len(seeds)
+            if again is not None and not await again():
+                raise NotAskedAgain("its server has ended, and the run may not pay for the answer once more")
 
     async def check(self) -> Health:
         """Ask the server for its models and for one tiny answer."""
@@ -85,15 +90,18 @@ class LaunchedEndpoint:
     @property
     def stats(self) -> EndpointStats:
         """The traffic so far; no replica while the server is away."""
-        return self._before if self._current is None else _together(self._before, self._current.stats)
+        so_far = self._before if self._current is None else _together(self._before, self._current.stats)
+        return replace(so_far, lost=so_far.lost + self._cut)
 
-    async def _while_up(self, endpoint: Endpoint, prompt: Prompt, seeds: range) -> list[Answer] | None:
+    async def _while_up(
+        self, endpoint: Endpoint, prompt: Prompt, seeds: range, again: Again | None
+    ) -> list[Answer] | None:
         """The answers; None where the server has ended before."""
         lease = asyncio.timeout(None)
         try:
             async with lease:
                 self._leases.add(lease)
-                return await endpoint.sample(prompt, seeds)
+                return await endpoint.sample(prompt, seeds, again)
         except TimeoutError:
             if not lease.expired():
                 raise
@@ -116,6 +124,7 @@ def _together(before: EndpointStats, now: EndpointStats) -> EndpointStats:
         requests=before.requests + now.requests,
         retries=before.retries + now.retries,
         errors=dict(Counter(before.errors) + Counter(now.errors)),
+        lost=before.lost + now.lost,
         prompt_tokens=before.prompt_tokens + now.prompt_tokens,
         completion_tokens=before.completion_tokens + now.completion_tokens,
         notices=tuple(dict.fromkeys((*before.notices, *now.notices))),

@@ -1,10 +1,9 @@
 """Where servers run: a place of its own for each, or one that several models share, one at a time.
 
-Places that models share, such as a GPU: among all runs of a user on this machine, one at a time has each.
-
-A run takes a place when it first serves a model there, and keeps it until its last server there has ended: between two
-of its models nobody else comes in, for that would cost both runs a swap at every turn. A run that uses several takes
-them in the order of their names, and each only when it has those before it; so no two runs wait for each other.
+A place, such as a GPU, belongs to one at a time among all runs of a user on this machine. A run takes a place when it
+first serves a model there, and keeps it until its last server there has ended: between two of its models nobody else
+comes in, for that would cost both runs a swap at every turn. A run that uses several takes them in the order of their
+names, and each only when it has those before it; so no two runs wait for each other.
 
 A place is a locked file in a folder that only its user can write. The keeper of a server holds the lock as well: where
 a run is killed, the place is free when its server has ended.
@@ -23,13 +22,13 @@ from typing import NamedTuple
 
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.files import FileLock, holder_of, is_locked
-from adaptive_eval.launch.server import Server, Tell
-from adaptive_eval.store import PlaceAwaited
+from adaptive_eval.launch.server import LaunchedServer, OnEvent
+from adaptive_eval.store import PlaceAwaited, ServerReleased
 
 POLL_SECONDS = 0.5
 
 
-class Places:
+class ExclusivePlaces:
     """The places of one run, by the words that name them."""
 
     def __init__(self, words: Iterable[str], run: str, *, patient: bool = True) -> None:
@@ -74,7 +73,7 @@ class Places:
             await asyncio.sleep(POLL_SECONDS)
 
 
-def who_has(word: str) -> str | None:
+def holder_of_place(word: str) -> str | None:
     """The run that has a place now; None where it is free. Raises `LaunchFailed`."""
     path = _file(word)
     return _named(path) if is_locked(path) else None
@@ -112,7 +111,7 @@ WAITED_SECONDS = 0.1
 """A place that is free is had in less."""
 
 
-class _Held(NamedTuple):
+class _HeldPlace(NamedTuple):
     """A place that this run has."""
 
     by: Sequence[int] = ()
@@ -124,12 +123,12 @@ class _Held(NamedTuple):
 class Host:
     """Serves one of its models at a time; models are named by their numbers in the run."""
 
-    def __init__(self, place: str | None, servers: Mapping[int, Server], places: Places) -> None:
+    def __init__(self, place: str | None, servers: Mapping[int, LaunchedServer], places: ExclusivePlaces) -> None:
         self.servers = servers
         self._place = place
         """What the models share, such as gpu0; None for a model with a place of its own."""
         self._places = places
-        self._loaded: Server | None = None
+        self._loaded: LaunchedServer | None = None
 
     @property
     def models(self) -> Sequence[int]:
@@ -141,16 +140,25 @@ class Host:
         """One of them is served."""
         return self._loaded is not None
 
-    async def load(self, model: int, tell: Tell) -> None:
+    async def load(self, model: int, tell: OnEvent) -> None:
         """Serve this model, in place of the one before; raises `LaunchFailed`."""
         server = self.servers[model]
         held = await self._take(tell)
         began = time.monotonic()
+        before = self._loaded
         await self.unload()
+        if before is not None:
+            tell(ServerReleased(before.spec.model, self._place))
         tell(server.launching(self._place, held.waited))
         await server.start(tell, held.by)
         self._loaded = server
         tell(server.launched(time.monotonic() - began, self._place))
+
+    async def release(self, model: int, tell: OnEvent) -> None:
+        """Stop the server of this model, where it is up."""
+        if self._loaded is self.servers[model]:
+            await self.unload()
+            tell(ServerReleased(self.servers[model].spec.model, self._place))
 
     async def unload(self, *, at_once: bool = False) -> None:
         """Serve nothing."""
@@ -163,14 +171,14 @@ class Host:
         for server in self.servers.values():
             server.kill()
 
-    async def _take(self, tell: Tell) -> _Held:
+    async def _take(self, tell: OnEvent) -> _HeldPlace:
         """Have the place."""
         if self._place is None:
-            return _Held()
+            return _HeldPlace()
         began = time.monotonic()
         descriptor = await self._places.take(self._place, lambda place, holder: tell(PlaceAwaited(place, holder)))
         waited = time.monotonic() - began
-        return _Held((descriptor,), waited if waited >= WAITED_SECONDS else None)
+        return _HeldPlace((descriptor,), waited if waited >= WAITED_SECONDS else None)
 
 
 async def unload_all(hosts: Sequence[Host], *, at_once: bool) -> None:

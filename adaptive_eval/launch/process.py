@@ -1,6 +1,6 @@
 """One server as a process group that never outlives the run, through its keeper.
 
-What a server prints: a file of its own, whose last lines are told when it fails.
+What it prints goes to a file of its own, whose last lines are told when it fails.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-class Log:
+class ServerLog:
     """The log file of one server, over all its starts."""
 
     def __init__(self, path: Path, secrets: Sequence[str] = ()) -> None:

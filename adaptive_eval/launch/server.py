@@ -1,7 +1,4 @@
-"""The server of one model: started, waited for, started again when it dies, and stopped.
-
-When a server is ready, and what it says it is.
-"""
+"""The server of one model: started, waited for, started again when it dies, and stopped."""
 
 import asyncio
 import shlex
@@ -15,11 +12,12 @@ from urllib.parse import urlsplit
 import httpx2
 import orjson
 
+from adaptive_eval.endpoints.secrets import redacted
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.command import is_free
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
-from adaptive_eval.launch.process import Log, ServerProcess
+from adaptive_eval.launch.process import ServerLog, ServerProcess
 from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching
 
 POLL_SECONDS = 0.25
@@ -55,15 +53,15 @@ async def wait_until_ready(root: str, path: str, ended: "asyncio.Future[str]", s
     raise LaunchFailed(f"{ended.result()} before it was ready")
 
 
-async def version_of(root: str) -> str | None:
-    """The version of the server, where it tells one."""
+async def version_of(root: str, secrets: Sequence[str] = ()) -> str | None:
+    """The version of the server, where it tells one, without these."""
     with suppress(TimeoutError):  # a path that is unknown to a server may give anything, even a stream without end
         async with asyncio.timeout(VERSION_SECONDS), _client(root) as client:
             for path, key in ABOUT:
                 with suppress(httpx2.HTTPError, ValueError):
                     told = orjson.loads(await _beginning(client, path))
                     if isinstance(told, dict) and isinstance(told.get(key), str):
-                        return str(told[key])[:LONGEST_VERSION]
+                        return redacted(told[key], secrets)[:LONGEST_VERSION]
     return None
 
 
@@ -87,11 +85,11 @@ RESTARTS = 3
 """A server that has died so often since the run was started, and dies again, is given up; so is one that was up and
 does not come up again."""
 
-Tell = Callable[[Event], None]
+OnEvent = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class ServerSpec:
     """What is started for a model, and how it is known to be ready."""
 
     model: str
@@ -112,21 +110,21 @@ class Spec:
         return shlex.join(self.command)
 
 
-class Server:
+class LaunchedServer:
     """One model's server, and the endpoint that goes with it."""
 
-    def __init__(self, spec: Spec, open_endpoint: Callable[[], Endpoint]) -> None:
+    def __init__(self, spec: ServerSpec, open_endpoint: Callable[[], Endpoint]) -> None:
         self.spec = spec
         self.endpoint = LaunchedEndpoint(open_endpoint)
         self.version: str | None = None
-        self._log = Log(spec.log, spec.secrets)
+        self._log = ServerLog(spec.log, spec.secrets)
         self._process: ServerProcess | None = None
         self._watch: asyncio.Task[None] | None = None
         self._was_up = False
         self._deaths = 0
         self._holds: Sequence[int] = ()
 
-    async def start(self, tell: Tell, holds: Sequence[int] = ()) -> None:
+    async def start(self, tell: OnEvent, holds: Sequence[int] = ()) -> None:
         """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is started again when it dies.
 
         The descriptors `holds` stay open until it has ended.
@@ -173,12 +171,12 @@ class Server:
                 spec.command, environment=spec.environment, folder=spec.folder, log=spec.log, holds=self._holds
             )
             await wait_until_ready(spec.root, spec.health, process.ended, spec.timeout)
-            self.version = await version_of(spec.root)
+            self.version = await version_of(spec.root, spec.secrets)
         except BaseException as error:
             if process is not None:
                 await process.stop(at_once=True)
             if isinstance(error, LaunchFailed | OSError):
-                raise LaunchFailed(self._told(str(error))) from None
+                raise LaunchFailed(self._with_last_lines(str(error))) from None
             raise
         self._process, self._was_up = process, True
         self.endpoint.begin()
@@ -191,9 +189,9 @@ class Server:
             mend = "start the run again, which chooses another"
             raise LaunchFailed(f"cannot be started: another program listens on its port {port} by now; {mend}")
 
-    async def _keep_up(self, process: ServerProcess, tell: Tell) -> None:
+    async def _keep_up(self, process: ServerProcess, tell: OnEvent) -> None:
         while True:
-            reason = self._told(await self._end_of(process))
+            reason = self._with_last_lines(await self._end_of(process))
             await self.endpoint.end()
             await process.stop()  # what it has left behind may hold the memory that the next one needs
             self._process = None
@@ -207,7 +205,7 @@ class Server:
         await asyncio.wait([process.ended, silence], return_when=asyncio.FIRST_COMPLETED)
         return process.ended.result() if process.ended.done() else f"does not answer any more: {silence.result()}"
 
-    async def _again(self, reason: str, tell: Tell) -> ServerProcess:
+    async def _again(self, reason: str, tell: OnEvent) -> ServerProcess:
         """Start a server that has been up again; raises `LaunchFailed` when that has been tried often enough."""
         while self._deaths < RESTARTS:
             self._deaths += 1
@@ -229,7 +227,7 @@ class Server:
         spec = self.spec
         return ServerLaunched(spec.model, spec.command, self.version, str(spec.log), on, seconds)
 
-    def _told(self, what: str) -> str:
+    def _with_last_lines(self, what: str) -> str:
         """What happened to the server, with the last lines of its log."""
         lines = (f"  {line}" for line in self._log.last_lines())
         return "\n".join([f"its server {what} (log: {self.spec.log})", *lines])

@@ -73,9 +73,9 @@ class LaunchConfig(Section):
         for name in flags:
             if not re.fullmatch(FLAG, name):
                 raise refuse(f"must hold names of flags, but got {name!r}", "leave the dashes out: max-model-len")
-            if spelled(name) in OWN_FLAGS:
+            if spelled_flag(name) in OWN_FLAGS:
                 raise refuse(f"may not hold {name}, which the run sets itself", "remove it")
-        if len({spelled(name) for name in flags}) < len(flags):
+        if len({spelled_flag(name) for name in flags}) < len(flags):
             raise refuse("has a flag twice, with - and with _", "keep one of the two")
         return flags
 
@@ -92,7 +92,7 @@ class LaunchConfig(Section):
         return None if self.command is None else _words(self.command)
 
 
-def spelled(flag: str) -> str:
+def spelled_flag(flag: str) -> str:
     """A flag as vLLM's help spells it."""
     return flag.replace("_", "-")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adaptive_eval.core.types import Look
-from adaptive_eval.notebook.tables import paragraph, progress
+from adaptive_eval.notebook.tables import paragraph_html, progress_html
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
@@ -61,7 +61,7 @@ class NotebookDisplay:
             self._draw()
 
     def ended(self, ended: Ended, command: str) -> None:
-        self._show(paragraph(ended.why))
+        self._show(paragraph_html(ended.why))
 
     def _later(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
@@ -75,7 +75,7 @@ class NotebookDisplay:
             self._handle.update(self._drawn())
 
     def _drawn(self) -> Any:
-        return self._display.HTML(progress(self._name, self._take(), self._scale, tuple(self._events)))
+        return self._display.HTML(progress_html(self._name, self._take(), self._scale, tuple(self._events)))
 
     def _show(self, html: str) -> None:
         if self._handle is not None:

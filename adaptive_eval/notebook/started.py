@@ -13,19 +13,19 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal
 
-from adaptive_eval.config.load import config_of, load_config
+from adaptive_eval.config.load import config_from_mapping, load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.notebook.display import NotebookDisplay, notebook
 from adaptive_eval.notebook.stored import RunRecord, read_run
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.running.event_loop import complete
+from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import HEARD, directory_for, execute
-from adaptive_eval.show.displays import Display, Kind, open_display
+from adaptive_eval.show.displays import Display, DisplayKind, open_display
 
 Configuration = str | Path | Mapping[str, object] | RunConfig
-Shown = Kind | Literal["notebook"]
+Shown = DisplayKind | Literal["notebook"]
 
 
 def run(
@@ -118,7 +118,7 @@ class _Started:
 
     def _run(self) -> None:
         try:
-            self._future.set_result(complete(self._main()))
+            self._future.set_result(run_to_end(self._main()))
         except BaseException as error:  # for whoever waits, whatever it is
             self._future.set_exception(error)
 
@@ -184,7 +184,7 @@ def _loaded(config: Configuration, overrides: Sequence[str]) -> RunConfig:
             raise ConfigError("overrides are for a file or a mapping; a RunConfig is complete: change it itself")
         return config
     if isinstance(config, Mapping):
-        return config_of(config, overrides)
+        return config_from_mapping(config, overrides)
     return load_config(Path(config), overrides)
 
 

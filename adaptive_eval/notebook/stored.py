@@ -8,15 +8,27 @@ from typing import Any, NamedTuple
 from adaptive_eval.exchange.source import opened_source
 from adaptive_eval.exchange.tables.writer import columns, rows
 from adaptive_eval.imports import load_extra
-from adaptive_eval.notebook.tables import paragraph, ranking_table
+from adaptive_eval.notebook.tables import paragraph_html, ranking_table
 from adaptive_eval.record import view as views
 from adaptive_eval.record.results import ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
+from adaptive_eval.store import Names
 
-Row = dict[str, object]
 NESTED = {"signals", "sampling"}
 """Of a model: mappings, which are no cell of a table."""
-LOOK_COLUMNS = ("look", "at", "model", "place", "tier", "trials", "score", "sigma")
+
+
+class LookLine(NamedTuple):
+    """One model at one look: a row of the data frame `looks`."""
+
+    look: int
+    at: float
+    model: str
+    place: int
+    tier: int
+    trials: int
+    score: float | None
+    sigma: float | None
 
 
 class Frames(NamedTuple):
@@ -68,26 +80,26 @@ class RunRecord:
             trials,
             frame([asdict(row) for row in ranking], columns=_names(ModelRow)),
             frame([asdict(row) for row in pairs], columns=_names(PairRow)),
-            frame(list(self._looks()), columns=list(LOOK_COLUMNS)),
+            frame(list(self._looks()), columns=list(LookLine._fields)),
         )
 
-    def _looks(self) -> Iterator[Row]:
+    def _looks(self) -> Iterator[LookLine]:
         for look in self.view.looks:
-            place = {name: number for number, name in enumerate(look.order, 1)}
+            order = Names(look.order)
             each = zip(look.models, look.tiers, look.trials, look.scores, look.sigmas, strict=True)
             for name, tier, trials, score, sigma in each:
-                values = (look.look, look.at, name, place[name], tier, trials, score, sigma)
-                yield dict(zip(LOOK_COLUMNS, values, strict=True))
+                place = order.position_of(name) + 1
+                yield LookLine(look.look, look.at, name, place, tier, trials, score, sigma)
 
     def _repr_html_(self) -> str:
         """The ranking, as a notebook shows it."""
         found = self.view.results
         if found is None:
-            return paragraph(f"{self.view.name}: no look has been taken yet")
+            return paragraph_html(f"{self.view.name}: no look has been taken yet")
         ended = "" if found.run.reason is None else f" ({found.run.reason.replace('_', ' ')})"
         said = f"{self.view.name}: {found.run.status}{ended}, {found.cost.trials} trials, {len(found.looks)} looks"
-        warnings = "".join(paragraph(f"{one.model or 'warning'}: {one.text}") for one in found.warnings)
-        return paragraph(said) + ranking_table(found.models, Scale.of(found.weights)) + warnings
+        warnings = "".join(paragraph_html(f"{one.model or 'warning'}: {one.text}") for one in found.warnings)
+        return paragraph_html(said) + ranking_table(found.models, Scale.of(found.weights)) + warnings
 
     def __repr__(self) -> str:
         status = "before its first look" if self.view.results is None else self.view.results.run.status
@@ -111,4 +123,4 @@ def read_run(directory: str | Path) -> RunRecord:
         StoreError: There is no run.
     """
     place = Path(directory)
-    return RunRecord(place, views.read_run(place))
+    return RunRecord(place, views.read_view(place))

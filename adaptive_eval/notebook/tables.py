@@ -6,13 +6,13 @@ from typing import Protocol
 
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
-from adaptive_eval.show.text import count, duration, safe
+from adaptive_eval.show.text import count, duration, safe_line
 
 SHOWN_MODELS = 100
 HEADINGS = ("tier", "model", "score", "95% interval", "trials")
 
 
-class Row(Protocol):
+class RankedRow(Protocol):
     """What a table of models shows of each: a row of the results, or of the status of a run that goes on."""
 
     @property
@@ -29,35 +29,35 @@ class Row(Protocol):
     def trials(self) -> int: ...
 
 
-def ranking_table(rows: Sequence[Row], scale: Scale) -> str:
+def ranking_table(rows: Sequence[RankedRow], scale: Scale) -> str:
     """The models from best to worst."""
     lines = (
         (str(row.tier), row.name, scale.score(row.score), scale.interval(row.lo, row.hi), count(row.trials))
         for row in rows[:SHOWN_MODELS]
     )
     more = len(rows) - SHOWN_MODELS
-    return table(HEADINGS, lines) + (paragraph(f"and {more} more") if more > 0 else "")
+    return table_html(HEADINGS, lines) + (paragraph_html(f"and {more} more") if more > 0 else "")
 
 
-def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table_html(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table whose cells are texts."""
     body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
     return f"<table><thead><tr>{_cells(headings, 'th')}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _cells(texts: Iterable[str], tag: str) -> str:
-    return "".join(f"<{tag}>{escape(safe(text))}</{tag}>" for text in texts)
+    return "".join(f"<{tag}>{escape(safe_line(text))}</{tag}>" for text in texts)
 
 
-def paragraph(text: str) -> str:
+def paragraph_html(text: str) -> str:
     """A line of text."""
-    return f"<p>{escape(safe(text, 1000))}</p>"
+    return f"<p>{escape(safe_line(text, 1000))}</p>"
 
 
-def progress(name: str, status: Status, scale: Scale, told: Sequence[str]) -> str:
+def progress_html(name: str, status: Status, scale: Scale, told: Sequence[str]) -> str:
     """A run that goes on: a bar, the ranking so far, and what happened last."""
     known = status.trials_to_go is not None
     most = f' value="{status.trials}" max="{status.trials + (status.trials_to_go or 0.0):.0f}"' if known else ""
     said = f"{name}: look {status.looks}, {count(status.trials)} trials, {duration(status.elapsed)}"
     ranking = ranking_table(status.standings, scale) if status.standings else ""
-    return f"{paragraph(said)}<progress{most}></progress>{ranking}{''.join(map(paragraph, told))}"
+    return f"{paragraph_html(said)}<progress{most}></progress>{ranking}{''.join(map(paragraph_html, told))}"

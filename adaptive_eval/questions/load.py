@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.questions.readers import Row, read_rows
+from adaptive_eval.questions.readers import FileRow, read_rows
 from adaptive_eval.questions.types import FieldsConfig, Question, QuestionsConfig, Scalar
 
 SHOWN_PROBLEMS = 40
@@ -34,7 +34,7 @@ def load_questions(config: QuestionsConfig, *, folder: Path = Path(), seed: int 
     return tuple(questions[: config.limit])
 
 
-def _from_rows(rows: Iterable[Row], config: QuestionsConfig, source: str) -> list[Question]:
+def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str) -> list[Question]:
     questions: list[Question] = []
     seen: dict[str, str] = {}
     problems: dict[str, list[str]] = {}
@@ -67,7 +67,7 @@ def _where(places: list[str]) -> str:
     return places[0] if len(places) == 1 else f"{places[0]} to {places[-1]} ({len(places)} times)"
 
 
-def _unreadable(row: Row, config: QuestionsConfig) -> Iterator[str]:
+def _unreadable(row: FileRow, config: QuestionsConfig) -> Iterator[str]:
     """Why it cannot even be said whether a row is wanted."""
     if row.problem is not None:
         yield row.problem
@@ -128,7 +128,7 @@ def content_id(prompt: str, answer: str, choices: tuple[str, ...]) -> str:
     return sha256(json.dumps([prompt, answer, choices]).encode()).hexdigest()[:ID_DIGITS]
 
 
-def _repeated(question: Question, row: Row, names: FieldsConfig, seen: Mapping[str, str]) -> Iterator[str]:
+def _repeated(question: Question, row: FileRow, names: FieldsConfig, seen: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with the id of a question."""
     given = _get(row.fields, names.id or "id") is not _ABSENT
     if not question.id:
@@ -165,7 +165,7 @@ def _choices_problem(fields: Mapping[str, Any], names: str | tuple[str, ...] | N
     return f"has {len(value)} choices, but there are {MAX_CHOICES} letters" if len(value) > MAX_CHOICES else None
 
 
-def _kept(row: Row, wanted: Mapping[str, Scalar | tuple[Scalar, ...]]) -> bool:
+def _kept(row: FileRow, wanted: Mapping[str, Scalar | tuple[Scalar, ...]]) -> bool:
     allowed = {name: values if isinstance(values, tuple) else (values,) for name, values in wanted.items()}
     return all(as_text(_get(row.fields, name)) in map(as_text, values) for name, values in allowed.items())
 

@@ -25,7 +25,7 @@ PLACE = re.compile(r"\{\{(?P<literal>[^\W\d]\w*)\}\}|\{(?P<field>[^\W\d]\w*)(?P<
 """`{{name}}`, or `{name}` with what Python's format strings would allow after a name."""
 
 
-class Example(Section):
+class FewShotExample(Section):
     """A question with its answer, shown before the question that is asked."""
 
     prompt: str
@@ -43,7 +43,7 @@ class PromptConfig(Section):
     r"""The text with `{prompt}`, `{choices}` or another field of the question in it; braces of LaTeX are just text."""
     system: str | None = None
     """The system message of a chat; the first paragraph of a completion."""
-    few_shot: tuple[Example, ...] = ()
+    few_shot: tuple[FewShotExample, ...] = ()
     """Examples, each put through the template and followed by its answer."""
 
     @field_validator("template")
@@ -55,8 +55,10 @@ class PromptConfig(Section):
 
     @field_validator("few_shot")
     @classmethod
-    def _examples_have_the_fields(cls, few_shot: tuple[Example, ...], info: ValidationInfo) -> tuple[Example, ...]:
-        beyond = sorted(template_fields(info.data.get("template", "")) - Example.model_fields.keys())
+    def _examples_have_the_fields(
+        cls, few_shot: tuple[FewShotExample, ...], info: ValidationInfo
+    ) -> tuple[FewShotExample, ...]:
+        beyond = sorted(template_fields(info.data.get("template", "")) - FewShotExample.model_fields.keys())
         if few_shot and beyond:
             raise refuse(
                 f"examples have no {', '.join(beyond)}, which prompt.template names", "leave it out of the template"
@@ -64,7 +66,7 @@ class PromptConfig(Section):
         return few_shot
 
 
-class _Place(NamedTuple):
+class _TemplatePlace(NamedTuple):
     """A part of a template that is not plain text."""
 
     literal: str | None
@@ -88,8 +90,8 @@ def template_problems(template: str, known: Collection[str]) -> Iterator[str]:
             yield f"{rule}: name it in questions.fields.metadata, or write {{{{{place.field}}}}} for the text itself"
 
 
-def _places(template: str) -> list[_Place]:
-    return [_Place(match["literal"], match["field"], match["more"] or "") for match in PLACE.finditer(template)]
+def _places(template: str) -> list[_TemplatePlace]:
+    return [_TemplatePlace(match["literal"], match["field"], match["more"] or "") for match in PLACE.finditer(template)]
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -125,7 +127,7 @@ def _asked(template: str, question: Question) -> str:
     return fill(template, _values(question))
 
 
-def _as_question(example: Example) -> Question:
+def _as_question(example: FewShotExample) -> Question:
     return Question("few_shot", example.prompt, example.answer, example.choices)
 
 

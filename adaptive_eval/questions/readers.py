@@ -19,7 +19,7 @@ SEPARATORS = {";": "semicolons", "\t": "tabs"}
 """What stands between columns in files that are called CSV and are not."""
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     """One row and where it stands; `problem` says what is wrong with it, if it cannot be used."""
 
     place: str
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     problem: str | None = None
 
 
-def read_rows(config: QuestionsConfig, folder: Path) -> Iterator[Row]:
+def read_rows(config: QuestionsConfig, folder: Path) -> Iterator[FileRow]:
     """The rows of a file or a data set, in their order."""
     if config.dataset is not None:
         return _dataset(config)
@@ -38,7 +38,7 @@ def read_rows(config: QuestionsConfig, folder: Path) -> Iterator[Row]:
     return _of_file(path, READERS[config.format or FORMATS[path.suffix.lower()]])
 
 
-def _of_file(path: Path, reader: Callable[[Path], Iterator[Row]]) -> Iterator[Row]:
+def _of_file(path: Path, reader: Callable[[Path], Iterator[FileRow]]) -> Iterator[FileRow]:
     try:
         if path.is_dir():
             raise ConfigError(f"questions.path: {path} is a folder; name a file in it")
@@ -53,7 +53,7 @@ def _of_file(path: Path, reader: Callable[[Path], Iterator[Row]]) -> Iterator[Ro
         ) from error
 
 
-def _json(path: Path) -> Iterator[Row]:
+def _json(path: Path) -> Iterator[FileRow]:
     """An array of objects, or one object a line."""
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if not text.lstrip().startswith(b"["):
@@ -72,7 +72,7 @@ def _json(path: Path) -> Iterator[Row]:
         raise ConfigError(f"{path}: is nested too deeply to be read") from error
     for number, entry in enumerate(entries, start=1):
         problem = None if isinstance(entry, dict) else f"holds {_kind(entry)}, not an object"
-        yield Row(f"entry {number}", {} if problem else entry, problem)
+        yield FileRow(f"entry {number}", {} if problem else entry, problem)
 
 
 def _is_json(text: bytes) -> bool:
@@ -87,25 +87,25 @@ def _loaded(raw: bytes) -> Any:
     return json.loads(raw.decode(), parse_float=Decimal, parse_int=_integer, parse_constant=_refuse_constant)
 
 
-def _json_lines(text: bytes) -> Iterator[Row]:
+def _json_lines(text: bytes) -> Iterator[FileRow]:
     # Split at line feeds only: a question may hold U+2028, where str.splitlines would cut.
     for number, raw in enumerate(text.split(b"\n"), start=1):
         if raw.strip():
             yield _json_row(f"line {number}", raw)
 
 
-def _json_row(place: str, raw: bytes) -> Row:
+def _json_row(place: str, raw: bytes) -> FileRow:
     try:
         value = _loaded(raw)
     except UnicodeDecodeError as error:
-        return Row(place, {}, f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8")
+        return FileRow(place, {}, f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8")
     except ValueError as error:
-        return Row(place, {}, f"is not JSON: {error}; a JSONL file has one object a line")
+        return FileRow(place, {}, f"is not JSON: {error}; a JSONL file has one object a line")
     except RecursionError:
-        return Row(place, {}, "is nested too deeply to be read")
+        return FileRow(place, {}, "is nested too deeply to be read")
     if not isinstance(value, dict):
-        return Row(place, {}, f"holds {_kind(value)}, not an object; a JSONL file has one object a line")
-    return Row(place, value)
+        return FileRow(place, {}, f"holds {_kind(value)}, not an object; a JSONL file has one object a line")
+    return FileRow(place, value)
 
 
 def _integer(digits: str) -> int | str:
@@ -121,7 +121,7 @@ def _kind(value: object) -> str:
     return {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(type(value), "a number")
 
 
-def _csv(path: Path) -> Iterator[Row]:
+def _csv(path: Path) -> Iterator[FileRow]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -133,7 +133,7 @@ def _csv(path: Path) -> Iterator[Row]:
         csv.field_size_limit(limit)
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[Row]:
+def _csv_rows(path: Path, text: str) -> Iterator[FileRow]:
     reader = csv.reader(_lines(text), strict=True)
     try:
         header = next(reader, None)
@@ -147,13 +147,13 @@ def _csv_rows(path: Path, text: str) -> Iterator[Row]:
         for values in reader:
             place, end = f"line {end + 1}", reader.line_num
             if values and len(values) != len(header):
-                yield Row(
+                yield FileRow(
                     place, {}, f"has {len(values)} values, but the header has {len(header)}; quote what holds commas"
                 )
             elif values:
-                yield Row(place, dict(zip(header, values, strict=True)))
+                yield FileRow(place, dict(zip(header, values, strict=True)))
     except csv.Error as error:
-        yield Row(f"line {reader.line_num}", {}, f"is not CSV: {error}")
+        yield FileRow(f"line {reader.line_num}", {}, f"is not CSV: {error}")
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _lines(text: str) -> Iterator[str]:
         start = end
 
 
-def _parquet(path: Path) -> Iterator[Row]:
+def _parquet(path: Path) -> Iterator[FileRow]:
     pyarrow, parquet = load_pyarrow()
     try:
         with parquet.ParquetFile(path) as file:
@@ -173,32 +173,32 @@ def _parquet(path: Path) -> Iterator[Row]:
             for batch in file.iter_batches():
                 for fields in batch.to_pylist():
                     number += 1
-                    yield Row(f"row {number}", fields)
+                    yield FileRow(f"row {number}", fields)
     except pyarrow.ArrowException as error:
         raise ConfigError(f"{path}: is not a Parquet file that can be read: {error}") from error
 
 
-def _dataset(config: QuestionsConfig) -> Iterator[Row]:
+def _dataset(config: QuestionsConfig) -> Iterator[FileRow]:
     datasets = load_extra("datasets", "hf", "Hugging Face data sets")
     try:
         table = datasets.load_dataset(config.dataset, name=config.subset, split=config.split, revision=config.revision)
     except Exception as error:  # the library raises errors of many libraries; each of them means: no questions
         raise ConfigError(f"questions.dataset: {config.dataset!r} could not be loaded: {error}") from error
     for number, fields in enumerate(table, start=1):
-        yield Row(f"row {number}", fields)
+        yield FileRow(f"row {number}", fields)
 
 
-def _world(name: str) -> Iterator[Row]:
+def _world(name: str) -> Iterator[FileRow]:
     from adaptive_eval.simulate.answering import question_rows
     from adaptive_eval.simulate.worlds import WORLDS
 
     if name not in WORLDS:
         raise ConfigError(f"questions.world: there is no world {name!r}; the worlds are {', '.join(WORLDS)}")
     for number, fields in enumerate(question_rows(WORLDS[name]()), start=1):
-        yield Row(f"question {number}", fields)
+        yield FileRow(f"question {number}", fields)
 
 
-READERS: dict[Format, Callable[[Path], Iterator[Row]]] = {
+READERS: dict[Format, Callable[[Path], Iterator[FileRow]]] = {
     "jsonl": _json,
     "json": _json,
     "csv": _csv,

@@ -1,12 +1,6 @@
-"""From a controller and the tallies of its trials to `Results`.
+"""From a controller and the usages of its trials to `Results`.
 
 In two steps, since the second takes a while with thousands of questions: a snapshot in the loop, the rest anywhere.
-
-What is known of each question: the posterior of a model's score on it.
-
-What a run has started itself, and what its swaps took: read off its events.
-
-What the results of a run say it is about.
 """
 
 import math
@@ -20,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from adaptive_eval import __version__
-from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result
 from adaptive_eval.core.rules import Rule
@@ -30,14 +24,15 @@ from adaptive_eval.questions import Question
 from adaptive_eval.record.gate import gate_of, gate_rows
 from adaptive_eval.record.results import (
     FORMAT,
+    CallRow,
     Caution,
-    Cost,
     GateRow,
     LookRow,
     ModelRow,
     PairRow,
     QuestionRow,
     Results,
+    RunCost,
     RunInfo,
     ServerRow,
     TurnsRow,
@@ -49,21 +44,25 @@ from adaptive_eval.record.warnings import (
     decision_cautions,
     horizon_cautions,
     import_cautions,
+    loss_cautions,
     notice_cautions,
     prior_caution,
+    repeat_cautions,
     reversal_cautions,
     rule_caution,
     unknown_cautions,
 )
-from adaptive_eval.store import Event, ServerLaunched, only
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.scheduler.held import gpu_seconds_used
+from adaptive_eval.store import Event, HeldTime, ServerLaunched, events_of_kind
+from adaptive_eval.store.repeats import Drawn
+from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import FloatArray, question_moments
 
 
 def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
     """The servers that came up."""
     rows: dict[str, ServerRow] = {}
-    for one in only(events, ServerLaunched):
+    for one in events_of_kind(events, ServerLaunched):
         starts = rows[one.model].starts + 1 if one.model in rows else 1
         rows[one.model] = ServerRow(one.model, one.command, one.version, starts)
     return tuple(rows.values())
@@ -72,7 +71,7 @@ def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
 def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
     """The places that models have shared; one that served a single model was not shared."""
     swaps: dict[str, list[ServerLaunched]] = {}
-    for one in only(events, ServerLaunched):
+    for one in events_of_kind(events, ServerLaunched):
         if one.on is not None:
             swaps.setdefault(one.on, []).append(one)
     rows = (
@@ -105,37 +104,41 @@ MOST_NEEDED = 1e12
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RunSubject:
     """What a run is about, in the order of the core's numbers."""
 
     name: str
     models: tuple[str, ...]
     questions: tuple[str, ...]
-    sampled: tuple[bool, ...]
-    """Models whose answers are drawn at a temperature above 0."""
+    drawn: tuple[Drawn | None, ...]
+    """How freely the answers of each model are drawn; None where they may all be alike, or are not seen."""
     created: float
     """Seconds since 1970."""
     decisions: Mapping[str, object] = field(default_factory=dict)
     """The sections of the configuration that say what is decided, and how."""
     sampling: tuple[Mapping[str, object], ...] = ()
     """What the requests to each model carry, where there were any."""
+    launched: frozenset[int] = frozenset()
+    """Models whose servers the run starts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """What results are built from, as it was at one moment: copies, which the run no longer changes."""
 
-    subject: Subject
+    subject: RunSubject
     result: Result
     rule: Rule
     weights: FloatArray
     looks: tuple[Look, ...]
     arrived: NDArray[np.integer]
     """(L, M, K): every outcome, those of the round in flight too."""
+    judged: NDArray[np.integer]
+    """(L, M, K): those of complete rounds."""
     prior_depths: FloatArray
     """(L,): outcomes of R0 a question."""
     set_aside: Mapping[int, str]
-    tallies: tuple[Tally, ...]
+    usages: tuple[TrialUsage, ...]
     elapsed: float
     now: float
     """Seconds since 1970."""
@@ -144,19 +147,25 @@ class Snapshot:
     """About answers that cannot be right, changed settings, imported trials and the servers."""
     servers: tuple[ServerRow, ...]
     turns: tuple[TurnsRow, ...]
+    held: tuple[HeldTime | None, ...]
+    """How long each model has held its servers, where that is known."""
 
 
 def take_snapshot(
-    subject: Subject,
+    subject: RunSubject,
     controller: Controller,
-    tallies: Sequence[Tally],
+    usages: Sequence[TrialUsage],
     *,
     elapsed: float,
     now: float,
     stopped: bool,
     events: Sequence[Event] = (),
+    held: Sequence[HeldTime | None] = (),
 ) -> Snapshot | None:
-    """What is known after the latest look, None before the first; `events` are all that were recorded."""
+    """What is known after the latest look, None before the first; `events` are all that were recorded.
+
+    `held` says how long each model has held its servers, where anybody knows.
+    """
     result = controller.result()
     if result is None:
         return None
@@ -169,25 +178,28 @@ def take_snapshot(
         weights=bench.weights,
         looks=tuple(controller.looks),
         arrived=controller.arrived.copy(),
+        judged=controller.counts.copy(),
         prior_depths=np.zeros(bench.models) if before is None else before.sum(axis=(1, 2)) / bench.questions,
         set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
-        tallies=tuple(tally.copy() for tally in tallies),
+        usages=tuple(usage.copy() for usage in usages),
         elapsed=elapsed,
         now=now,
         stopped=stopped,
         noticed=(
-            *alarm_cautions(subject.models, tallies, events),
+            *alarm_cautions(subject.models, usages, events),
             *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
             *decision_cautions(events),
             *import_cautions(events),
             *notice_cautions(events),
+            *loss_cautions(events),
         ),
         servers=server_rows(events),
         turns=turns_rows(events),
+        held=tuple(held) or (None,) * len(subject.models),
     )
 
 
-class Found(NamedTuple):
+class Findings(NamedTuple):
     """What the latest look has found, as results.json says it: models from best to worst."""
 
     models: tuple[ModelRow, ...]
@@ -195,20 +207,20 @@ class Found(NamedTuple):
     trials_to_go: float
 
 
-def found_in(snapshot: Snapshot) -> Found:
+def findings_of(snapshot: Snapshot) -> Findings:
     """What was found, without what it takes a while to work out."""
-    result, tallies = snapshot.result, snapshot.tallies
-    return Found(
-        models=tuple(_model(snapshot, row, tallies[row.model]) for row in result.models),
-        pairs=tuple(_pair(snapshot, one) for one in result.comparisons),
+    result, usages, calls = snapshot.result, snapshot.usages, _calls(snapshot.looks)
+    return Findings(
+        models=tuple(_model(snapshot, row, usages[row.model]) for row in result.models),
+        pairs=tuple(_pair(snapshot, one, calls) for one in result.comparisons),
         trials_to_go=result.trials_to_go,
     )
 
 
 def build_results(snapshot: Snapshot) -> Results:
     """The results, which take a while with thousands of questions."""
-    subject, result, tallies = snapshot.subject, snapshot.result, snapshot.tallies
-    found, order = found_in(snapshot), [row.model for row in result.models]
+    subject, result, usages = snapshot.subject, snapshot.result, snapshot.usages
+    found, order = findings_of(snapshot), [row.model for row in result.models]
     reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
     return Results(
         format=FORMAT,
@@ -226,10 +238,11 @@ def build_results(snapshot: Snapshot) -> Results:
             *prior_caution(subject.models, snapshot.prior_depths.tolist()),
             *reversal_cautions(reversals),
             *snapshot.noticed,
-            *unknown_cautions(subject.models, tallies, result.models, Scale.of(snapshot.weights.tolist())),
-            *cautions(subject.models, tallies, subject.sampled),
+            *unknown_cautions(subject.models, usages, result.models, Scale.of(snapshot.weights.tolist())),
+            *repeat_cautions(subject.models, usages, subject.drawn),
+            *cautions(subject.models, usages),
         ),
-        cost=_cost(result, tallies),
+        cost=_cost(snapshot),
         trials_to_go=found.trials_to_go,
         servers=snapshot.servers,
         turns=snapshot.turns,
@@ -252,7 +265,7 @@ def _gate(
         return ()
     least = snapshot.arrived.sum(axis=-1).min(axis=-1)
     each = np.ptp(snapshot.weights) / (snapshot.arrived.shape[1] * np.maximum(least, 1))
-    lacking = [tally.signals["empty"] for tally in snapshot.tallies]
+    lacking = [usage.signals["empty"] for usage in snapshot.usages]
     may_move = dict(zip(snapshot.subject.models, (each * lacking).tolist(), strict=True))
     return tuple(gate_rows(asked, models, pairs, reversals, may_move))
 
@@ -270,7 +283,8 @@ def _run_info(snapshot: Snapshot) -> RunInfo:
     )
 
 
-def _model(snapshot: Snapshot, row: ModelResult, tally: Tally) -> ModelRow:
+def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage) -> ModelRow:
+    held = snapshot.held[row.model]
     return ModelRow(
         name=snapshot.subject.models[row.model],
         rank=row.rank,
@@ -284,22 +298,41 @@ def _model(snapshot: Snapshot, row: ModelResult, tally: Tally) -> ModelRow:
         sampled_sigma=_known(row.sampled_sigma),
         trials=row.trials,
         set_aside=snapshot.set_aside.get(row.model),
-        stored_trials=tally.trials,
-        ungraded=tally.ungraded,
-        repeats=tally.repeats,
-        signals=dict(tally.signals),
-        tokens=tally.tokens,
-        usd=tally.usd,
-        gpu_seconds=tally.gpu_seconds,
+        stored_trials=usage.trials,
+        ungraded=usage.ungraded,
+        repeats=usage.repeats,
+        signals=dict(usage.signals),
+        tokens=usage.tokens,
+        usd=usage.usd,
+        gpu_seconds=usage.gpu_seconds,
         sampling=snapshot.subject.sampling[row.model] if snapshot.subject.sampling else {},
         prior_depth=float(snapshot.prior_depths[row.model]),
         lowest=_known(row.lowest),
         highest=_known(row.highest),
         letters=row.letters,
+        server_seconds=None if held is None else held.seconds,
+        server_gpu_seconds=None if held is None else held.gpu_seconds,
     )
 
 
-def _pair(snapshot: Snapshot, one: ComparisonResult) -> PairRow:
+_Called = tuple[frozenset[int | None], Verdict]
+
+
+def _calls(looks: Sequence[Look]) -> dict[_Called, CallRow]:
+    """By the members of a comparison and its verdict: the look that gave it, and after which none gave another."""
+    found: dict[_Called, CallRow] = {}
+    for look in looks:
+        for pair in look.comparisons:
+            members = frozenset((pair.better, pair.worse))
+            for verdict in (Verdict.RESOLVED, Verdict.TIED):
+                if pair.verdict is not verdict:
+                    found.pop((members, verdict), None)  # of a rule that judges anew
+                elif (members, verdict) not in found:
+                    found[members, verdict] = CallRow(look.index + 1, _known(pair.z), _known(pair.boundary))
+    return found
+
+
+def _pair(snapshot: Snapshot, one: ComparisonResult, calls: Mapping[_Called, CallRow]) -> PairRow:
     subject, verdict = snapshot.subject, one.verdict
     return PairRow(
         better=subject.models[verdict.better],
@@ -315,6 +348,7 @@ def _pair(snapshot: Snapshot, one: ComparisonResult) -> PairRow:
         trials_needed=_known(verdict.trials_needed) if verdict.trials_needed < MOST_NEEDED else None,
         sampled_z=_known(one.sampled_z),
         certifiable_delta=_known(one.certifiable_delta),
+        called=calls.get((frozenset((verdict.better, verdict.worse)), verdict.verdict)),
     )
 
 
@@ -344,30 +378,39 @@ def _look(look: Look) -> LookRow:
 def _questions(snapshot: Snapshot, order: Sequence[int]) -> tuple[QuestionRow, ...]:
     counts = snapshot.arrived[order]
     columns = (counts.sum(axis=-1), *question_posteriors(counts, snapshot.weights))
-    by_question = zip(snapshot.subject.questions, *(column.T.tolist() for column in columns), strict=True)
-    return tuple(QuestionRow(key, *map(tuple, values)) for key, *values in by_question)
+    waiting = (snapshot.arrived - snapshot.judged)[order].sum(axis=-1)
+    cells = [[tuple(each) for each in models] for models in counts.transpose(1, 0, 2).tolist()]
+    values = [*(column.T.tolist() for column in columns), cells, waiting.T.tolist()]
+    by_question = zip(snapshot.subject.questions, *values, strict=True)
+    return tuple(QuestionRow(key, *map(tuple, each)) for key, *each in by_question)
 
 
-def _cost(result: Result, tallies: Sequence[Tally]) -> Cost:
-    return Cost(
-        trials=sum(tally.trials for tally in tallies),
+def _cost(snapshot: Snapshot) -> RunCost:
+    result, usages, held = snapshot.result, snapshot.usages, snapshot.held
+    requests = [usage.gpu_seconds for usage in usages]
+    known = any(held) and all(one is not None or not usage.trials for one, usage in zip(held, usages, strict=True))
+    return RunCost(
+        trials=sum(usage.trials for usage in usages),
         fixed_trials=result.fixed_trials,
-        tokens=sum(tally.tokens for tally in tallies),
-        usd=sum(tally.usd for tally in tallies),
-        gpu_seconds=sum(tally.gpu_seconds for tally in tallies),
-        **_fixed_cost(result.fixed_trials / len(tallies), tallies),
+        tokens=sum(usage.tokens for usage in usages),
+        usd=sum(usage.usd for usage in usages),
+        gpu_seconds=sum(usage.gpu_seconds for usage in usages),
+        **_fixed_cost(result.fixed_trials / len(usages), usages),
+        server_seconds=sum(one.seconds for one in held if one is not None) if known else None,
+        server_gpu_seconds=sum(one.gpu_seconds for one in held if one is not None) if known else None,
+        counted_gpu_seconds=gpu_seconds_used(held, snapshot.subject.launched, requests),
     )
 
 
-def _fixed_cost(trials: float, tallies: Sequence[Tally]) -> dict[str, float]:
+def _fixed_cost(trials: float, usages: Sequence[TrialUsage]) -> dict[str, float]:
     """What so many trials of every model would have cost, at what those of each cost on average."""
-    if not all(tally.trials for tally in tallies):
+    if not all(usage.trials for usage in usages):
         return {}
     kinds = ("tokens", "usd", "gpu_seconds")
-    return {f"fixed_{kind}": trials * sum(getattr(tally, kind) / tally.trials for tally in tallies) for kind in kinds}
+    return {f"fixed_{kind}": trials * sum(getattr(usage, kind) / usage.trials for usage in usages) for kind in kinds}
 
 
-def _name(subject: Subject, model: int | None) -> str | None:
+def _name(subject: RunSubject, model: int | None) -> str | None:
     return None if model is None else subject.models[model]
 
 
@@ -376,14 +419,15 @@ def iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def subject_of(config: RunConfig, questions: Sequence[Question], created: float) -> Subject:
+def subject_of(config: RunConfig, questions: Sequence[Question], created: float) -> RunSubject:
     """The subject of a run that was begun at `created`, in seconds since 1970."""
-    return Subject(
+    return RunSubject(
         name=config.name,
         models=tuple(model.name for model in config.models),
         questions=tuple(question.id for question in questions),
-        sampled=tuple(model.sampling.temperature != 0.0 for model in config.models),
+        drawn=tuple(Drawn.of(model.sampling) for model in config.models),
         created=created,
         decisions=config.stated(),
         sampling=tuple(sent_sampling(model, model.sampling) for model in config.models),
+        launched=launched_models(config.models),
     )

@@ -1,6 +1,6 @@
 """How a run ended, in words and as an exit code.
 
-The error that ended a run, kept in its store: whoever looks at the run later has not seen the terminal.
+An error that ended it is kept in its store: whoever looks at the run later has not seen the terminal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,18 +12,18 @@ from typing import NamedTuple
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
-from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, headline
-from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_sentence, worst
+from adaptive_eval.errors import AdaptiveEvalError, ExitCode, StoreError, exit_code_of, first_line
+from adaptive_eval.record.gate import FAIL, UNDECIDED, gate_outcome, gate_sentence
 from adaptive_eval.record.results import GateRow, Results
 from adaptive_eval.record.status import Status
 from adaptive_eval.store import (
-    Batch,
+    CommitBatch,
     Event,
     ModelSetAside,
     RunFinished,
     RunStopped,
     Store,
-    only,
+    events_of_kind,
     since_the_start,
 )
 
@@ -37,7 +37,7 @@ class Mishap(NamedTuple):
     @property
     def headline(self) -> str:
         """The reason in one line."""
-        return headline(self.reason)
+        return first_line(self.reason)
 
 
 def note_mishap(store: Store, error: Exception) -> None:
@@ -51,7 +51,7 @@ def note_mishap(store: Store, error: Exception) -> None:
     here = store.directory  # "." has no name, and says nothing
     reason = text.replace(str(here), here.name) if here.name else text
     with suppress(StoreError):
-        store.commit(Batch(events=[RunStopped(kind, reason, exit_code_of(error))]))
+        store.commit(CommitBatch(events=[RunStopped(kind, reason, exit_code_of(error))]))
 
 
 def mishap_of(events: Sequence[Event]) -> Mishap | None:
@@ -101,9 +101,9 @@ class Ended:
         """What the command line returns."""
         if self.mishap is not None:
             return self.mishap.exit_code
-        if worst(self.gate) == FAIL:
+        if gate_outcome(self.gate) == FAIL:
             return ExitCode.WORSE
-        if worst(self.gate) == UNDECIDED and self.reason is Reason.SETTLED:
+        if gate_outcome(self.gate) == UNDECIDED and self.reason is Reason.SETTLED:
             return ExitCode.SPENT
         servers = any(lost.cause is Cause.SERVER for lost in self.lost.values())
         if self.reason is Reason.BLOCKED and self.ungraded and not servers:
@@ -129,8 +129,11 @@ class Ended:
         """One sentence."""
         if self.mishap is not None:
             return f"Stopped by an error: {self.mishap.reason}"
-        if (outcome := worst(self.gate)) is not None and (outcome == FAIL or self.reason is Reason.SETTLED):
+        if (outcome := gate_outcome(self.gate)) is not None and (outcome == FAIL or self.reason is Reason.SETTLED):
             return f"Finished: {outcome}: {gate_sentence(self.gate, outcome)}."
+        if self.reason is Reason.BLOCKED and self.lost and not self.status.trials:
+            told = (f"{name} ({lost.headline})" for name, lost in self.lost.items())
+            return f"Stopped: no answer came from any model: {_some(list(told))}."
         if self.reason is Reason.BLOCKED and (self.lost or self._hinging):
             return f"Finished: what is not decided needs {' and '.join(self._needed())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
@@ -169,7 +172,7 @@ def ended_of(
         status=status,
         results=results,
         directory=directory,
-        lost={event.model: Lost(event.cause, event.reason) for event in only(events, ModelSetAside)},
+        lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
         mishap=mishap_of(events),
         servers_up=servers_up,
     )
@@ -200,6 +203,10 @@ SENTENCES = {
     Reason.OUT_OF_REACH: "Finished: what is not decided could hardly be decided with the trials that are left.",
     Reason.BUDGET: "Finished: the next round does not fit the budget.",
     Reason.WALL_TIME: "Finished: the time is up. The round that was incomplete is stored, and kept out of the scores.",
+    Reason.GPU_TIME: (
+        "Finished: servers were held for all the GPU hours that the budget allows. The round that was incomplete is "
+        "stored, and kept out of the scores."
+    ),
     Reason.BLOCKED: "Finished: what is not decided needs a model that was set aside.",
 }
 EXIT_CODES = {
@@ -207,5 +214,6 @@ EXIT_CODES = {
     Reason.OUT_OF_REACH: ExitCode.SPENT,
     Reason.BUDGET: ExitCode.SPENT,
     Reason.WALL_TIME: ExitCode.SPENT,
+    Reason.GPU_TIME: ExitCode.SPENT,
     Reason.BLOCKED: ExitCode.ENDPOINTS,
 }

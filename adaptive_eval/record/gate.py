@@ -18,24 +18,24 @@ OUTCOMES = (FAIL, UNDECIDED, PASS)
 """The worst first."""
 
 
-class Asked(NamedTuple):
+class GateTerms(NamedTuple):
     """What a gate asks of every model."""
 
     baseline: str
     delta: float
 
 
-def gate_of(decisions: Mapping[str, object]) -> Asked | None:
+def gate_of(decisions: Mapping[str, object]) -> GateTerms | None:
     """The gate of a configuration's sections, None where there is none."""
     objective = cast(Mapping[str, object], decisions.get("objective", {}))
     if not objective.get("gate"):
         return None
     stopping = cast(Mapping[str, float], decisions["stopping"])
-    return Asked(str(objective["baseline"]), stopping["delta"])
+    return GateTerms(str(objective["baseline"]), stopping["delta"])
 
 
 def gate_rows(
-    asked: Asked,
+    asked: GateTerms,
     models: Sequence[ModelRow],
     pairs: Sequence[PairRow],
     reversals: Sequence[tuple[str, str | None]],
@@ -52,7 +52,7 @@ def gate_rows(
         else:
             called = FAIL if pair.better == asked.baseline else PASS
             behind = name if called == FAIL else asked.baseline
-            found = called, said(called, asked)
+            found = called, outcome_in_words(called, asked)
             if _may_be_otherwise(asked, called, rows[name], rows[asked.baseline], may_move):
                 found = UNDECIDED, f"called {called}, which answers of {behind} that {NO_ANSWER} could explain"
         yield GateRow(name, asked.baseline, *found)
@@ -61,7 +61,7 @@ def gate_rows(
 NO_ANSWER = "timed out, are empty or have no grade"
 
 
-def said(outcome: str, asked: Asked) -> str:
+def outcome_in_words(outcome: str, asked: GateTerms) -> str:
     """What a call says, in words."""
     by = f"{100 * asked.delta:.10g}%"
     if outcome == FAIL:
@@ -76,7 +76,7 @@ def _undecided(pair: PairRow) -> str:
 
 
 def _may_be_otherwise(
-    asked: Asked, called: str, model: ModelRow, baseline: ModelRow, may_move: Mapping[str, float]
+    asked: GateTerms, called: str, model: ModelRow, baseline: ModelRow, may_move: Mapping[str, float]
 ) -> bool:
     """Whether the difference would not lie on this side of the margin, had what is no answer gone the other way."""
     behind, ahead, given = (model, baseline, asked.delta) if called == FAIL else (baseline, model, -asked.delta)
@@ -98,6 +98,6 @@ def gate_sentence(rows: Sequence[GateRow], outcome: str) -> str:
     return "; ".join([*told[:NAMED], *([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])])
 
 
-def worst(rows: Sequence[GateRow]) -> str | None:
+def gate_outcome(rows: Sequence[GateRow]) -> str | None:
     """The outcome of a whole gate, None where there is none."""
     return min((row.outcome for row in rows), key=OUTCOMES.index, default=None)

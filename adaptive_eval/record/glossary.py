@@ -32,7 +32,7 @@ GLOSSARY: Mapping[str, Term] = {
         "Bayes@N, μ ± σ",
         "The posterior mean of the score when each question begins with one imagined answer of every category. That"
         " pulls it towards the middle of the scale, more so the fewer trials a question has: it may differ from "
-        "avg@N by several points, and avg@N is what decides.",
+        "avg@N by several points, and avg@N is what decides, but under the rule `published`.",
     ),
     "sigma_here": Term(
         "σ here",
@@ -61,7 +61,8 @@ GLOSSARY: Mapping[str, Term] = {
     "boundary": Term(
         "Boundary",
         "The comparison is called at the first look at which z lies beyond it. It is further out than for a single "
-        "look, because looking often gives chance more openings. A call stands, though z may come back later.",
+        "look, because looking often gives chance more openings. A call stands, though z may come back later; the "
+        "rule `published` has one constant, and judges anew at every look.",
     ),
     "rho": Term(
         "ρ, order confidence",
@@ -69,7 +70,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "resolved": Term(
         "Resolved",
-        "It is called who is better, and later looks do not undo it.",
+        "It is called who is better, and later looks do not undo it, but under the rule `published`.",
     ),
     "tied": Term(
         "Tied",
@@ -107,7 +108,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "trials_needed": Term(
         "Trials a question it would need",
-        "At about so many trials a question today's difference would be called, if it stays as it is.",
+        "About this many trials a question would be needed to call the difference of today, if it stays as it is.",
     ),
     "adjusted_p": Term(
         "Adjusted p",
@@ -132,6 +133,12 @@ GLOSSARY: Mapping[str, Term] = {
         "Fixed design",
         "The plain alternative: the maximum of trials for every model on every question.",
     ),
+    "server_time": Term(
+        "Server time",
+        "For how long servers were held, busy or not: those that the run has started from when they were ready until "
+        "they were stopped, others in each start of the run from the first to the last request that was wanted of "
+        "them. GPU hours of requests are the part of it in which they were asked.",
+    ),
     "agreement": Term(
         "Agreement τ",
         "Kendall's τ of the order at a look with the latest order: 1 where every pair stands the same way, −1 where"
@@ -139,7 +146,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "set_aside": Term(
         "Set aside",
-        "The run went on without the model, because its trials could no longer be had.",
+        "The run went on without the model, because no more of its trials could be obtained.",
     ),
     "gate": Term(
         "Gate",

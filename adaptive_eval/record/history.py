@@ -3,9 +3,8 @@
 Both are kept in the run as events, so that what is decided depends on nothing else: the first so many stored trials are
 those that were imported, and R0 is read once, from the run that `prior_evidence` names, and written down.
 
-Where a run lies: `<folder>/<name>`, and after `--fresh` `<folder>/<name>~2`, `~3` ... beside it.
-
-The horizons that a run had before today's, under which what was spent stays spent.
+A run lies in `<folder>/<name>`, and after `--fresh` in `<folder>/<name>~2`, `~3` ... beside it. What was spent under an
+earlier horizon stays spent, so a run begins with the horizons that it had before today's as well.
 """
 
 import re
@@ -18,30 +17,31 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.planning import Horizon, longest_prompts, plan_of, worst_costs
-from adaptive_eval.config.prepare import Prepared, Setup, prompts_of, setup_of, stored_config
-from adaptive_eval.config.run import PriorEvidenceConfig, RunConfig
+from adaptive_eval.config.pace import opening_of
+from adaptive_eval.config.planning import EarlierHorizon, longest_prompts, plan_of, worst_costs
+from adaptive_eval.config.prepare import PreparedRun, StoredSetup, favouring, prompts_of, setup_of, stored_config
+from adaptive_eval.config.run import PriorEvidenceConfig, RunConfig, sharing
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.prior import Earlier, Prior, kept_prior, read_prior
-from adaptive_eval.store import Event, PriorTaken, Roster, RunBegun, RunReader, TrialsImported, only
+from adaptive_eval.record.prior import EarlierRun, PriorOutcomes, kept_prior, read_prior
+from adaptive_eval.store import Event, PriorTaken, Roster, RunBegun, RunReader, TrialsImported, events_of_kind
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.store import require_same_meaning
 
 
-def recorded_horizons(events: Sequence[Event]) -> tuple[Horizon, ...]:
+def recorded_horizons(events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
     """The horizons that a stored run had before that of its newest configuration."""
-    found: list[Horizon] = []
+    found: list[EarlierHorizon] = []
     for change in changed_horizons(events):
         if change.looks is not None:
             _append(found, change.was, change.looks)
     return tuple(found)
 
 
-def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Event]) -> tuple[Horizon, ...]:
+def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
     """The horizons of a stored run before that of `config`, under which it is to go on."""
     found = list(recorded_horizons(events))
     before, looks = stored_config(reader.header()).trials, reader.most_looks()
@@ -50,14 +50,26 @@ def earlier_horizons(config: RunConfig, reader: RunReader, events: Sequence[Even
     return tuple(found)
 
 
-def _append(found: list[Horizon], trials: int, looks: int) -> None:
-    found.append(Horizon(trials, max([looks, *(one.looks for one in found)])))
+def _append(found: list[EarlierHorizon], trials: int, looks: int) -> None:
+    found.append(EarlierHorizon(trials, max([looks, *(one.looks for one in found)])))
 
 
 def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
     """When the first look is taken cannot depend on what it showed."""
-    before = stored_config(reader.header()).trials
-    if before.min != config.trials.min and reader.most_looks():
+    stored = stored_config(reader.header())
+    before = stored.trials
+    if not reader.most_looks():
+        return
+    same_horizon = config.trials.model_copy(update={"max": before.max})
+    had = opening_of(before, in_turn=bool(sharing(stored.models)))
+    has = opening_of(same_horizon, in_turn=bool(sharing(config.models)))
+    if before.min == config.trials.min and had != has:
+        raise ConfigError(
+            f"the run took its first look with {had} trials a question, as trials.favour {before.favour} begins, and "
+            f"cannot begin with {has} after it, as {config.trials.favour} does; set it to {before.favour} again, or "
+            "begin another run with --fresh"
+        )
+    if before.min != config.trials.min:
         raise ConfigError(
             f"trials.min was {before.min} when the run took its first look, and cannot become {config.trials.min} "
             f"after it; set it to {before.min} again, or begin another run with --fresh"
@@ -68,12 +80,12 @@ MARK = "~"
 """No run's name has it."""
 
 
-def newest(folder: Path, name: str) -> Path:
+def newest_directory(folder: Path, name: str) -> Path:
     """The run of this name that was begun last; the plain name where there is none."""
     return folder / _directory(name, max([1, *_numbers(folder, name)]))
 
 
-def fresh(folder: Path, name: str) -> Path:
+def fresh_directory(folder: Path, name: str) -> Path:
     """A directory that does not exist yet; the plain name where it is free."""
     return folder / _directory(name, max([0, *_numbers(folder, name)]) + 1)
 
@@ -93,15 +105,15 @@ def _numbers(folder: Path, name: str) -> list[int]:
 Cells = NDArray[np.int32]
 
 
-class Begun(NamedTuple):
+class StartingPoint(NamedTuple):
     """A run that could begin or go on."""
 
-    prepared: Prepared
+    prepared: PreparedRun
     prior: PriorTaken | None
     """R0, where it has to be written down yet."""
 
 
-def stored_plan(setup: Setup, reader: RunReader, events: Sequence[Event]) -> Plan:
+def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> Plan:
     """The plan that the looks of a stored run were taken by, for whoever only reads it: nothing is prepared for it.
 
     Raises `ConfigError` where the configuration has no room for the trials that are there.
@@ -119,7 +131,7 @@ def stored_plan(setup: Setup, reader: RunReader, events: Sequence[Event]) -> Pla
     )
 
 
-def _worst_costs(setup: Setup, events: Sequence[Event]) -> tuple[Cost, ...]:
+def _worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...]:
     """The most that one trial of each model may cost.
 
     Prompts count where a cap on tokens or USD reserves them; they are rendered only where no start has kept their
@@ -128,7 +140,7 @@ def _worst_costs(setup: Setup, events: Sequence[Event]) -> tuple[Cost, ...]:
     config = setup.config
     models, sizes = config.models, (0,) * len(config.models)
     if config.budget.tokens is not None or config.budget.usd is not None:
-        starts = only(events, RunBegun)
+        starts = events_of_kind(events, RunBegun)
         kept = (starts[-1].longest_prompts if starts else None) or {}
         if all(model.name in kept for model in models):
             sizes = tuple(kept[model.name] for model in models)
@@ -137,7 +149,7 @@ def _worst_costs(setup: Setup, events: Sequence[Event]) -> tuple[Cost, ...]:
     return worst_costs(models, sizes)
 
 
-def stored_prior_counts(setup: Setup, reader: RunReader, events: Sequence[Event]) -> NDArray[np.int64] | None:
+def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> NDArray[np.int64] | None:
     """(L, M, K): what a stored run has taken as R0; None where that is nothing."""
     prior = kept_prior(setup.config.prior_evidence, events)
     if prior is None:
@@ -145,21 +157,33 @@ def stored_prior_counts(setup: Setup, reader: RunReader, events: Sequence[Event]
     return _prior_counts(prior, setup.roster, _cells(setup.roster, reader, events), setup.config)
 
 
-def look_back(prepared: Prepared, directory: Path) -> Begun:
+def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint:
     """A run that is to begin or go on in `directory`, with what it begins with; nothing is written.
 
     Raises `ConfigError` where the configuration has no room for the trials that are there, or R0 cannot be had.
     """
+    prepared = _as_it_began(prepared, directory)
     held = _held(prepared, directory)
     section = prepared.config.prior_evidence
     kept = kept_prior(section, held.events)
     if section is None or (kept is not None and kept.covers(prepared.models)):
-        return Begun(_planned(prepared, held, kept), None)
+        return StartingPoint(_planned(prepared, held, kept), None)
     prior = _read(section, prepared, directory, kept)
-    return Begun(_planned(prepared, held, prior), prior.event(section))
+    return StartingPoint(_planned(prepared, held, prior), prior.event(section))
 
 
-def trials_there(prepared: Prepared, directory: Path, *, grader_chosen: bool = False) -> int | None:
+def _as_it_began(prepared: PreparedRun, directory: Path) -> PreparedRun:
+    """A run that chooses its pace by itself keeps the one that it began with."""
+    if prepared.why_favoured is None or not is_run(directory):
+        return prepared
+    with closing(RunReader.open(directory)) as reader:
+        began = stored_config(reader.header()).trials.favour
+    if began == "auto" or began == prepared.config.trials.favour:
+        return prepared
+    return replace(favouring(prepared, began), why_favoured="the run began with it")
+
+
+def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen: bool = False) -> int | None:
     """How many trials the run in `directory` has, which `prepared` would resume; None where there is no run.
 
     Raises `RunChanged` where their meaning is another; with `grader_chosen` the grader becomes that of `prepared`.
@@ -173,22 +197,22 @@ def trials_there(prepared: Prepared, directory: Path, *, grader_chosen: bool = F
         return reader.trial_count()
 
 
-class _Held(NamedTuple):
+class _StoredBeginning(NamedTuple):
     """What the run that is there has heard, the trials that it began with, and the horizons that it had."""
 
     events: Sequence[Event] = ()
     first: Cells | None = None
-    horizons: tuple[Horizon, ...] = ()
+    horizons: tuple[EarlierHorizon, ...] = ()
 
 
-def _held(prepared: Prepared, directory: Path) -> _Held:
+def _held(prepared: PreparedRun, directory: Path) -> _StoredBeginning:
     if not is_run(directory):
-        return _Held()
+        return _StoredBeginning()
     with closing(RunReader.open(directory)) as reader:
         events = reader.events()
         first = _imported(prepared.config, prepared.roster, reader, events)
         require_same_first_look(prepared.config, reader)
-        return _Held(events, first, earlier_horizons(prepared.config, reader, events))
+        return _StoredBeginning(events, first, earlier_horizons(prepared.config, reader, events))
 
 
 def _imported(config: RunConfig, roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
@@ -201,13 +225,13 @@ def _imported(config: RunConfig, roster: Roster, reader: RunReader, events: Sequ
 
 def _cells(roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
     """(L, M): the imported trials of these models and questions; None where nothing was imported."""
-    rows = sum(event.trials for event in only(events, TrialsImported))
+    rows = sum(event.trials for event in events_of_kind(events, TrialsImported))
     if rows == 0:
         return None
     first = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
-    for model, question, trials in reader.cells(rows):
-        if (model, question) in roster:
-            first[roster.cell(model, question)] = trials
+    for one in reader.cells(rows):
+        if (one.model, one.question) in roster:
+            first[roster.cell(one.model, one.question)] = one.trials
     return first
 
 
@@ -224,7 +248,9 @@ def _require_room(config: RunConfig, first: Cells) -> None:
         )
 
 
-def _read(section: PriorEvidenceConfig, prepared: Prepared, directory: Path, kept: Prior | None) -> Prior:
+def _read(
+    section: PriorEvidenceConfig, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None
+) -> PriorOutcomes:
     if is_run(directory) and section.run.resolve() == directory.resolve():
         raise ConfigError("prior_evidence.run names the run itself; name an earlier one, or remove the section")
     if not is_run(section.run):
@@ -233,16 +259,16 @@ def _read(section: PriorEvidenceConfig, prepared: Prepared, directory: Path, kep
         return read_prior(section, prepared, _earlier(reader), reader, kept)
 
 
-def _earlier(reader: RunReader) -> Earlier:
+def _earlier(reader: RunReader) -> EarlierRun:
     """A run whose first trials are taken; no plan is made of it, so none of its plug-ins is loaded."""
     config, questions, _, roster = setup_of(reader.header())
     first = _cells(roster, reader, reader.events())
     if first is None:
         first = np.full((len(roster.models), len(questions)), config.trials.min, dtype=np.int32)
-    return Earlier(config.name, tuple(roster.models), questions, open_rubric(config.rubric), first)
+    return EarlierRun(config.name, tuple(roster.models), questions, open_rubric(config.rubric), first)
 
 
-def _planned(prepared: Prepared, held: _Held, prior: Prior | None) -> Prepared:
+def _planned(prepared: PreparedRun, held: _StoredBeginning, prior: PriorOutcomes | None) -> PreparedRun:
     """The plan with what is known beforehand; R0 has no more of a question than the first look has."""
     first, horizons = held.first, held.horizons
     if first is None and prior is None and not horizons:
@@ -252,7 +278,7 @@ def _planned(prepared: Prepared, held: _Held, prior: Prior | None) -> Prepared:
     return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, counts, horizons))
 
 
-def _prior_counts(prior: Prior, roster: Roster, first: Cells | None, config: RunConfig) -> NDArray[np.int64]:
+def _prior_counts(prior: PriorOutcomes, roster: Roster, first: Cells | None, config: RunConfig) -> NDArray[np.int64]:
     """(L, M, K): R0, at most what the first look has of each question."""
     there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if first is None else first
     most = np.maximum(there, config.trials.min)

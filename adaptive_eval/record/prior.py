@@ -13,19 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.questions import Question
-from adaptive_eval.store import Event, PriorTaken, RunReader, only
+from adaptive_eval.store import Event, PriorTaken, RunReader, events_of_kind
 
 Outcomes = Mapping[str, Sequence[int]]
 """The categories of a model's first trials, by question."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prior:
+class PriorOutcomes:
     """What was taken, by model of this run; nothing of a model that the earlier run does not have whole."""
 
     run: str
@@ -54,7 +54,7 @@ class Prior:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Earlier:
+class EarlierRun:
     """The run that R0 is taken from."""
 
     name: str
@@ -65,18 +65,22 @@ class Earlier:
     """(L, M): the trials that its first look had to have."""
 
 
-def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> Prior | None:
+def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> PriorOutcomes | None:
     """What a run has kept for this section."""
     if section is None:
         return None
     wanted = section.model_dump(mode="json")
-    kept = [event for event in only(events, PriorTaken) if event.section == wanted]
-    return Prior(kept[-1].run, kept[-1].outcomes) if kept else None
+    kept = [event for event in events_of_kind(events, PriorTaken) if event.section == wanted]
+    return PriorOutcomes(kept[-1].run, kept[-1].outcomes) if kept else None
 
 
 def read_prior(
-    section: PriorEvidenceConfig, prepared: Prepared, earlier: Earlier, reader: RunReader, kept: Prior | None
-) -> Prior:
+    section: PriorEvidenceConfig,
+    prepared: PreparedRun,
+    earlier: EarlierRun,
+    reader: RunReader,
+    kept: PriorOutcomes | None,
+) -> PriorOutcomes:
     """R0 from an earlier run, for the models that `kept` does not have; `ConfigError` says why there is none."""
     if problem := next(_problems(section, prepared, earlier), None):
         raise ConfigError(f"prior_evidence: {section.run} {problem}")
@@ -93,10 +97,10 @@ def read_prior(
             f"prior_evidence: {section.run} has no complete first round of any model of this run; its models are "
             f"{', '.join(earlier.models)}: name them under prior_evidence.models, as in {{new-name: old-name}}"
         )
-    return Prior(earlier.name, known)
+    return PriorOutcomes(earlier.name, known)
 
 
-def _problems(section: PriorEvidenceConfig, prepared: Prepared, earlier: Earlier) -> Iterator[str]:
+def _problems(section: PriorEvidenceConfig, prepared: PreparedRun, earlier: EarlierRun) -> Iterator[str]:
     """Why outcomes of the earlier run mean something else here."""
     if earlier.rubric.names != prepared.rubric.names or earlier.rubric.weights != prepared.rubric.weights:
         ours, theirs = (", ".join(one.rubric.names) for one in (prepared, earlier))
@@ -121,7 +125,7 @@ def _differ(one: Question, other: Question) -> bool:
     return known and (one.prompt, one.choices) != (other.prompt, other.choices)
 
 
-def _openings(reader: RunReader, earlier: Earlier, models: set[str]) -> dict[str, dict[str, list[int]]]:
+def _openings(reader: RunReader, earlier: EarlierRun, models: set[str]) -> dict[str, dict[str, list[int]]]:
     """The categories of each model's trials before the first look, in their order; only where none is missing."""
     size = {
         (model, question.id): int(earlier.first[row, column])

@@ -2,8 +2,6 @@
 
 Where the rule or the policy is a plug-in, nothing is worked out: that would run code that the run names. Then there is
 what the run has written down itself, its results and its looks.
-
-The outcomes that a run's scores are made of, as counts by model, question and category.
 """
 
 import time
@@ -12,36 +10,41 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.prepare import Setup, setup_of
-from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.prepare import StoredSetup, setup_of
+from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core import Controller, Outcome, Plan
-from adaptive_eval.core.types import SetAside
+from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results, iso_time, subject_of, take_snapshot
 from adaptive_eval.record.ending import mishap_of
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.results import Caution, Results, read_results
+from adaptive_eval.scheduler.held import gpu_seconds_used
+from adaptive_eval.scheduler.ledger import cost_of, lost_so_far
 from adaptive_eval.store import (
+    AnswersLost,
     Event,
+    HeldTime,
     ModelSetAside,
     Roster,
     RunFinished,
     RunReader,
     RunStopped,
     TrialsRegraded,
-    only,
+    events_of_kind,
     since_the_start,
 )
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.usage import TrialUsage
 
-Restored = tuple[Controller, Sequence[Tally]]
+Restored = tuple[Controller, Sequence[TrialUsage]]
 """The controller of a run as its stored trials leave it, and what was stored of each model."""
 
 
@@ -51,13 +54,15 @@ class StoredRun:
     Nothing that the run names is executed, no question is loaded, and no prompt is rendered.
     """
 
-    def __init__(self, reader: RunReader, setup: Setup | None = None, events: Sequence[Event] | None = None) -> None:
+    def __init__(
+        self, reader: RunReader, setup: StoredSetup | None = None, events: Sequence[Event] | None = None
+    ) -> None:
         self.reader = reader
         self._setup = setup
         self._events = events
 
     @cached_property
-    def setup(self) -> Setup:
+    def setup(self) -> StoredSetup:
         """Its newest configuration, and its questions."""
         return setup_of(self.reader.header()) if self._setup is None else self._setup
 
@@ -82,14 +87,28 @@ class StoredRun:
         """What its trials come to; raises `StoreError` where it names a plug-in."""
         setup, reader = self.setup, self.reader
         controller = Controller(self.plan)
-        tallies = [Tally() for _ in setup.roster.models]
-        set_aside = only(since_the_start(self.events), ModelSetAside)
-        controller.restore(_outcomes(reader, setup.roster, tallies, set_aside))
-        at = setup.roster.models.position_of
-        for event in set_aside:
-            controller.tell([SetAside(at(event.model), event.reason, event.cause)])
-        controller.tick(reader.elapsed)
-        return controller, tallies
+        usages = [TrialUsage() for _ in setup.roster.models]
+        outcomes, taken = _outcomes(reader, setup.roster, usages), 0
+        at, (before, since) = setup.roster.models.position_of, _told(self.events)
+        lost = lost_so_far(before, setup.roster.models)
+        for event in since:
+            until = max(reader.count_until(event.at), taken)
+            controller.restore(filter(None, islice(outcomes, until - taken)), lost)
+            taken, lost = until, {}
+            if isinstance(event, AnswersLost):
+                controller.lose(at(event.model), cost_of(event))
+            elif controller.finished is None:
+                controller.tell([SetAside(at(event.model), event.reason, event.cause)])
+        controller.restore(filter(None, outcomes), lost)
+        controller.tick(reader.elapsed, self._gpu_seconds(usages))
+        return controller, usages
+
+    def _gpu_seconds(self, usages: Sequence[TrialUsage]) -> float:
+        """What a cap on GPU time counts, requests that were lost included."""
+        setup = self.setup
+        lost = lost_so_far(self.events, setup.roster.models)
+        requests = [usage.gpu_seconds + lost.get(model, Cost()).gpu_seconds for model, usage in enumerate(usages)]
+        return gpu_seconds_used(_held(self.reader, setup.roster), launched_models(setup.config.models), requests)
 
     def results(self, *, running: bool) -> Results | None:
         """What was published when the run ended, or what its trials come to by now; None before the first look."""
@@ -100,15 +119,16 @@ class StoredRun:
         setup, reader = self.setup, self.reader
         if setup.config.plug_ins:
             return _published(self, running=running)
-        controller, tallies = self.restored
+        controller, usages = self.restored
         snapshot = take_snapshot(
             subject_of(setup.config, setup.questions, reader.created),
             controller,
-            tallies,
+            usages,
             elapsed=reader.elapsed,
             now=time.time(),
             stopped=not running,
             events=self.events,
+            held=_held(reader, setup.roster),
         )
         return None if snapshot is None else build_results(snapshot)
 
@@ -160,7 +180,7 @@ def _published(stored: StoredRun, *, running: bool) -> Results | None:
 
 def _regraded_since(updated: str, events: Sequence[Event]) -> bool:
     """Grades were changed later; within one second, if nothing has happened since."""
-    regraded = only(events, TrialsRegraded)
+    regraded = events_of_kind(events, TrialsRegraded)
     return any(iso_time(one.at) > updated or (iso_time(one.at) == updated and one is events[-1]) for one in regraded)
 
 
@@ -178,18 +198,31 @@ def _not_anew(config: RunConfig, results: Results) -> Caution:
     )
 
 
-def _outcomes(
-    reader: RunReader, roster: Roster, tallies: Sequence[Tally], set_aside: Sequence[ModelSetAside]
-) -> Iterator[Outcome]:
-    """The trials; of a model that was set aside those that came before, as the run itself has judged it."""
-    last = {event.model: reader.count_until(event.at) for event in set_aside}
-    for place, stored in enumerate(reader.outcomes()):
+def _told(events: Sequence[Event]) -> tuple[list[Event], list[ModelSetAside | AnswersLost]]:
+    """Answers that were lost before the latest start took up what is stored, and what its core heard after that."""
+    latest = since_the_start(events)
+    heard = [
+        one for one in latest if isinstance(one, ModelSetAside) or (isinstance(one, AnswersLost) and not one.killed)
+    ]
+    taken_up = [one for one in events_of_kind(latest, AnswersLost) if one.killed]
+    return [*events[: len(events) - len(latest)], *taken_up], heard
+
+
+def _outcomes(reader: RunReader, roster: Roster, usages: Sequence[TrialUsage]) -> Iterator[Outcome | None]:
+    """The trials in the order of their commitment; None for one of a model that is no longer there."""
+    for stored in reader.outcomes():
         if stored.model not in roster.models:
+            yield None
             continue
         model, question = roster.cell(stored.model, stored.question)
-        tallies[model].add(stored)
-        if place < last.get(stored.model, place + 1):
-            yield stored.told(model, question)
+        usages[model].add(stored)
+        yield stored.as_outcome(model, question)
+
+
+def _held(reader: RunReader, roster: Roster) -> list[HeldTime | None]:
+    """How long each model has held its servers, where that is known."""
+    held = reader.held() or {}
+    return [held.get(name) for name in roster.models]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,8 +256,8 @@ def _looked_at(stored: StoredRun) -> NDArray[np.int64]:
     told = {} if look is None else look.body
     most = dict(zip(cast(list[str], told.get("models", [])), cast(list[int], told.get("trials", [])), strict=True))
     rounds: dict[tuple[str, int], NDArray[np.int64]] = defaultdict(lambda: np.zeros(shape[1:], dtype=np.int64))
-    for model, question, number, category, trials in reader.round_counts():
-        rounds[model, number][roster.questions.position_of(question), category] += trials
+    for one in reader.round_counts():
+        rounds[one.model, one.round][roster.questions.position_of(one.question), one.category] += one.trials
     cells, over = np.zeros(shape, dtype=np.int64), set[str]()
     for model, number in sorted(rounds, key=lambda one: one[1]):
         if model not in roster.models or model in over:

@@ -1,13 +1,11 @@
-"""The format of results.json: these dataclasses are its schema, field by field.
+"""The format of results.json, which these dataclasses are field by field, and its reading and writing.
 
 Every list over models is in the order of `Results.models`, best first, unless it says otherwise. A number that does not
 exist (the score of a model without trials, an infinite number of trials) is None here and null in the file. The format
 has a version: a field may be added under the same version, and anything else changes it.
 
-results.json: a reader finds the whole old file or the whole new one, even after a power failure. After the fields of
-`Results` it has `checksum`: the CRC-32 of the file as it is without it.
-
-Why no more trials of a model were asked for, in a sentence.
+A reader finds the whole old file or the whole new one, even after a power failure. After the fields of `Results` it has
+`checksum`: the CRC-32 of the file as it is without it.
 """
 
 import re
@@ -40,7 +38,7 @@ class RunInfo:
     status: str
     """running, finished, or stopped (by the user or an error: the same command resumes it)."""
     reason: str | None
-    """Why it finished: settled, out_of_reach, blocked, budget, wall_time."""
+    """Why it finished: settled, out_of_reach, blocked, budget, wall_time, gpu_time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +82,22 @@ class ModelRow:
     """The same, had they been of the best."""
     letters: str = ""
     """Models that share a letter are not told apart, by all pairs; "" where none are compared."""
+    server_seconds: float | None = None
+    """For how long its servers were held, busy or not: one that the run has started from when it was ready until it was
+    stopped, others in each start from the first to the last request that was wanted of them. None where nobody has
+    measured it, as in an import or a run of an earlier version."""
+    server_gpu_seconds: float | None = None
+    """The same times its GPUs; `gpu_seconds` are those of its requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """When a comparison was called: the look since which it has the verdict of now, and what z was then."""
+
+    look: int
+    """Counted from 1."""
+    z: float | None
+    boundary: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +129,8 @@ class PairRow:
     """The same difference on questions like these."""
     certifiable_delta: float | None
     """The smallest delta within which the budget could certify a tie."""
+    called: CallRow | None = None
+    """None where it is neither resolved nor tied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +163,14 @@ class QuestionRow:
 
     id: str
     trials: tuple[int, ...]
+    """All that are graded, those of the round in flight too."""
     mean: tuple[float, ...]
     lo: tuple[float, ...]
     hi: tuple[float, ...]
+    counts: tuple[tuple[int, ...], ...] = ()
+    """These trials by category."""
+    not_judged: tuple[int, ...] = ()
+    """Of these trials so many are not judged yet: their round is not complete, and no look has used them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +183,7 @@ class Caution:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class RunCost:
     """What the run used, and what the maximum of trials for everyone would have been."""
 
     trials: int
@@ -174,6 +195,12 @@ class Cost:
     """Each model's trials at what they cost on average; None, as the next two, where a model has none yet."""
     fixed_usd: float | None = None
     fixed_gpu_seconds: float | None = None
+    server_seconds: float | None = None
+    """The sum over the models, as the next one; None where it is unknown of one that has answered."""
+    server_gpu_seconds: float | None = None
+    counted_gpu_seconds: float | None = None
+    """What `budget.gpu_hours` counts: of servers that the run starts the time for which they were held, of others that
+    of requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +245,7 @@ class Results:
     looks: tuple[LookRow, ...]
     questions: tuple[QuestionRow, ...]
     warnings: tuple[Caution, ...]
-    cost: Cost
+    cost: RunCost
     trials_to_go: float
     """What the open comparisons still need at most, if the differences stay as they are."""
     servers: tuple[ServerRow, ...] = ()
@@ -231,6 +258,11 @@ class Results:
     def compares(self) -> bool:
         """Whether the objective compares; else each score is judged by itself, and there is no z."""
         return not self.pairs or any(pair.z is not None for pair in self.pairs)
+
+    @property
+    def server_time_is_paid(self) -> bool:
+        """The time of servers is what somebody pays: the run has started them itself, or their GPUs are counted."""
+        return bool(self.servers) or bool(self.cost.server_gpu_seconds)
 
 
 def why_stopped(name: str, results: Results | None) -> str:

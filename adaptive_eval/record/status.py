@@ -1,7 +1,4 @@
-"""Where a run stands at this moment, as plain values: what every display shows.
-
-The ranking as a display shows it: each model, and one comparison beside it.
-"""
+"""Where a run stands at this moment, as plain values: what every display shows."""
 
 import math
 from collections import Counter
@@ -16,15 +13,17 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.endpoints.types import Endpoint
-from adaptive_eval.record.build import Found, Subject, found_in, question_posteriors, take_snapshot
-from adaptive_eval.record.results import ModelRow, PairRow
+from adaptive_eval.record.build import Findings, RunSubject, findings_of, question_posteriors, take_snapshot
+from adaptive_eval.record.results import CallRow, ModelRow, PairRow
+from adaptive_eval.record.words import promise_in_short
+from adaptive_eval.scheduler.held import gpu_seconds_used
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import Roster, Spending
 from scorio.moments import question_moments
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StandingRow:
     """One model in the ranking."""
 
     name: str
@@ -42,9 +41,11 @@ class Standing:
     verdict: Verdict | None
     against: str | None
     set_aside: str | None
+    called: CallRow | None = None
+    """When the comparison was called."""
 
 
-def standings(models: Sequence[ModelRow], pairs: Sequence[PairRow]) -> tuple[Standing, ...]:
+def standings(models: Sequence[ModelRow], pairs: Sequence[PairRow]) -> tuple[StandingRow, ...]:
     """The ranking, for models from best to worst."""
     order = [model.name for model in models]
     beside = _beside(order, pairs)
@@ -54,9 +55,9 @@ def standings(models: Sequence[ModelRow], pairs: Sequence[PairRow]) -> tuple[Sta
     )
 
 
-def _standing(model: ModelRow, pair: PairRow | None, following: str | None) -> Standing:
+def _standing(model: ModelRow, pair: PairRow | None, following: str | None) -> StandingRow:
     members = () if pair is None else (pair.better, pair.worse)
-    return Standing(
+    return StandingRow(
         name=model.name,
         tier=model.tier,
         letters=model.letters,
@@ -69,6 +70,7 @@ def _standing(model: ModelRow, pair: PairRow | None, following: str | None) -> S
         verdict=None if pair is None else Verdict(pair.verdict),
         against=next((other for other in members if other not in (model.name, following, None)), None),
         set_aside=model.set_aside,
+        called=None if pair is None else pair.called,
     )
 
 
@@ -89,7 +91,8 @@ def _beside(order: Sequence[str], pairs: Sequence[PairRow]) -> dict[str, PairRow
     return beside
 
 
-DETAILED_QUESTIONS = 5
+DETAILED_QUESTIONS = 20
+"""A display shows as many of them as it has room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class CurrentTraffic:
     """What goes on between us and the servers; None: only the process of the run knows."""
 
     in_flight: int | None
@@ -127,6 +130,10 @@ class ModelTraffic:
     """By kind."""
     replicas: Mapping[str, bool]
     """By address, whether they are healthy."""
+    server_seconds: float | None = None
+    """For how long its servers were held, where that is known."""
+    server_gpu_seconds: float | None = None
+    """The same times its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +144,25 @@ class QuestionDetail:
     first: tuple[float, float, float]
     """Mean and 95% interval."""
     second: tuple[float, float, float]
+    first_counts: tuple[int, ...] = ()
+    """Trials by category."""
+    second_counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """The open comparison that is nearest to being decided, on the questions that are known least."""
+    """The open comparison that is nearest to being decided, on the questions that are known least.
+
+    Before the first look, which decides what is open, the two models that have most answers.
+    """
 
     first: str
     second: str
     questions: tuple[QuestionDetail, ...]
+    not_judged: int = 0
+    """Trials of the two that no look has used yet."""
+    best: int = 1
+    """The category that is worth most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +170,11 @@ class Status:
     """The whole picture."""
 
     looks: int
-    standings: tuple[Standing, ...]
+    standings: tuple[StandingRow, ...]
     """From best to worst; empty before the first look."""
     verdicts: Counter[Verdict]
     caps: tuple[Cap, ...]
-    traffic: Traffic
+    traffic: CurrentTraffic
     models: tuple[ModelTraffic, ...]
     """Empty where the status was taken from the store: only the process of the run knows."""
     trials: int
@@ -169,17 +186,19 @@ class Status:
     trials_to_go: float | None
     """What the open comparisons still need at most; None before the first look."""
     detail: Detail | None
+    promise: str | None = None
+    """What a call is worth."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moment:
+class RunMoment:
     """A run at one moment, live or stored: all that a status is made of."""
 
     roster: Roster
     weights: NDArray[np.float64]
     budget: Budget
     looks: int
-    found: Found | None
+    found: Findings | None
     """None before the first look."""
     counts: NDArray[np.integer]
     """(L, M, K): every graded trial."""
@@ -187,11 +206,14 @@ class Moment:
     before: tuple[int, int]
     """Trials and tokens that are not new."""
     elapsed: float
-    traffic: Traffic
+    traffic: CurrentTraffic
     models: tuple[ModelTraffic, ...] = ()
+    promise: str | None = None
+    gpu_seconds: float | None = None
+    """What a cap on GPU time counts; None: all that is spent."""
 
 
-def status_of(moment: Moment) -> Status:
+def status_of(moment: RunMoment) -> Status:
     """The status at a moment: the same for whoever runs the run and whoever reads it."""
     found, spent = moment.found, moment.spent
     return Status(
@@ -206,60 +228,84 @@ def status_of(moment: Moment) -> Status:
         new_tokens=spent.tokens - moment.before[1],
         elapsed=moment.elapsed,
         trials_to_go=None if found is None else found.trials_to_go,
-        detail=None if found is None else _detail(moment, found.pairs),
+        detail=_detail(moment),
+        promise=moment.promise,
     )
 
 
-def _caps(moment: Moment) -> tuple[Cap, ...]:
+def _caps(moment: RunMoment) -> tuple[Cap, ...]:
     """The caps that there are, and what was used of each."""
     spent = moment.spent
     used = {
         "trials": spent.trials,
         "tokens": spent.tokens,
         "usd": spent.usd,
-        "gpu_seconds": spent.gpu_seconds,
+        "gpu_seconds": spent.gpu_seconds if moment.gpu_seconds is None else moment.gpu_seconds,
         "wall_seconds": moment.elapsed,
     }
     return tuple(Cap(name, used[name], cap) for name in used if (cap := getattr(moment.budget, name)) is not None)
 
 
-def _detail(moment: Moment, pairs: Sequence[PairRow]) -> Detail | None:
-    open_pairs = [pair for pair in pairs if pair.verdict == Verdict.OPEN and pair.worse is not None]
-    if not open_pairs:
+def _detail(moment: RunMoment) -> Detail | None:
+    shown = _two_answering(moment) if moment.found is None else _nearest(moment.found.pairs)
+    if shown is None:
         return None
-    pair = max(open_pairs, key=lambda pair: -math.inf if pair.power is None else pair.power)
-    assert pair.worse is not None
-    at = moment.roster.models.position_of
-    counts, w = moment.counts[[at(pair.better), at(pair.worse)]], moment.weights
+    at = list(map(moment.roster.models.position_of, shown))
+    counts, w = moment.counts[at], moment.weights
     variance = question_moments(np.asarray(counts + 1.0), w).var.sum(axis=0)
-    least_known = np.argsort(-variance, kind="stable")[:DETAILED_QUESTIONS].tolist()
-    first, second = np.stack(question_posteriors(counts[:, least_known], w), axis=-1).tolist()
-    keys = map(moment.roster.questions.name_of, least_known)
-    rows = zip(keys, map(tuple, first), map(tuple, second), strict=True)
-    return Detail(pair.better, pair.worse, tuple(starmap(QuestionDetail, rows)))
+    answered = set(np.flatnonzero(counts.sum(axis=(0, 2))).tolist())
+    by_variance: list[int] = np.argsort(-variance, kind="stable").tolist()
+    least_known = [question for question in by_variance if question in answered][:DETAILED_QUESTIONS]
+    known = np.stack(question_posteriors(counts[:, least_known], w), axis=-1).tolist()
+    columns = [map(tuple, each) for each in (*known, *counts[:, least_known].tolist())]
+    rows = zip(map(moment.roster.questions.name_of, least_known), *columns, strict=True)
+    judged = {} if moment.found is None else {row.name: row.trials for row in moment.found.models}
+    waiting = int(counts.sum()) - sum(judged.get(name, 0) for name in shown)
+    return Detail(*shown, tuple(starmap(QuestionDetail, rows)), max(0, waiting), int(w.argmax()))
+
+
+def _nearest(pairs: Sequence[PairRow]) -> tuple[str, str] | None:
+    """The members of the open comparison that is nearest to being decided."""
+    best: tuple[float, str, str] | None = None
+    for pair in pairs:
+        if pair.verdict == Verdict.OPEN and pair.worse is not None:
+            power = -math.inf if pair.power is None else pair.power
+            if best is None or power > best[0]:
+                best = power, pair.better, pair.worse
+    return None if best is None else best[1:]
+
+
+def _two_answering(moment: RunMoment) -> tuple[str, str] | None:
+    """The two models that have most answers, where two have any."""
+    answers = moment.counts.sum(axis=(1, 2))
+    first, second = [*np.argsort(-answers, kind="stable")[:2].tolist(), None, None][:2]
+    if first is None or second is None or not answers[second]:
+        return None
+    return moment.roster.models.name_of(first), moment.roster.models.name_of(second)
 
 
 class StatusTaker:
     """Takes the status of a run that is at work; what only a look can change is worked out once a look."""
 
     def __init__(
-        self, subject: Subject, controller: Controller, scheduler: Scheduler, endpoints: Sequence[Endpoint]
+        self, subject: RunSubject, controller: Controller, scheduler: Scheduler, endpoints: Sequence[Endpoint]
     ) -> None:
         self._subject = subject
         self._roster = Roster.of(subject.models, subject.questions)
         self._controller = controller
         self._scheduler = scheduler
         self._endpoints = endpoints
-        self._found: Found | None = None
+        self._found: Findings | None = None
         self._as_of: tuple[int, Reason | None, int] = (0, None, 0)
 
     def take(self) -> Status:
         """The status now."""
         controller, scheduler = self._controller, self._scheduler
-        tallies = scheduler.tallies
+        usages = scheduler.usages
+        requests = [usage.gpu_seconds for usage in usages]
         self._look()
         return status_of(
-            Moment(
+            RunMoment(
                 roster=self._roster,
                 weights=controller.plan.bench.weights,
                 budget=controller.plan.budget,
@@ -268,15 +314,17 @@ class StatusTaker:
                 counts=controller.arrived,
                 spent=Spending(
                     at=0.0,
-                    trials=sum(tally.trials for tally in tallies),
-                    tokens=sum(tally.tokens for tally in tallies),
-                    usd=sum(tally.usd for tally in tallies),
-                    gpu_seconds=sum(tally.gpu_seconds for tally in tallies),
+                    trials=sum(usage.trials for usage in usages),
+                    tokens=sum(usage.tokens for usage in usages),
+                    usd=sum(usage.usd for usage in usages),
+                    gpu_seconds=sum(requests),
                 ),
                 before=scheduler.taken_up,
                 elapsed=scheduler.elapsed(),
                 traffic=self._traffic(),
                 models=tuple(self._models_traffic()),
+                promise=promise_in_short(self._subject.decisions),
+                gpu_seconds=gpu_seconds_used(scheduler.held(), self._subject.launched, requests),
             )
         )
 
@@ -284,14 +332,14 @@ class StatusTaker:
         controller = self._controller
         as_of = (len(controller.looks), controller.finished, len(controller.set_aside))
         if as_of != self._as_of:
-            tallies = self._scheduler.tallies
-            snapshot = take_snapshot(self._subject, controller, tallies, elapsed=0.0, now=0.0, stopped=False)
-            self._as_of, self._found = as_of, None if snapshot is None else found_in(snapshot)
+            usages = self._scheduler.usages
+            snapshot = take_snapshot(self._subject, controller, usages, elapsed=0.0, now=0.0, stopped=False)
+            self._as_of, self._found = as_of, None if snapshot is None else findings_of(snapshot)
 
-    def _traffic(self) -> Traffic:
+    def _traffic(self) -> CurrentTraffic:
         stats = [endpoint.stats for endpoint in self._endpoints]
         replicas = [replica for one in stats for replica in one.replicas]
-        return Traffic(
+        return CurrentTraffic(
             in_flight=sum(self._scheduler.in_flight),
             retries=sum(one.retries for one in stats),
             errors=sum(sum(one.errors.values()) for one in stats),
@@ -301,17 +349,20 @@ class StatusTaker:
 
     def _models_traffic(self) -> Iterator[ModelTraffic]:
         scheduler = self._scheduler
-        each = zip(self._subject.models, scheduler.tallies, scheduler.in_flight, self._endpoints, strict=True)
-        for model, tally, in_flight, endpoint in each:
+        held = scheduler.held()
+        each = zip(self._subject.models, scheduler.usages, scheduler.in_flight, self._endpoints, held, strict=True)
+        for model, usage, in_flight, endpoint, one in each:
             stats = endpoint.stats
             yield ModelTraffic(
                 model=model,
-                trials=tally.trials,
-                tokens=tally.tokens,
-                usd=tally.usd,
-                gpu_seconds=tally.gpu_seconds,
+                trials=usage.trials,
+                tokens=usage.tokens,
+                usd=usage.usd,
+                gpu_seconds=usage.gpu_seconds,
                 in_flight=in_flight,
                 retries=stats.retries,
                 errors=stats.errors,
                 replicas={replica.url: replica.healthy for replica in stats.replicas},
+                server_seconds=None if one is None else one.seconds,
+                server_gpu_seconds=None if one is None else one.gpu_seconds,
             )

@@ -1,6 +1,4 @@
-"""From a run directory to a `RunView`.
-
-A stored run as one value: what reports, monitors and comparisons are made of.
+"""A stored run as one value, `RunView`: what reports, monitors and comparisons are made of.
 
 `results` is what results.json says; the rest is what it leaves out because it grows with the run, or because only a
 reader of the whole run needs it. Plain values throughout, so that the whole is JSON as it stands; a number that does
@@ -16,8 +14,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.prepare import Setup
-from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import question_posteriors
@@ -27,13 +24,14 @@ from adaptive_eval.record.results import Results
 from adaptive_eval.record.words import Words, words_of
 from adaptive_eval.store import (
     Event,
+    GradedCell,
     ReplicaTraffic,
     Roster,
     Spending,
     StoredLook,
     TrialsImported,
+    events_of_kind,
     is_held,
-    only,
 )
 from scorio.sinf.compare import compare
 
@@ -102,12 +100,31 @@ class PosteriorView:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectiveView:
+    """What the objective asks for, as its entry in the registry says it; of a plug-in nothing more is known."""
+
+    compares: bool
+    """Its pairs are comparisons; else each score is judged by itself."""
+    in_order: bool
+    """Each model is compared with the next one in the order."""
+    baseline: str | None
+    """The model that all others are compared with."""
+    first: int | None
+    """How many models are to be told apart from the rest."""
+    value: float | None
+    """What each score is held against."""
+    half_width: float | None
+    """How precisely each score is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """The whole run but for its trials."""
 
     results: Results | None
     """None before the first look."""
     name: str
+    objective: ObjectiveView
     words: Words
     """What it decides and promises."""
     configuration: Mapping[str, object]
@@ -148,17 +165,17 @@ UNTOLD = {"outcomes", "host", "pid", "longest_prompts"}
 """Of events: what is many, or of no use to others; reports are published."""
 
 
-def read_run(directory: Path) -> RunView:
+def read_view(directory: Path) -> RunView:
     """The run in `directory`; raises `StoreError` where there is none."""
     running = is_held(directory)
     with opened_run(directory) as stored:
-        return assemble(stored.reader, stored.setup, stored.events, stored.results(running=running))
+        return assemble_view(stored.reader, stored.setup, stored.events, stored.results(running=running))
 
 
-class Source(Protocol):
+class ViewSource(Protocol):
     """What a view is made of, besides the results: a `RunReader`, or whoever remembers what one has read."""
 
-    def graded(self) -> Mapping[tuple[str, str, int], int]:
+    def graded(self) -> Mapping[GradedCell, int]:
         """How many trials of each model, question and category there are."""
         ...
 
@@ -184,17 +201,18 @@ class Source(Protocol):
         ...
 
 
-def assemble(source: Source, setup: Setup, events: Sequence[Event], results: Results | None) -> RunView:
+def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event], results: Results | None) -> RunView:
     """The view of a run whose results are known."""
     config, questions, plug_ins, roster = setup
     rubric = open_rubric(config.rubric)
     mishap = mishap_of(events)
-    counts = counted(source.graded(), roster, len(rubric.weights))
+    counts = counts_of_graded(source.graded(), roster, len(rubric.weights))
     known, places = posterior_views(counts, rubric.weights)
     return RunView(
         results=results,
         name=config.name,
-        words=words_of(config, plug_ins, imported=bool(only(events, TrialsImported))),
+        objective=objective_view(config.stated() if results is None else results.decisions),
+        words=words_of(config, plug_ins, imported=bool(events_of_kind(events, TrialsImported))),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,
@@ -203,7 +221,7 @@ def assemble(source: Source, setup: Setup, events: Sequence[Event], results: Res
         trials=tuple(map(tuple, counts.sum(axis=-1).tolist())),
         posteriors=known,
         posterior_of=places,
-        looks=tuple(look_views(source.looks(), source.look_times(), compared=_compares(config))),
+        looks=tuple(look_views(source.looks(), source.look_times(), compared=objective_view(config.stated()).compares)),
         z=z_matrix(results),
         trials_to_go=None if results is None else results.trials_to_go,
         spending=tuple(source.spending(STEPS)),
@@ -214,7 +232,7 @@ def assemble(source: Source, setup: Setup, events: Sequence[Event], results: Res
     )
 
 
-def counted(graded: Mapping[tuple[str, str, int], int], roster: Roster, categories: int) -> NDArray[np.int64]:
+def counts_of_graded(graded: Mapping[GradedCell, int], roster: Roster, categories: int) -> NDArray[np.int64]:
     """Counts (L, M, K) of what is stored; a model, question or category that the run no longer has is left out."""
     counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
     for (model, question, category), trials in graded.items():
@@ -234,10 +252,19 @@ def posterior_views(
     return known, tuple(map(tuple, places.reshape(models, questions).tolist()))
 
 
-def _compares(config: RunConfig) -> bool:
-    """Whether z in the stored looks means anything; earlier versions stored one for objectives that do not compare."""
-    entry = OBJECTIVES.get(str(config.objective.kind))
-    return entry is None or entry.compares
+def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
+    """What the objective of these decisions asks for; its options are known by their types."""
+    section = cast(Mapping[str, Any], decisions.get("objective", {}))
+    entry = OBJECTIVES.get(str(section.get("kind")))
+    given = {} if entry is None else {option.type: section.get(option.name) for option in entry.options}
+    return ObjectiveView(
+        compares=entry is None or entry.compares,
+        in_order=entry is not None and entry.in_order,
+        baseline=given.get("model"),
+        first=given.get("models"),
+        value=given.get("score"),
+        half_width=given.get("difference"),
+    )
 
 
 def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:

@@ -1,10 +1,7 @@
-"""What a reader should know before believing a ranking; each warning says what it may have done to the scores.
+"""What a reader should know before believing a ranking; each warning says what it may have done to the scores."""
 
-What changed settings do to the promise of a run: what was changed when, and what that costs.
-
-What the answers that timed out may have done to a score: nobody knows what they would have been.
-"""
-
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import starmap
@@ -17,10 +14,19 @@ from adaptive_eval.core.rules import Anytime, Rule, Sequential
 from adaptive_eval.record.results import Caution
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule
-from adaptive_eval.store import AlarmRaised, Event, ServersNoticed, SettingsChanged, TrialsImported, only
-from adaptive_eval.store.alarms import said_of
+from adaptive_eval.store import (
+    AlarmRaised,
+    AnswersLost,
+    Event,
+    ServersNoticed,
+    SettingsChanged,
+    TrialsImported,
+    events_of_kind,
+)
+from adaptive_eval.store.alarms import AnswerFault, fault_sentence
 from adaptive_eval.store.looks import changed_horizons
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.repeats import Drawn, repeated, said_of_repeats
+from adaptive_eval.store.usage import TrialUsage
 
 DECIDING = ("stopping.", "objective.", "prior_evidence")
 """Settings of what is called, and when."""
@@ -80,7 +86,7 @@ def _range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
 
 def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Settings that decide, and were chosen when looks had been taken."""
-    for event in only(events, SettingsChanged):
+    for event in events_of_kind(events, SettingsChanged):
         told = [
             f"{path}: {was} → {now}"
             for path, was, now in event.changes
@@ -99,8 +105,6 @@ def _date(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
-REPEATS = (3, 0.01)
-"""So many repeated answers, and such a share of all, are no coincidence."""
 SHARE_WORTH_SAYING = 0.02
 """Truncated, empty and refused answers are reported from this share on."""
 
@@ -134,8 +138,28 @@ def prior_caution(names: Sequence[str], depths: Sequence[float]) -> Iterator[Cau
 
 def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """What the servers do that nobody asked them for, each once, however often the run was started."""
-    said = {(event.notice, event.model, event.text): None for event in only(events, ServersNoticed)}
+    said = {(event.notice, event.model, event.text): None for event in events_of_kind(events, ServersNoticed)}
     return starmap(Caution, said)
+
+
+def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
+    """Answers that were paid for, as far as anybody knows, and never came: what the caps count for them."""
+    lost: defaultdict[str, list[AnswersLost]] = defaultdict(list)
+    for event in events_of_kind(events, AnswersLost):
+        lost[event.model].append(event)
+    for model, losses in lost.items():
+        number, killed = (sum(one.answers for one in some) for some in (losses, [one for one in losses if one.killed]))
+        tokens, usd = sum(one.tokens for one in losses), math.fsum(one.usd for one in losses)
+        gpu_hours = math.fsum(one.gpu_seconds for one in losses) / 3600.0
+        counted = [f"{tokens:,} tokens"] * (tokens > 0) + [f"{usd:.4g} USD"] * (usd > 0.0)
+        counted += [f"{gpu_hours:.2g} GPU hours"] * (gpu_hours > 0.0)
+        flying = f" ({killed} were in flight when an earlier start ended)" if killed else ""
+        yield Caution(
+            "lost",
+            model,
+            f"{number} answers were asked for and never came{flying}: the caps count them as spent at the most that "
+            f"they may have cost, {' and '.join(counted)}, besides what the answers that came have used",
+        )
 
 
 def repeats_left_out(number: int) -> str:
@@ -148,7 +172,7 @@ def repeats_left_out(number: int) -> str:
 
 def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Trials that logs should have had: what is there may be what came quickly, and that is oftener right."""
-    for event in only(events, TrialsImported):
+    for event in events_of_kind(events, TrialsImported):
         for model, reasons in event.missing.items():
             worst = max(reasons, key=lambda why: reasons[why])
             text = (
@@ -160,17 +184,17 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             yield Caution("repeats", model, repeats_left_out(number))
 
 
-def alarm_cautions(names: Sequence[str], tallies: Sequence[Tally], events: Sequence[Event]) -> Iterator[Caution]:
+def alarm_cautions(names: Sequence[str], usages: Sequence[TrialUsage], events: Sequence[Event]) -> Iterator[Caution]:
     """What all answers of a model still have in common, with the example that was kept of it."""
-    examples = {(one.model, one.fault): one.example for one in only(events, AlarmRaised)}
-    faults = [tally.answers.fault for tally in tallies]
+    examples = {(one.model, one.fault): one.example for one in events_of_kind(events, AlarmRaised)}
+    faults = [usage.answers.fault for usage in usages]
     if len(names) > 1 and None not in faults:
         yield Caution("alarm", None, "of every model all answers are empty, alike, unread or wrong: look at the setup")
-    for name, tally, fault in zip(names, tallies, faults, strict=True):
+    for name, usage, fault in zip(names, usages, faults, strict=True):
         if fault is not None:
             example = examples.get((name, fault))
             shown = "" if example is None else f" ({example})"
-            yield Caution(fault, name, f"{said_of(fault, tally.answers.number)}{shown}")
+            yield Caution(fault, name, f"{fault_sentence(fault, usage.answers.number)}{shown}")
 
 
 def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Caution]:
@@ -180,12 +204,12 @@ def reversal_cautions(pairs: Sequence[tuple[str, str | None]]) -> Iterator[Cauti
 
 
 def unknown_cautions(
-    names: Sequence[str], tallies: Sequence[Tally], found: Iterable[ModelResult], scale: Scale
+    names: Sequence[str], usages: Sequence[TrialUsage], found: Iterable[ModelResult], scale: Scale
 ) -> Iterator[Caution]:
     """How far time-outs and answers without a grade could move each score; an incomplete round moves nothing yet."""
     for row in sorted(found, key=lambda row: row.model):
-        tally = tallies[row.model]
-        late, ungraded = tally.signals["timed_out"], tally.ungraded
+        usage = usages[row.model]
+        late, ungraded = usage.signals["timed_out"], usage.ungraded
         told = [f"{late} ran out of time at every attempt"] if late else []
         told += [f"{ungraded} could not be graded"] if ungraded else []
         if not told:
@@ -197,23 +221,24 @@ def unknown_cautions(
         mend = ""
         if ungraded:
             mend = ". Nothing is called that a grade could undo, and `adaptive-eval regrade` tries again to grade them"
-        yield Caution("unknown", names[row.model], f"of {tally.trials} answers {' and '.join(told)}{moved}{mend}")
+        yield Caution("unknown", names[row.model], f"of {usage.trials} answers {' and '.join(told)}{moved}{mend}")
 
 
-def cautions(
-    names: Sequence[str],
-    tallies: Sequence[Tally],
-    sampled: Sequence[bool],
+def repeat_cautions(
+    names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[Drawn | None]
 ) -> Iterator[Caution]:
-    """Everything else worth a warning, model by model; `sampled` says whose temperature is not 0."""
-    for model, (name, tally) in enumerate(zip(names, tallies, strict=True)):
-        if sampled[model] and tally.repeats >= max(REPEATS[0], REPEATS[1] * tally.trials):
-            text = (
-                f"{tally.repeats} of {tally.trials} answers equal an earlier one to the same question word for word: "
-                "its server ignores the seed or serves a cache, so its trials are fewer than they seem"
-            )
-            yield Caution("repeats", name, text)
+    """Of whom answers come again as those of independent samples do not, and of whom nobody can tell."""
+    found = repeated([usage.pairs for usage in usages], drawn)
+    for name, one in zip(names, found, strict=True):
+        if one is not None:
+            kind = "repeats_unclear" if one.chance is None else AnswerFault.REPEATED
+            yield Caution(kind, name, said_of_repeats(one, names))
+
+
+def cautions(names: Sequence[str], usages: Sequence[TrialUsage]) -> Iterator[Caution]:
+    """Everything else worth a warning, model by model."""
+    for name, usage in zip(names, usages, strict=True):
         for signal, meaning in _MEANING.items():
-            share = tally.signals[signal] / max(tally.trials, 1)
+            share = usage.signals[signal] / max(usage.trials, 1)
             if share >= SHARE_WORTH_SAYING:
                 yield Caution(signal, name, f"{share:.1%} of its answers {meaning}")

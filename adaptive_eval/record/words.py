@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import category
 
 from adaptive_eval.config.prepare import OWN_RULE
 from adaptive_eval.config.run import RunConfig
@@ -53,6 +54,12 @@ def deciding_rule(decisions: Mapping[str, object]) -> RuleEntry | None:
     return RULES.get(str(_chosen(decisions, "stopping", "rule", "sequential")))
 
 
+def compares_bayes(decisions: Mapping[str, object]) -> bool:
+    """What is put in order and called is Bayes@N, not the score that stands beside it."""
+    rule = deciding_rule(decisions)
+    return rule is not None and rule.estimator == "bayes"
+
+
 def _chosen(decisions: Mapping[str, object], section: str, key: str, default: str) -> object:
     settings = decisions.get(section)
     return settings.get(key, default) if isinstance(settings, Mapping) else default
@@ -63,8 +70,8 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
     if rule is None or not isinstance(stopping, Mapping):
         return None
-    if rule.caution:
-        return "none: looked at so often, this rule calls one of two equal models better in a quarter to a half of runs"
+    if rule.in_short:
+        return rule.in_short
     if not rule.correctable:
         return None
     sure, wrong = _percent(stopping["confidence"]), 1.0 - stopping["confidence"]
@@ -174,15 +181,29 @@ def _allocation(config: RunConfig) -> str:
 
 def _prior(config: RunConfig) -> str:
     scale = "The score is the average over questions of each question's average; Bayes@N (uniform prior) beside it."
+    if compares_bayes(config.stated()):
+        return f"{scale} What is compared, and put in order, is Bayes@N: one imagined answer in each category."
     if config.stopping.prior == "uniform":
         return f"{scale} Variances are those of the uniform prior: one count in each category."
     return f"{scale} Variances come from a prior centred on each model's own shares of the categories."
 
 
+HARMLESS = re.compile(r"[\w\s,.;()'%=+/-]")
+FULL_WIDTH = 0xFEE0
+"""From an ASCII sign to its wide twin, which looks the same and is no markup."""
+
+
 def _quoted(says: str) -> str:
     """What a plug-in says of itself, as words that mean nothing to a browser, a terminal or Markdown."""
-    plain = " ".join(re.sub(r"[^\w\s,.;()'%=+-]", "", says[:SAID]).split()).strip("_ ")
+    plain = " ".join("".join(map(_inert, says[:SAID])).split()).strip("_ ")
     return f" It says of itself: '{plain}'." if plain else ""
+
+
+def _inert(sign: str) -> str:
+    """The sign, its wide twin, or nothing: a formula without its bars or its `<` would say something else."""
+    if HARMLESS.match(sign) or category(sign) == "Sm" and not sign.isascii():
+        return sign
+    return chr(ord(sign) + FULL_WIDTH) if sign.isascii() and sign.isprintable() else ""
 
 
 def _seeds(config: RunConfig) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-def complete(main: Coroutine[Any, Any, Result]) -> Result:
+def run_to_end(main: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end, in a loop of its own."""
     with asyncio.Runner(loop_factory=_factory()) as runner:
         return runner.run(main)

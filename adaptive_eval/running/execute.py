@@ -1,8 +1,7 @@
 """A run from its first request to its last look.
 
-Keeping results.json up to date while a run goes on.
-
-Ctrl-C, SIGTERM and a closed terminal, from the first request until the last server has ended.
+Meanwhile results.json is kept up to date, and Ctrl-C, SIGTERM and a closed terminal are heard until the last server
+has ended.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from typing import Protocol
 
 from adaptive_eval import __version__
 from adaptive_eval.config.planning import longest_prompts
-from adaptive_eval.config.prepare import Prepared, make_lane
+from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
@@ -28,23 +27,24 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCode, StoreError
 from adaptive_eval.record.build import Snapshot, build_results, subject_of, take_snapshot
 from adaptive_eval.record.ending import Ended, ended_of, note_mishap
-from adaptive_eval.record.history import fresh as fresh_directory
-from adaptive_eval.record.history import look_back, newest, trials_there
+from adaptive_eval.record.history import fresh_directory, load_starting_point, newest_directory, stored_trial_count
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.running.answer_keys import check_keys, grading_of
 from adaptive_eval.running.imported_grades import adopt_grader
 from adaptive_eval.running.notify import notifier_of
 from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
+from adaptive_eval.running.settled import SettledCommands
+from adaptive_eval.running.tracking import tracking_of
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.ledger import Ledger
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import (
-    Batch,
+    CommitBatch,
     Event,
-    Opened,
+    OpenedStore,
     PriorTaken,
     RunFinished,
     RunResumed,
@@ -52,20 +52,21 @@ from adaptive_eval.store import (
     RunStopped,
     Store,
 )
+from adaptive_eval.store.repeats import Drawn
 
 HEARD = 2
 """The next one acts as it does in any program."""
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stops(Protocol):
+class StopSource(Protocol):
     """Where requests to stop come from: the first waits for what is in flight, the second stops at once."""
 
     def hear(self, handle: Callable[[], None]) -> None:
         """Call this at each of them from now on."""
         ...
 
-    def __enter__(self) -> "Stops": ...
+    def __enter__(self) -> "StopSource": ...
 
     def __exit__(self, *_: object) -> None: ...
 
@@ -103,8 +104,12 @@ SHARE_OF_TIME = 0.1
 looks follow each other faster than that, only the latest is written."""
 
 
+BETWEEN_LOOKS_SECONDS = 10.0
+"""Trials whose round is not complete yet are in results.json, too, marked as not judged."""
+
+
 class Publisher:
-    """Writes the results after looks, one file at a time and off the loop."""
+    """Writes the results after looks and now and then between them, one file at a time and off the loop."""
 
     def __init__(self, directory: Path, take: Callable[[], Snapshot | None]) -> None:
         self._directory = directory
@@ -117,9 +122,10 @@ class Publisher:
         self._due.set()
 
     async def run(self) -> None:
-        """Write whenever there is something new, until cancelled; raises the `StoreError` of a write that failed."""
+        """Write until cancelled; raises the `StoreError` of a write that failed."""
         while True:
-            await self._due.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), BETWEEN_LOOKS_SECONDS)
             self._due.clear()
             began = time.monotonic()
             await self.publish()
@@ -147,7 +153,7 @@ def directory_for(config: RunConfig, given: Path | None, fresh: bool) -> Path:
     """Where a run lies: where the user says, else the newest of its name, or with `fresh` one beside it."""
     if given is None:
         folder, name = config.store.folder, config.name
-        return fresh_directory(folder, name) if fresh else newest(folder, name)
+        return fresh_directory(folder, name) if fresh else newest_directory(folder, name)
     if fresh:
         raise ConfigError(
             "fresh (--fresh) chooses a new directory, so it cannot be combined with one that is given (--run-dir); "
@@ -157,11 +163,11 @@ def directory_for(config: RunConfig, given: Path | None, fresh: bool) -> Path:
 
 
 async def execute(
-    prepared: Prepared,
+    prepared: PreparedRun,
     directory: Path,
     watcher: Watcher,
     tell: Callable[[Ended], None],
-    stops: Stops | None = None,
+    stops: StopSource | None = None,
 ) -> ExitCode:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
@@ -171,6 +177,18 @@ async def execute(
     when the directory cannot be used or written, and `Rejected` when a model refuses its first request; whatever was
     committed by then is intact, and what was raised is stored beside it.
     """
+    tracking = tracking_of(prepared.config, directory)
+    if tracking is None:
+        return await _notified(prepared, directory, watcher, tell, stops)
+    try:
+        return await _notified(prepared, directory, Watchers(watcher, tracking), tell, stops)
+    finally:
+        await asyncio.to_thread(tracking.close)
+
+
+async def _notified(
+    prepared: PreparedRun, directory: Path, watcher: Watcher, tell: Callable[[Ended], None], stops: StopSource | None
+) -> ExitCode:
     notifier = notifier_of(prepared.config)
     if notifier is None:
         return await _execute(prepared, directory, watcher, tell, stops)
@@ -189,17 +207,17 @@ async def execute(
 
 
 async def _execute(
-    prepared: Prepared, directory: Path, watcher: Watcher, tell: Callable[[Ended], None], stops: Stops | None
+    prepared: PreparedRun, directory: Path, watcher: Watcher, tell: Callable[[Ended], None], stops: StopSource | None
 ) -> ExitCode:
-    prepared, prior = look_back(prepared, directory)
+    prepared, prior = load_starting_point(prepared, directory)
     await adopt_grader(prepared, directory)
-    if not trials_there(prepared, directory):
+    if not stored_trial_count(prepared, directory):
         await check_keys(prepared)
     opened = Store.open(directory, prepared.header)
     store = opened.store
     try:
         if prior is not None:
-            store.commit(Batch(events=[prior]))
+            store.commit(CommitBatch(events=[prior]))
         with stops or Interrupts() as interrupts:
             async with opened_endpoints(prepared.config, directory / LOGS) as serving:
                 grading = grading_of(prepared)
@@ -221,16 +239,20 @@ async def _execute(
 class _Session:
     """One start of a run: the scheduler at work, and those who are told of it."""
 
-    def __init__(self, prepared: Prepared, store: Store, serving: Serving, grading: Grading, watcher: Watcher) -> None:
+    def __init__(
+        self, prepared: PreparedRun, store: Store, serving: Serving, grading: Grading, watcher: Watcher
+    ) -> None:
         self._prepared = prepared
         self._store = store
         self._serving = serving
         self._watcher = watcher
         self._controller = Controller(prepared.plan)
         self._publisher = Publisher(store.directory, self._snapshot)
-        lanes = [make_lane(prepared, number, endpoint) for number, endpoint in enumerate(serving.endpoints)]
+        endpoints, secrets = serving.endpoints, serving.secrets
+        lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
         opening, stop_on = prepared.plan.opening, prepared.config.stop_on_alarm
-        self._alarms = Alarms(prepared.models, prepared.questions, opening, stop_on)
+        drawn = [Drawn.of(model.sampling) for model in prepared.config.models]
+        self._alarms = Alarms(prepared.models, prepared.questions, opening, drawn, stop_on)
         self._scheduler = Scheduler(
             self._controller,
             lanes,
@@ -240,14 +262,17 @@ class _Session:
             self,
             serving.hosts,
             self._alarms,
-            Ledger(lanes, prepared.questions) if prepared.plan.budget.bought else None,
+            Ledger(lanes) if prepared.plan.budget.bought else None,
         )
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(self._subject, self._controller, self._scheduler, serving.endpoints)
         self._events = store.reader.events()
+        self._late: list[Event] = []
+        """What happened when the scheduler was over, to be committed in the end."""
+        self._commands = SettledCommands(prepared.config, self._note)
         self._failed = False
 
-    async def carry_on(self, opened: Opened, prior: PriorTaken | None, interrupts: Stops) -> Ended:
+    async def carry_on(self, opened: OpenedStore, prior: PriorTaken | None, interrupts: StopSource) -> Ended:
         """Run until the end, and write it down."""
         _warm_up(self._prepared.plan)
         trials = self._store.reader.trial_count()
@@ -257,12 +282,18 @@ class _Session:
         try:
             async with self._watched():
                 interrupts.hear(self._on_interrupt)
-                self._store.commit(Batch(events=[begun]))  # whoever looks on sees it while stored answers are taken up
+                self._store.commit(CommitBatch(events=[begun]))  # seen by watchers while stored answers are taken up
                 self.happened(begun)
                 for event in (opened.changed, prior):
                     if event is not None:
                         self._watcher.happened(event)
-                await self._scheduler.run()
+                self._commands.begin(self._events)
+                try:
+                    await self._scheduler.run()
+                finally:
+                    await self._commands.close()
+                    if self._late:
+                        self._store.commit(CommitBatch(events=self._late))
             if self._alarms.stopped is not None:
                 raise Alarmed(self._alarms.stopped)
             return await self._end()
@@ -298,15 +329,23 @@ class _Session:
     def happened(self, event: Event) -> None:
         """Something was recorded."""
         self._events.append(event)
+        self._commands.hear(event)
         self._watcher.happened(event)
 
     # ---------------------------------------------------------------------------------------------------------------
+
+    def _note(self, event: Event) -> None:
+        if self._scheduler.over:
+            self._late.append(event)
+            self.happened(event)
+        else:
+            self._scheduler.note(event)
 
     async def _end(self) -> Ended:
         reason = self._controller.finished
         results = await self._publisher.publish()
         event = RunStopped() if reason is None else RunFinished(reason)
-        self._store.commit(Batch(events=[event], elapsed=self._scheduler.elapsed()))
+        self._store.commit(CommitBatch(events=[event], elapsed=self._scheduler.elapsed()))
         return ended_of(
             self._prepared.config,
             [*self._events, event],
@@ -320,11 +359,12 @@ class _Session:
         return take_snapshot(
             self._subject,
             self._controller,
-            self._scheduler.tallies,
+            self._scheduler.usages,
             elapsed=self._scheduler.elapsed(),
             now=time.time(),
             stopped=self._scheduler.halt is not None or self._failed,
             events=self._events,
+            held=self._scheduler.held(),
         )
 
     def _on_publisher_end(self, task: asyncio.Task[None]) -> None:
@@ -345,7 +385,11 @@ def _short_collections() -> Iterator[None]:
     """Keep what is loaded by now out of the garbage collector's sight.
 
     The modules alone are some 10^5 objects, and a full collection goes through them all, which takes 40 to 60 ms.
+    A program that has done so for itself keeps what it froze.
     """
+    if gc.get_freeze_count():
+        yield
+        return
     gc.collect()
     gc.freeze()
     try:

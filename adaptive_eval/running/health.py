@@ -11,7 +11,7 @@ from adaptive_eval.config.prepare import launch_words, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.host import Host, who_has
+from adaptive_eval.launch.host import Host, holder_of_place
 from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.running.serving import Serving, opened_endpoints
 
@@ -29,7 +29,7 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     return {model.name: found[number] for number, model in enumerate(config.models)}
 
 
-async def look_around(config: RunConfig) -> dict[str, Health]:
+async def check_without_starting(config: RunConfig) -> dict[str, Health]:
     """The same, but of a server that the run starts only what would be started, and whether its program is there."""
     missing = dict(missing_programs(config, read_environment(config.folder)))
     launched = {
@@ -48,7 +48,7 @@ async def look_around(config: RunConfig) -> dict[str, Health]:
 
 
 def _would_be_started(model: ModelConfig, launch: LaunchConfig) -> str:
-    holder = None if launch.exclusive is None else who_has(launch.exclusive)
+    holder = None if launch.exclusive is None else holder_of_place(launch.exclusive)
     when = "" if holder is None else f" when {holder} has ended"
     return f"would be started{when}: {shlex.join(launch_words(model, launch))}"
 

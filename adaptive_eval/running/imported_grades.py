@@ -4,16 +4,16 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from adaptive_eval.config.prepare import Prepared, stored_config, stored_questions
+from adaptive_eval.config.prepare import PreparedRun, stored_config, stored_questions
 from adaptive_eval.errors import RunChanged
-from adaptive_eval.graders.agreement import Agreement, Graded, Reservoir, agreement
+from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.store import GraderChosen, RunHeader, RunReader, Store
 from adaptive_eval.store.database import is_run
 
 
-async def adopt_grader(prepared: Prepared, directory: Path) -> None:
+async def adopt_grader(prepared: PreparedRun, directory: Path) -> None:
     """Make the configuration's grader that of the stored run; raises `RunChanged` where it gives other grades."""
     found = await require_agreement(prepared, directory)
     if found is None:
@@ -27,7 +27,7 @@ async def adopt_grader(prepared: Prepared, directory: Path) -> None:
         store.close()
 
 
-async def require_agreement(prepared: Prepared, directory: Path) -> Agreement | None:
+async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement | None:
     """Grade a sample of the stored answers by the configuration's grader; None where the run has a grader already."""
     if not is_run(directory):
         return None
@@ -39,7 +39,7 @@ async def require_agreement(prepared: Prepared, directory: Path) -> Agreement | 
     config = prepared.config
     rubric = open_rubric(stored_config(header).rubric)
     found = await agreement(config.grader, rubric, sample, config.folder, config.keys)
-    if not found.whole or not sample:
+    if not found.all_agree or not sample:
         told = found.words if sample else "no stored answer has a text that could be graded again"
         head = f"the grades in {directory} are those of its logs, and new answers would be graded otherwise: {told}"
         examples = [f"  {one}" for one in found.examples]
@@ -51,12 +51,12 @@ async def require_agreement(prepared: Prepared, directory: Path) -> Agreement | 
     return found
 
 
-def _sample(reader: RunReader, header: RunHeader) -> list[Graded]:
+def _sample(reader: RunReader, header: RunHeader) -> list[GradedAnswer]:
     questions = {question.id: question for question in stored_questions(header)}
     reservoir = Reservoir()
     for record in reader.trials():
         if record.category is not None and record.answer.text:
-            reservoir.take(Graded(questions[record.question], record.answer, record.category))
+            reservoir.take(GradedAnswer(questions[record.question], record.answer, record.category))
     return reservoir.kept
 
 

@@ -21,7 +21,7 @@ from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import NotifyConfig, RunConfig
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.secrets import keyless
-from adaptive_eval.errors import AdaptiveEvalError, ConfigError, headline
+from adaptive_eval.errors import AdaptiveEvalError, ConfigError, first_line
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
 from adaptive_eval.store import AlarmRaised, Event, ModelSetAside, OnlyFailures, ServerDied, ServersNoticed
@@ -164,7 +164,7 @@ class Notifier:
     def failed(self, error: Exception) -> None:
         """An error has ended it; of one that was not foreseen nobody knows what its text holds."""
         foreseen = isinstance(error, AdaptiveEvalError)
-        text = headline(str(error)) if foreseen else f"an error that was not foreseen ({type(error).__name__})"
+        text = first_line(str(error)) if foreseen else f"an error that was not foreseen ({type(error).__name__})"
         self._tell("end", "stopped", f"Stopped by an error: {text}", self._status)
 
     def close(self) -> None:
@@ -216,7 +216,7 @@ def _alarm(event: Event) -> tuple[str, str] | None:
         case AlarmRaised():
             return event.model, event.text
         case ModelSetAside():
-            return event.model, f"set aside: {headline(event.reason)}"
+            return event.model, f"set aside: {first_line(event.reason)}"
         case ServersNoticed():
             return event.model, event.text
         case ServerDied():

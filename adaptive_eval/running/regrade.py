@@ -24,7 +24,7 @@ from adaptive_eval.store import (
     TrialRecord,
     TrialsImported,
     TrialsRegraded,
-    only,
+    events_of_kind,
     require_same_meaning,
 )
 
@@ -98,7 +98,7 @@ def _without_code(config: RunConfig, directory: Path) -> RunConfig:
 
 def _require_texts(store: Store) -> None:
     """An imported trial of which only the grade is known cannot be graded again."""
-    without = sum(event.without_text for event in only(store.reader.events(), TrialsImported))
+    without = sum(event.without_text for event in events_of_kind(store.reader.events(), TrialsImported))
     if without:
         raise StoreError(
             f"{store.directory} has {without} imported trials without a text, of which only the grade is known; they "

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.config.prepare import Prepared, make_lane
+from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.pool import GradingPool
@@ -14,7 +14,7 @@ from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.running.answer_keys import grading_of
 from adaptive_eval.running.serving import opened_endpoints
-from adaptive_eval.scheduler.grading import grade_or_error
+from adaptive_eval.scheduler.grading import grade_or_error, without_secrets
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.seeds import trial_seed
 
@@ -31,7 +31,7 @@ class TriedAnswer(NamedTuple):
     grade: Grade | GraderError | None
 
 
-async def try_answers(prepared: Prepared, models: Collection[str]) -> list[TriedAnswer]:
+async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[TriedAnswer]:
     """Ask these models, whose servers are up, the first questions, with the seeds of their first trials."""
     chosen = [number for number, name in enumerate(prepared.models) if name in models]
     config = prepared.config
@@ -41,7 +41,7 @@ async def try_answers(prepared: Prepared, models: Collection[str]) -> list[Tried
         with tempfile.TemporaryDirectory(prefix="adaptive-eval-rehearsal-") as logs:
             async with opened_endpoints(asked, Path(logs), patient=False) as serving:
                 lanes = [
-                    make_lane(prepared, number, endpoint)
+                    make_lane(prepared, number, endpoint, serving.secrets)
                     for number, endpoint in zip(chosen, serving.endpoints, strict=True)
                 ]
                 each = [(lane, at) for lane in lanes for at in range(min(ANSWERS, len(prepared.questions)))]
@@ -56,4 +56,5 @@ async def _try(lane: Lane, at: int, question: Question, pool: GradingPool) -> Tr
         (answer,) = await lane.endpoint.sample(lane.prompt(at), range(seed, seed + 1))
     except EndpointError as error:
         return TriedAnswer(lane.name, question, error, None)
-    return TriedAnswer(lane.name, question, answer, await grade_or_error(pool, answer, question))
+    grade = await grade_or_error(pool, answer, question)
+    return TriedAnswer(lane.name, question, *without_secrets(answer, grade, lane.secrets))

@@ -1,7 +1,4 @@
-"""Opening the servers of a run: real ones, those that it starts itself, and the simulator in this process.
-
-The servers that a run starts itself, from the configuration to the hosts they run on.
-"""
+"""Opening the servers of a run: real ones, those that it starts itself, and the simulator in this process."""
 
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -14,39 +11,47 @@ from pathlib import Path
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import launch_words, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.redaction import forms_of, kept_from_answers
 from adaptive_eval.endpoints.secrets import secrets_in
-from adaptive_eval.endpoints.types import Endpoint, EndpointConfig
+from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Notice
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.launch.command import HOST, environment_of, free_ports
-from adaptive_eval.launch.host import Host, Places, unload_all
-from adaptive_eval.launch.server import Server, Spec
+from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
+from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.launch.types import LaunchConfig
 
 LOGS = "logs"
 """The folder in a run's directory that servers print to."""
 
 
-def open_hosts(config: RunConfig, environment: Mapping[str, str], logs: Path, places: Places) -> list[Host]:
+def open_hosts(
+    config: RunConfig,
+    environment: Mapping[str, str],
+    logs: Path,
+    places: ExclusivePlaces,
+    notices: Sequence[Notice] = (),
+) -> list[Host]:
     """A host for each launched model, or for those that share one; nothing is started. Raises `ConfigError`."""
     if problems := [f"{name}: {problem}" for name, problem in missing_programs(config, environment)]:
         raise ConfigError("\n".join(problems))
     ports = free_ports()
-    groups: dict[str | int, dict[int, Server]] = {}
+    groups: dict[str | int, dict[int, LaunchedServer]] = {}
     for number, model in enumerate(config.models):
         if (launch := model.launch) is not None:
             spec = _spec(model, launch, config.folder, environment, next(ports), logs)
             place = number if launch.exclusive is None else launch.exclusive
-            groups.setdefault(place, {})[number] = _server(model, spec, environment, config.folder)
+            groups.setdefault(place, {})[number] = _server(model, spec, environment, config.folder, notices)
     return [Host(place if isinstance(place, str) else None, servers, places) for place, servers in groups.items()]
 
 
 def _spec(
     model: ModelConfig, launch: LaunchConfig, folder: Path, environment: Mapping[str, str], port: int, logs: Path
-) -> Spec:
+) -> ServerSpec:
     sees = environment_of(launch, model.model, str(port), environment)
-    return Spec(
+    return ServerSpec(
         model=model.name,
         command=launch_words(model, launch, str(port)),
         environment=sees,
@@ -55,16 +60,27 @@ def _spec(
         root=f"http://{HOST}:{port}",
         health=launch.health,
         timeout=launch.timeout,
-        secrets=secrets_in(sees, () if model.api_key_env is None else (model.api_key_env,)),
+        secrets=forms_of(secrets_in(sees, () if model.api_key_env is None else (model.api_key_env,))),
     )
 
 
-def _server(model: ModelConfig, spec: Spec, keys: Mapping[str, str], folder: Path) -> Server:
+def _server(
+    model: ModelConfig, spec: ServerSpec, keys: Mapping[str, str], folder: Path, notices: Sequence[Notice]
+) -> LaunchedServer:
     if (problem := model.missing_key(keys)) is not None:
         raise ConfigError(problem)
     address = model.model_copy(update={"base_url": f"{spec.root}/v1"})
-    opener = partial(open_endpoint, address, model.sampling, model.concurrency, keys=keys, ready=True, folder=folder)
-    return Server(spec, opener)
+    opener = partial(
+        open_endpoint,
+        address,
+        model.sampling,
+        model.concurrency,
+        keys=keys,
+        ready=True,
+        folder=folder,
+        notices=notices,
+    )
+    return LaunchedServer(spec, opener)
 
 
 def _file_name(name: str) -> str:
@@ -81,6 +97,8 @@ class Serving:
     """One for each model, in their order."""
     hosts: Sequence[Host] = ()
     """Where servers are started; each must be loaded before its endpoint answers."""
+    secrets: tuple[str, ...] = ()
+    """What servers are sent and no answer is stored with, in every form."""
     ending: bool = False
     """Servers are being stopped."""
     at_once: bool = False
@@ -103,9 +121,10 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
         simulated = await _simulator(config, stack)
-        places = Places(_exclusive(config), config.name, patient=patient)
+        places = ExclusivePlaces(_exclusive(config), config.name, patient=patient)
         stack.callback(places.release)
-        hosts, loads = open_hosts(config, keys, logs, places), LoadWatch()
+        notices = foreseen(config)
+        hosts, loads = open_hosts(config, keys, logs, places, notices), LoadWatch()
         launched = {number: server.endpoint for host in hosts for number, server in host.servers.items()}
         endpoints: list[Endpoint] = []
         for number, model in enumerate(config.models):
@@ -113,16 +132,30 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
             if endpoint is None:
                 address = _address(model, simulated)
                 endpoint = open_endpoint(
-                    address, model.sampling, model.concurrency, keys=keys, loads=loads, folder=config.folder
+                    address,
+                    model.sampling,
+                    model.concurrency,
+                    keys=keys,
+                    loads=loads,
+                    folder=config.folder,
+                    notices=notices,
                 )
             stack.push_async_callback(endpoint.close)
             endpoints.append(endpoint)
-        serving = Serving(endpoints, hosts)
+        serving = Serving(endpoints, hosts, kept_from_answers(((one, one.sampling) for one in config.models), keys))
         try:
             yield serving
         finally:
             serving.ending = True
             await unload_all(hosts, at_once=serving.at_once)
+
+
+def foreseen(config: RunConfig) -> list[Notice]:
+    """What there is to say of this machine before anything is asked; open files are allowed as far as they can be."""
+    servers = [model.concurrency.concurrency for model in config.models for _ in model.replicas]
+    wanted = open_files.wanted_for(sum(servers), len(servers))
+    allowed = open_files.allow(wanted)
+    return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]
 
 
 def _exclusive(config: RunConfig) -> Iterator[str]:

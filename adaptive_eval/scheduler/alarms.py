@@ -4,21 +4,22 @@ So it is a function of the committed outcomes, at whatever speed they come and h
 trials of the opening round, by their numbers, and no others.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.questions.types import Question
-from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord, only
-from adaptive_eval.store.alarms import Answers, Fault, said_of
+from adaptive_eval.scheduler.stopping import StopOnAlarm
+from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord, events_of_kind
+from adaptive_eval.store.alarms import AnswerFault, SharedTraits, fault_sentence
+from adaptive_eval.store.repeats import AnswerPairs, Drawn, repeated, said_of_repeats
 
-StopOnAlarm = Literal["all", "any", "never"]
 SHOWN_CHARACTERS = 120
 
 
-class Example(NamedTuple):
+class AlarmExample(NamedTuple):
     """One answer, for a reader to see what is meant."""
 
     question: str
@@ -27,7 +28,7 @@ class Example(NamedTuple):
     extracted: str | None
 
     @classmethod
-    def of(cls, record: TrialRecord, question: Question) -> "Example":
+    def of(cls, record: TrialRecord, question: Question) -> "AlarmExample":
         """The end of a stored answer, where its answer stands."""
         text = record.answer.text.strip()
         cut = text if len(text) <= SHOWN_CHARACTERS else f"…{text[-SHOWN_CHARACTERS:]}"
@@ -47,12 +48,14 @@ class Alarms:
         models: Sequence[str],
         questions: Sequence[Question],
         opening: NDArray[np.int32],
+        drawn: Sequence[Drawn | None],
         stop_on: StopOnAlarm = "all",
     ) -> None:
-        """`opening` (L, M) has the trials of the first round."""
+        """`opening` (L, M) has the trials of the first round; `drawn` says how freely each model's are."""
         self._models, self._questions, self._opening, self._stop_on = models, questions, opening, stop_on
-        self._answers = [Answers() for _ in models]
-        self._examples: dict[int, Example] = {}
+        self._answers = [SharedTraits() for _ in models]
+        self._pairs, self._drawn = [AnswerPairs() for _ in models], drawn
+        self._examples: dict[int, AlarmExample] = {}
         self._judged = False
         self.stopped: str | None = None
         """Why the run ends here; None where it goes on."""
@@ -61,11 +64,12 @@ class Alarms:
         """One committed outcome; those beyond the opening are passed over."""
         if outcome.trial < self._opening[model, question]:
             self._answers[model].add(outcome)
+            self._pairs[model].add(outcome)
 
     def see(self, model: int, record: TrialRecord) -> None:
         """Keep an answer as an example, where it is the first trial of the first question."""
         if record.trial == 0 and record.question == self._questions[0].id:
-            self._examples[model] = Example.of(record, self._questions[0])
+            self._examples[model] = AlarmExample.of(record, self._questions[0])
 
     def look_up(self, reader: RunReader) -> None:
         """Take the examples of what is stored already."""
@@ -80,20 +84,26 @@ class Alarms:
             return []
         self._judged = True
         there = [model for model in range(len(self._models)) if model not in gone]
-        faults = {model: fault for model in there if (fault := self._answers[model].fault) is not None}
-        raised = [self._alarm(model, fault) for model, fault in faults.items()]
-        if self._stop_on != "never" and faults and (self._stop_on == "any" or len(faults) == len(there)):
-            self.stopped = self._reason(faults, everyone=len(faults) == len(there))
-        told = {(event.model, event.fault) for event in only(known, AlarmRaised)}
+        raised = list(self._raised(there))
+        if self._stop_on != "never" and raised and (self._stop_on == "any" or len(raised) == len(there)):
+            self.stopped = self._reason(raised, everyone=len(raised) == len(there))
+        told = {(event.model, event.fault) for event in events_of_kind(known, AlarmRaised)}
         return [event for event in raised if (event.model, event.fault) not in told]
 
-    def _alarm(self, model: int, fault: Fault) -> AlarmRaised:
-        example = self._examples.get(model)
-        said = said_of(fault, self._answers[model].number)
-        return AlarmRaised(self._models[model], fault, said, None if example is None else str(example))
+    def _raised(self, there: Sequence[int]) -> Iterator[AlarmRaised]:
+        """At most one of a model: what its answers are, else that they come again."""
+        again = repeated([self._pairs[model] for model in there], [self._drawn[model] for model in there])
+        names = [self._models[model] for model in there]
+        for name, model, found in zip(names, there, again, strict=True):
+            example = self._examples.get(model)
+            shown = None if example is None else str(example)
+            if (fault := self._answers[model].fault) is not None:
+                yield AlarmRaised(name, fault, fault_sentence(fault, self._answers[model].number), shown)
+            elif found is not None and found.chance is not None:
+                yield AlarmRaised(name, AnswerFault.REPEATED, said_of_repeats(found, names), shown)
 
-    def _reason(self, faults: Mapping[int, Fault], everyone: bool) -> str:
-        lines = [f"  {self._models[model]}: {self._alarm(model, fault).words}" for model, fault in faults.items()]
+    def _reason(self, raised: Sequence[AlarmRaised], everyone: bool) -> str:
+        lines = [f"  {event.model}: {event.words}" for event in raised]
         whom = "every model" if everyone else "a model"
         return "\n".join(
             [

@@ -6,10 +6,10 @@ plus one fsync; and nothing waits when there is nothing left to wait for.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from adaptive_eval.store import Batch, Event, Sent, Store, StoredLook, TrialRecord
+from adaptive_eval.store import CommitBatch, Event, HeldTime, SentRequest, Store, StoredLook, TrialRecord
 
 GATHER_SECONDS = 0.02
 BEAT_SECONDS = 2.0
@@ -23,23 +23,26 @@ class Committer:
         self,
         store: Store,
         *,
-        committed: Callable[[Batch], None],
+        committed: Callable[[CommitBatch], None],
         elapsed: Callable[[], float],
+        held: Callable[[], Mapping[str, HeldTime] | None] = lambda: None,
         more_expected: Callable[[], bool],
     ) -> None:
         self._store = store
         self._committed = committed
-        self._elapsed = elapsed
+        self._elapsed, self._held = elapsed, held
         self._more_expected = more_expected
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._trials: list[TrialRecord] = []
         self._looks: list[StoredLook] = []
         self._events: list[Event] = []
-        self._sent: list[Sent] = []
-        self._unsent: list[Sent] = []
+        self._sent: list[SentRequest] = []
+        self._unsent: list[SentRequest] = []
+        self._heeded: list[asyncio.Future[None]] = []
+        """Those who wait for what was given by now."""
         self._taken_at = 0.0
         self._added = asyncio.Event()
-        self._writing: tuple[Batch, asyncio.Future[None]] | None = None
+        self._writing: tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]] | None = None
         """What the thread has taken, and is not reported yet."""
 
     @property
@@ -62,20 +65,31 @@ class Committer:
         self._events.append(event)
         self._added.set()
 
-    def add_sent(self, sent: Sequence[Sent]) -> None:
-        """Enter trials in the ledger soon: they may be sent when that is reported."""
-        self._sent += sent
+    def add_sent(self, request: SentRequest) -> None:
+        """Enter a request in the ledger soon: it may be sent when that is reported."""
+        self._sent.append(request)
         self._added.set()
 
-    def add_unsent(self, sent: Sequence[Sent]) -> None:
-        """Cross trials out that are not sent after all."""
-        self._unsent += sent
+    def add_unsent(self, request: SentRequest) -> None:
+        """Cross a request out that has no answer to come."""
+        self._unsent.append(request)
         self._added.set()
+
+    async def safe(self) -> None:
+        """Wait until what was given by now is on disk."""
+        here = asyncio.get_running_loop().create_future()
+        self._heeded.append(here)
+        self._added.set()
+        await here
 
     def beat(self) -> None:
         """Commit the time, where nothing else was committed for a while."""
         if self._elapsed() - self._taken_at >= BEAT_SECONDS:
             self._added.set()
+
+    def mark(self) -> None:
+        """Commit the time now, and what servers were held by now."""
+        self._added.set()
 
     async def run(self) -> None:
         """Commit until cancelled; raises the `StoreError` of a commit that failed."""
@@ -91,19 +105,25 @@ class Committer:
             if not self._added.is_set():
                 return
             self._writing = self._take()
-        batch, written = self._writing
+        batch, written, heeded = self._writing
         await asyncio.wait([written])  # cancelled here, the batch is still written, and the next flush reports it
         self._writing = None
         written.result()
         self._committed(batch)
+        for one in heeded:
+            if not one.done():
+                one.set_result(None)
 
-    def _take(self) -> tuple[Batch, asyncio.Future[None]]:
+    def _take(self) -> tuple[CommitBatch, asyncio.Future[None], list[asyncio.Future[None]]]:
         """Have the thread write what is there now."""
         self._taken_at = self._elapsed()
-        batch = Batch(self._trials, self._looks, self._events, self._taken_at, self._sent, self._unsent)
+        new = self._trials, self._looks, self._events
+        batch = CommitBatch(*new, self._taken_at, self._sent, self._unsent, self._held())
         self._trials, self._looks, self._events, self._sent, self._unsent = [], [], [], [], []
+        heeded, self._heeded = self._heeded, []
         self._added.clear()
-        return batch, asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch)
+        written = asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch)
+        return batch, written, heeded
 
     def close(self) -> None:
         """Wait for the writer's thread to end."""

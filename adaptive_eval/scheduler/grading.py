@@ -8,9 +8,11 @@ next start of the run, try to grade the stored answer.
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Protocol
 
+from adaptive_eval.endpoints.redaction import BLOT, blotted
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.types import Grade
@@ -61,11 +63,36 @@ def record_of(
     lane: Lane, question: Question, trial: int, round_: int, answer: Answer, grade: Grade | GraderError
 ) -> TrialRecord:
     """What is stored of an answer and what came of grading it."""
-    trial_at = (lane.name, question.id, trial, round_, answer)
     cost = lane.cost(answer)
+    answer, grade = without_secrets(answer, grade, lane.secrets)
+    trial_at = (lane.name, question.id, trial, round_, answer)
     if isinstance(grade, GraderError):
         return TrialRecord(*trial_at, category=None, grader_error=str(grade), cost=cost)
     return TrialRecord(*trial_at, grade.category, grade.signals, grade.extracted, cost=cost)
+
+
+def without_secrets(
+    answer: Answer, grade: Grade | GraderError, secrets: tuple[str, ...]
+) -> tuple[Answer, Grade | GraderError]:
+    """The same without keys that came back in the answer, which was graded as it came.
+
+    What a grader has found in such an answer may be a piece of one: it stays only where the rest of the answer has it.
+    """
+    if not secrets:
+        return answer, grade
+    text, reasoning = blotted(answer.text, secrets), blotted(answer.reasoning or "", secrets)
+    if text == answer.text and reasoning == (answer.reasoning or ""):
+        return answer, grade
+
+    def kept(said: str) -> str:
+        return said if said in text or said in reasoning else BLOT
+
+    answer = replace(answer, text=text, reasoning=None if answer.reasoning is None else reasoning)
+    if isinstance(grade, GraderError):
+        return answer, type(grade)(blotted(str(grade), secrets))
+    signals = {name: kept(said) if isinstance(said, str) else said for name, said in grade.signals.items()}
+    extracted = None if grade.extracted is None else kept(grade.extracted)
+    return answer, replace(grade, signals=signals, extracted=extracted)
 
 
 def _regrade(record: TrialRecord, result: Grade | GraderError) -> Regrade:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import EndpointStats
-from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.committer import BEAT_SECONDS
 from adaptive_eval.scheduler.types import Lane
-from adaptive_eval.scheduler.waiting import Group
-from adaptive_eval.store import AnswersLost, RunBegun, RunFinished, RunReader, RunStopped, Sent, Store
-from adaptive_eval.store.events import only
+from adaptive_eval.scheduler.waiting import TrialGroup
+from adaptive_eval.store import AnswersLost, Event, RunBegun, RunFinished, RunReader, RunStopped, SentRequest, Store
+from adaptive_eval.store.events import events_of_kind
+from adaptive_eval.store.roster import Names
 
 UNSAID_SECONDS = BEAT_SECONDS + 1.0
 
@@ -24,16 +24,14 @@ UNSAID_SECONDS = BEAT_SECONDS + 1.0
 class Ledger:
     """What is entered, and what was lost."""
 
-    def __init__(self, lanes: Sequence[Lane], questions: Sequence[Question]) -> None:
+    def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = lanes
-        self._questions = questions
         self._lost = [0] * len(lanes)
         """Answers that each model's servers owed and lost, by its endpoint."""
 
-    def entries(self, model: int, group: Group) -> list[Sent]:
-        """The trials of a request."""
-        question = self._questions[group.question].id
-        return [Sent(self._lanes[model].name, question, trial) for trial in group.trials]
+    def entry(self, model: int, group: TrialGroup) -> SentRequest:
+        """What is entered of a request."""
+        return SentRequest(self._lanes[model].name, group.size)
 
     def take_up(self, store: Store) -> Iterator[AnswersLost]:
         """Write down as lost what earlier starts had entered and have no answers for."""
@@ -43,19 +41,6 @@ class Ledger:
                 event = self._event(lane, count, killed=True)
                 store.lose(event)
                 yield event
-
-    def so_far(self, reader: RunReader) -> dict[int, Cost]:
-        """Of each model what was lost in all starts."""
-        totals: dict[int, Cost] = {}
-        numbers = {lane.name: number for number, lane in enumerate(self._lanes)}
-        for event in only(reader.events(), AnswersLost):
-            if (model := numbers.get(event.model)) is not None:
-                before = totals.get(model, Cost())
-                more = cost_of(event)
-                totals[model] = Cost(
-                    before.tokens + more.tokens, before.usd + more.usd, before.gpu_seconds + more.gpu_seconds
-                )
-        return totals
 
     def noticed(self, model: int, stats: EndpointStats) -> AnswersLost | None:
         """What the endpoint has lost since it was asked last."""
@@ -71,6 +56,19 @@ class Ledger:
 def cost_of(event: AnswersLost) -> Cost:
     """What it counts as."""
     return Cost(event.tokens, event.usd, event.gpu_seconds)
+
+
+def lost_so_far(events: Sequence[Event], models: Names) -> dict[int, Cost]:
+    """Of each model what its lost answers count as."""
+    totals: dict[int, Cost] = {}
+    for event in events_of_kind(events, AnswersLost):
+        if event.model in models:
+            model, more = models.position_of(event.model), cost_of(event)
+            before = totals.get(model, Cost())
+            totals[model] = Cost(
+                before.tokens + more.tokens, before.usd + more.usd, before.gpu_seconds + more.gpu_seconds
+            )
+    return totals
 
 
 def at_least_elapsed(reader: RunReader) -> float:

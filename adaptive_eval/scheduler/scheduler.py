@@ -12,34 +12,39 @@ server comes up. Only then does anything exist that could ask, so that nothing i
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 
-from adaptive_eval.core.types import Cause, Cost, Look, Lost, Outcome, Reason, SetAside
-from adaptive_eval.errors import EndpointError, Rejected, StoreError
+from adaptive_eval.core.types import Cause, Cost, Look, Lost, Outcome, SetAside
+from adaptive_eval.errors import EndpointError, NotAskedAgain, Rejected, StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of
-from adaptive_eval.scheduler.ledger import Ledger, at_least_elapsed, cost_of
+from adaptive_eval.scheduler.held import ServerTimes, gpu_seconds_used
+from adaptive_eval.scheduler.ledger import Ledger, at_least_elapsed, cost_of, lost_so_far
 from adaptive_eval.scheduler.regrading import Regrading
 from adaptive_eval.scheduler.time_outs import to_be_asked_again
 from adaptive_eval.scheduler.troubles import Troubles
-from adaptive_eval.scheduler.turns import Asking, Host, Turns
+from adaptive_eval.scheduler.turns import ServerHost, TurnCallbacks, Turns
 from adaptive_eval.scheduler.types import Decider, Halt, Lane, Observer
-from adaptive_eval.scheduler.waiting import Group, WaitingLine
+from adaptive_eval.scheduler.waiting import TrialGroup, WaitingLine
 from adaptive_eval.seeds import SEED_SPAN, trial_seed
 from adaptive_eval.store import (
     AnswerUngraded,
-    Batch,
+    CommitBatch,
     Event,
+    HeldTime,
     ModelSetAside,
+    ModelSettled,
     Roster,
     ServersNoticed,
+    SettingsChanged,
     Store,
     StoredOutcome,
-    only,
+    events_of_kind,
 )
 from adaptive_eval.store.looks import plain_look
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.usage import TrialUsage
 
 ASKED_AHEAD = 16
 """Requests whose trials wait besides those that fill the free slots, so that the core is not asked at every answer."""
@@ -72,12 +77,12 @@ class Scheduler:
         grading: Grading,
         store: Store,
         observer: Observer,
-        hosts: Sequence[Host] = (),
+        hosts: Sequence[ServerHost] = (),
         alarms: Alarms | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         """`ledger`: where caps must hold through kills."""
-        self.tallies = [Tally() for _ in lanes]
+        self.usages = [TrialUsage() for _ in lanes]
         self.in_flight = [0] * len(lanes)
         """Requests of each model that its server has."""
         self.taken_up = (0, 0)
@@ -87,16 +92,11 @@ class Scheduler:
         """Nothing more is asked, and nothing stops it any more."""
         self.lost: dict[int, Lost] = {}
         """Models that were set aside since this start."""
-        self._controller = controller
-        self._lanes = lanes
-        self._questions = questions
-        self._grading = grading
-        self._store = store
-        self._observer = observer
-        self._alarms = alarms
+        self._controller, self._lanes, self._questions = controller, lanes, questions
+        self._grading, self._store, self._observer = grading, store, observer
+        self._alarms, self._ledger = alarms, ledger
         self._roster = Roster.of((lane.name for lane in lanes), (question.id for question in questions))
-        self._ledger = ledger
-        self._booked: list[tuple[int, Group, range]] = []
+        self._booked: list[tuple[int, TrialGroup, range]] = []
         """Requests that are sent as soon as it is written down that they will be."""
         by_id = {question.id: question for question in questions}
         self._regrading = Regrading(grading, store, by_id, set(self._roster.models))
@@ -108,14 +108,38 @@ class Scheduler:
         """Requests of each model that were answered since this start."""
         self._refused: dict[int, str] = {}
         """Models that refused their first request, and why."""
+        self.settled: set[int] = set()
+        """Models that nothing can want again, as far as the run goes today."""
+        self._told_settled = _settled_since_the_settings(store.reader.events())
         self._ungraded: dict[int, tuple[str, str]] = {}
         """Of each model the first question since this start on which the grader failed, and its error."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turns = Turns(hosts, Asking(self._wanted, self._owed, self._pump_lane, self._on_no_server, self.note))
+        self._turns = Turns(
+            hosts,
+            TurnCallbacks(
+                wanted=self._wanted,
+                owed=self._owed,
+                up=self._pump_lane,
+                down=self._on_no_server,
+                note=self.note,
+                settled=self._settled,
+                freed=self._pump,
+                broken=self.abort,
+            ),
+        )
         self._elapsed_before = at_least_elapsed(store.reader)
         self._started: float | None = None
+        self._out_of_time = False
+        self._launched = frozenset(model for host in hosts for model in host.models)
+        self._times = ServerTimes(lanes, self._launched, store.reader.held())
+        self._lost_gpu_seconds = [0.0] * len(lanes)
+        """Of each model the requests that were lost, over all starts."""
         self._committer = Committer(
-            store, committed=self._on_committed, elapsed=self.elapsed, more_expected=lambda: bool(self._tasks)
+            store,
+            committed=self._on_committed,
+            elapsed=self.elapsed,
+            held=self._times.held,
+            more_expected=lambda: bool(self._tasks),
         )
 
     def elapsed(self) -> float:
@@ -123,8 +147,25 @@ class Scheduler:
         since = 0.0 if self._started is None else time.monotonic() - self._started
         return self._elapsed_before + since
 
+    def held(self) -> Sequence[HeldTime | None]:
+        """How long each model has held its servers, over all starts; None where that is unknown, or not a moment."""
+        held = self._times.held() or {}
+        return [held.get(lane.name) for lane in self._lanes]
+
+    def gpu_seconds(self) -> float:
+        """What a cap on GPU time counts by now: of servers that the run starts, for how long they were held; of others
+        the time of requests, those in flight and those that were lost at their worst."""
+        owed = (
+            count * lane.samples_per_request * lane.lost.gpu_seconds
+            for lane, count in zip(self._lanes, self.in_flight, strict=True)
+        )
+        each = zip(self.usages, owed, self._lost_gpu_seconds, strict=True)
+        requests = [usage.gpu_seconds + flying + lost for usage, flying, lost in each]
+        return gpu_seconds_used(self.held(), self._launched, requests)
+
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""
+        self._times.hear(event)
         self._committer.add_event(event)
         self._observer.happened(event)
 
@@ -172,13 +213,15 @@ class Scheduler:
             if stored.model in self._roster.models:
                 self._count(stored)
                 self._stop_beyond(self._roster.models.position_of(stored.model), stored.cost)
-                outcomes.append(self._told(stored))
-        self.taken_up = sum(tally.trials for tally in self.tallies), sum(tally.tokens for tally in self.tallies)
+                outcomes.append(self._as_outcome(stored))
+        self.taken_up = sum(usage.trials for usage in self.usages), sum(usage.tokens for usage in self.usages)
         lost: dict[int, Cost] = {}
         if self._ledger is not None:
             for event in self._ledger.take_up(self._store):
                 self._observer.happened(event)
-            lost = self._ledger.so_far(self._store.reader)
+            lost = lost_so_far(self._store.reader.events(), self._roster.models)
+        for model, cost in lost.items():
+            self._lost_gpu_seconds[model] = cost.gpu_seconds
         looks = self._controller.restore(outcomes, lost)
         self._hear_who_is_set_aside()
         if looks and self._alarms is not None:
@@ -186,6 +229,7 @@ class Scheduler:
             self._raise_alarms(self._store.reader.events())
         self._store.forget_looks(len(looks))
         self._store_looks(looks)
+        self._hear_who_is_settled()
 
     async def _carry_on(self) -> None:
         """Ask, commit and look until the end; what was noted on the way here is committed first."""
@@ -193,7 +237,7 @@ class Scheduler:
         for helper in helpers:
             helper.add_done_callback(self._on_helper_end)
         try:
-            self._controller.tick(self.elapsed())
+            self._out_of_time = self._controller.tick(self.elapsed(), self.gpu_seconds())
             self._pump()
             await self._done
             self._tell_troubles()
@@ -201,6 +245,8 @@ class Scheduler:
             self.over = True
             await _cancelled([*helpers, *self._tasks])
             await self._turns.close()
+            self._times.close()
+            self._committer.mark()
             await self._commit_the_rest()
 
     def _forget_time_outs(self) -> None:
@@ -223,7 +269,7 @@ class Scheduler:
         quiet = not self._tasks and self._committer.idle
         finished = self._controller.finished
         # else what is in flight of a model that was set aside comes back, for it is paid
-        at_once = self.halt is Halt.AT_ONCE or finished is Reason.WALL_TIME
+        at_once = self.halt is Halt.AT_ONCE or self._out_of_time
         if self._refused and (quiet or self._heard_all):
             self._give_up()
         elif at_once or (quiet and (finished is not None or self.halt is not None)):
@@ -238,7 +284,7 @@ class Scheduler:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self._controller.tick(self.elapsed())
+            self._out_of_time = self._controller.tick(self.elapsed(), self.gpu_seconds())
             self._committer.beat()
             self._tell_troubles()
             self._end_if_over()
@@ -249,6 +295,7 @@ class Scheduler:
             event = None if self._ledger is None else self._ledger.noticed(model, lane.endpoint.stats)
             if event is not None:
                 self.note(event)
+                self._lost_gpu_seconds[model] += event.gpu_seconds
                 self._controller.lose(model, cost_of(event))
         if self._controller.finished is not None:
             for line in self._waiting:
@@ -303,39 +350,42 @@ class Scheduler:
             self._send(model, group, seeds)
         else:
             self._booked.append((model, group, seeds))
-            self._committer.add_sent(self._ledger.entries(model, group))
+            self._committer.add_sent(self._ledger.entry(model, group))
 
-    def _send_booked(self, batch: Batch) -> None:
+    def _send_booked(self, batch: CommitBatch) -> None:
         """Send what is written down by now, unless it is not to be sent any more."""
         if self._ledger is None or not batch.sent:
             return
-        count, trials = 0, 0
-        while trials < len(batch.sent):
-            trials += self._booked[count][1].size
-            count += 1
+        count = len(batch.sent)
         booked, self._booked = self._booked[:count], self._booked[count:]
         over = self.over or self.halt is not None or self._done.done() or self._controller.finished is not None
         for model, group, seeds in booked:
             if over or self._gone(model):
-                self.in_flight[model] -= 1
-                self._committer.add_unsent(self._ledger.entries(model, group))
+                self._one_less(model)
+                self._committer.add_unsent(self._ledger.entry(model, group))
             else:
                 self._send(model, group, seeds)
 
-    def _send(self, model: int, group: Group, seeds: range) -> None:
+    def _send(self, model: int, group: TrialGroup, seeds: range) -> None:
         task = asyncio.create_task(self._request(model, group, seeds))
         self._tasks.add(task)
         task.add_done_callback(self._on_request_end)
 
-    async def _request(self, model: int, group: Group, seeds: range) -> None:
+    async def _request(self, model: int, group: TrialGroup, seeds: range) -> None:
         lane = self._lanes[model]
+        again = None if self._ledger is None else partial(self._may_ask_again, model)
+        self._times.sent(model)
         try:
-            answers = await lane.endpoint.sample(lane.prompt(group.question), seeds)
+            if self._gone(model):  # since this task was made
+                raise NotAskedAgain("the model was set aside")
+            answers = await lane.endpoint.sample(lane.prompt(group.question), seeds, again)
         except EndpointError as error:
-            self._on_no_answer(model, error)
+            self._cross_out(model, group)
+            if not isinstance(error, NotAskedAgain):  # that there are no further trials, the core has said
+                self._on_no_answer(model, error)
             return
         finally:
-            self.in_flight[model] -= 1
+            self._one_less(model)
         self._answers[model] += 1
         for answer in answers:
             self._stop_beyond(model, lane.cost(answer))
@@ -344,6 +394,26 @@ class Scheduler:
         for trial, answer in zip(group.trials, answers, strict=True):
             grade = await grade_or_error(self._grading, answer, question)
             self._committer.add_trial(record_of(lane, question, trial, group.round, answer, grade))
+
+    def _one_less(self, model: int) -> None:
+        """A request is over, or is not sent after all."""
+        self.in_flight[model] -= 1
+        if not self.in_flight[model]:
+            self._times.quiet(model)
+
+    async def _may_ask_again(self, model: int) -> bool:
+        """Whether what was lost on the way may be asked for once more: its loss is on disk, and the caps bear both."""
+        self._tell_losses()
+        if self._controller.finished is not None or self._gone(model):
+            return False
+        await self._committer.safe()
+        return self._controller.finished is None and not self._gone(model)
+
+    def _cross_out(self, model: int, group: TrialGroup) -> None:
+        """A request without an answer: what it has lost is counted apart, and what was refused cost nothing."""
+        if self._ledger is not None:
+            self._tell_losses()
+            self._committer.add_unsent(self._ledger.entry(model, group))
 
     def _on_request_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -380,6 +450,10 @@ class Scheduler:
         """Something that this model was asked for is not told to the core."""
         return not self._gone(model) and self._controller.outstanding(model) > 0
 
+    def _settled(self, model: int) -> bool:
+        """Its server may go: nobody waits for an answer, and nothing further will be asked."""
+        return not self.in_flight[model] and (model in self.settled or self._gone(model))
+
     def _gone(self, model: int) -> bool:
         """Nothing more is asked of this model."""
         return model in self.lost or model in self._refused
@@ -412,6 +486,18 @@ class Scheduler:
                 lost = lost._replace(reason=f"{lost.reason}; {example}")
             self._lose(model, lost)
 
+    def _hear_who_is_settled(self) -> None:
+        """Record whom nothing can want again, each once under the settings of today."""
+        if self._controller.finished is not None:
+            return
+        wanted = self._controller.wanted_again()
+        self.settled = {model for model in range(len(self._lanes)) if not wanted[model] and model not in self.lost}
+        for model in sorted(self.settled):
+            name = self._lanes[model].name
+            if name not in self._told_settled:
+                self._told_settled.add(name)
+                self.note(ModelSettled(name, launched=model in self._launched))
+
     def _note_ungraded(self, model: int, question: str, error: str) -> None:
         """Tell of a model's first answer that has no grade: the run goes on."""
         if model not in self._ungraded:
@@ -420,17 +506,17 @@ class Scheduler:
 
     # -- what was committed --------------------------------------------------------------------------------------
 
-    def _on_committed(self, batch: Batch) -> None:
+    def _on_committed(self, batch: CommitBatch) -> None:
         told: list[Outcome | SetAside] = []
         for record in batch.trials:
             outcome = record.outcome()
             self._count(outcome)
             if self._alarms is not None:
                 self._alarms.see(self._roster.models.position_of(record.model), record)
-            told.append(self._told(outcome))
+            told.append(self._as_outcome(outcome))
             if record.grader_error is not None:
                 self._note_ungraded(self._roster.models.position_of(record.model), record.question, record.grader_error)
-        for event in only(batch.events, ModelSetAside):
+        for event in events_of_kind(batch.events, ModelSetAside):
             told.append(SetAside(self._roster.models.position_of(event.model), event.reason, event.cause))
         if told and self._controller.finished is None:
             looks = self._controller.tell(told)
@@ -439,6 +525,7 @@ class Scheduler:
                 self._store_looks(looks)
                 self._observer.looked(looks)
                 self._raise_alarms()
+                self._hear_who_is_settled()
                 self._dry = [False] * len(self._lanes)
         self._send_booked(batch)
         if not self.over:
@@ -446,7 +533,7 @@ class Scheduler:
 
     def _count(self, stored: StoredOutcome) -> None:
         model = self._roster.models.position_of(stored.model)
-        self.tallies[model].add(stored)
+        self.usages[model].add(stored)
         if self._alarms is not None:
             self._alarms.add(model, self._roster.questions.position_of(stored.question), stored)
 
@@ -465,13 +552,19 @@ class Scheduler:
         if self._alarms.stopped is not None:
             self.stop()
 
-    def _told(self, stored: StoredOutcome) -> Outcome:
-        return stored.told(*self._roster.cell(stored.model, stored.question))
+    def _as_outcome(self, stored: StoredOutcome) -> Outcome:
+        return stored.as_outcome(*self._roster.cell(stored.model, stored.question))
 
     def _store_looks(self, looks: Sequence[Look]) -> None:
         names = [lane.name for lane in self._lanes]
         for look in looks:
             self._committer.add_look(plain_look(look, names))
+
+
+def _settled_since_the_settings(events: Sequence[Event]) -> set[str]:
+    """Models that were told to be settled, since a resume has last changed the settings: it may want them again."""
+    changes = [at for at, event in enumerate(events) if isinstance(event, SettingsChanged)]
+    return {event.model for event in events_of_kind(events[max(changes, default=0) :], ModelSettled)}
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:

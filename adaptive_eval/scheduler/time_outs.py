@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from adaptive_eval.core.rounds import enough_answers
-from adaptive_eval.store import ModelSetAside, RunReader, TrialKey, TrialPlace, only
+from adaptive_eval.store import ModelSetAside, RunReader, TrialKey, TrialPlace, events_of_kind
 
 
 def to_be_asked_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:
     """The time-outs of rounds that were too silent, of each model that has been set aside."""
-    set_aside = {event.model for event in only(reader.events(), ModelSetAside)}
+    set_aside = {event.model for event in events_of_kind(reader.events(), ModelSetAside)}
     if not set_aside:
         return {}
     rounds: defaultdict[tuple[str, int], list[TrialPlace]] = defaultdict(list)

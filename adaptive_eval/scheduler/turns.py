@@ -4,6 +4,8 @@ A server is started when its model first has something to be asked. One that sha
 that the core has for it now is committed, for the commit may complete a round, and the next round then begins with the
 model that is there. Then comes the next model in the circle that has something to be asked. So a round is asked model
 by model, with the fewest swaps that leaves; when a model has its turn decides nothing, since looks wait for all.
+
+A server whose model nothing can want again is stopped at once, and its place is free.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ from typing import Protocol
 from adaptive_eval.store import Event
 
 
-class Host(Protocol):
+class ServerHost(Protocol):
     """A place where one of some models can be served at a time."""
 
     @property
@@ -26,9 +28,13 @@ class Host(Protocol):
         """Serve this model, in place of the one before; raises `EndpointError` when it cannot be."""
         ...
 
+    async def release(self, model: int, tell: Callable[[Event], None]) -> None:
+        """Stop serving this model, if it is served."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class TurnCallbacks:
     """What the turns need to know of the models, and whom they tell."""
 
     wanted: Callable[[int], bool]
@@ -40,12 +46,18 @@ class Asking:
     down: Callable[[int, BaseException], None]
     """The model cannot be served."""
     note: Callable[[Event], None]
+    settled: Callable[[int], bool]
+    """Whether nothing will be asked of this model, as far as anybody can know, and nothing of it is in flight."""
+    freed: Callable[[], None]
+    """A place has become free."""
+    broken: Callable[[BaseException], None]
+    """Something failed that never should."""
 
 
 class Turns:
     """Whose turn it is, on every host."""
 
-    def __init__(self, hosts: Sequence[Host], asking: Asking) -> None:
+    def __init__(self, hosts: Sequence[ServerHost], asking: TurnCallbacks) -> None:
         self._hosts = hosts
         self._asking = asking
         self._at: dict[int, int] = {}
@@ -62,8 +74,12 @@ class Turns:
     def settle(self) -> None:
         """Begin whatever is due: called whenever something was committed."""
         for number, host in enumerate(self._hosts):
-            if number not in self._moves and (model := self._next(number, host)) is not None:
+            if number in self._moves:
+                continue
+            if (model := self._next(number, host)) is not None:
                 self._begin(number, host, model)
+            elif (now := self._at.get(number)) is not None and self._asking.settled(now):
+                self._release(number, host, now)
 
     async def close(self) -> None:
         """Begin nothing more, and leave off what was begun."""
@@ -73,19 +89,33 @@ class Turns:
             move.cancel()
         await asyncio.gather(*moves, return_exceptions=True)
 
-    def _next(self, number: int, host: Host) -> int | None:
+    def _next(self, number: int, host: ServerHost) -> int | None:
         """The model that is to be served next; None where the one that is served goes on, or nobody has to be."""
         now = self._at.get(number)
         if now is not None and now not in self.resting and (self._asking.owed(now) or self._asking.wanted(now)):
             return None
         return next((model for model in _circle(host.models, now) if self._asking.wanted(model)), None)
 
-    def _begin(self, number: int, host: Host, model: int) -> None:
+    def _begin(self, number: int, host: ServerHost, model: int) -> None:
         before, self._at[number] = self._at.get(number), model
         if before is not None:
             self.resting.add(before)
         move = self._moves[number] = asyncio.create_task(host.load(model, self._asking.note))
         move.add_done_callback(lambda done: self._on_move_end(number, model, done))
+
+    def _release(self, number: int, host: ServerHost, model: int) -> None:
+        """Have its server stopped; it is started again if it should be wanted after all."""
+        self.resting.add(model)
+        del self._at[number]
+        move = self._moves[number] = asyncio.create_task(host.release(model, self._asking.note))
+        move.add_done_callback(lambda done: self._on_release_end(number, done))
+
+    def _on_release_end(self, number: int, move: asyncio.Task[None]) -> None:
+        del self._moves[number]
+        if not move.cancelled() and (error := move.exception()) is not None:
+            self._asking.broken(error)
+        elif not move.cancelled():
+            self._asking.freed()
 
     def _on_move_end(self, number: int, model: int, move: asyncio.Task[None]) -> None:
         del self._moves[number]

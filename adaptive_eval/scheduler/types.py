@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Lost, Outcome, Reason, SetAside
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
 from adaptive_eval.store import Event
@@ -27,6 +30,10 @@ class Decider(Protocol):
         """Trials to be run now, at most `slots`."""
         ...
 
+    def wanted_again(self) -> NDArray[np.bool_]:
+        """Of each model whether further trials may be wanted, whatever comes."""
+        ...
+
     def outstanding(self, model: int) -> int:
         """Trials of a model that were asked for and not told."""
         ...
@@ -43,8 +50,9 @@ class Decider(Protocol):
         """Count what was spent on answers that were lost."""
         ...
 
-    def tick(self, elapsed: float) -> None:
-        """Take the time: only a cap on wall time depends on it."""
+    def tick(self, elapsed: float, held: float) -> bool:
+        """Take the time, and the GPU time for which servers were held: whether the cap on either is reached, so that
+        what is in flight is cancelled."""
         ...
 
 
@@ -64,6 +72,10 @@ class Lane:
     cost: Callable[[Answer], Cost]
     lost: Cost = NO_COST
     """What an answer counts as that was asked for and lost, at most."""
+    gpus: float = 0.0
+    """That are paid for while its servers are held."""
+    secrets: tuple[str, ...] = ()
+    """What no answer is stored with, in every form (`endpoints.redaction`)."""
 
 
 class Observer(Protocol):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from adaptive_eval.core.types import Ask
 
 
-class Group(NamedTuple):
+class TrialGroup(NamedTuple):
     """Consecutive trials of one question and round, which may travel in one request."""
 
     question: int
@@ -26,7 +26,7 @@ class WaitingLine:
     """One model's trials in the order they were asked for, grouped by question."""
 
     def __init__(self) -> None:
-        self._groups: deque[Group] = deque()
+        self._groups: deque[TrialGroup] = deque()
         self.trials = 0
         """How many trials wait."""
 
@@ -38,13 +38,13 @@ class WaitingLine:
             if last and (last.question, last.round, last.first + last.size) == (question, round_, trial):
                 self._groups[-1] = last._replace(size=last.size + 1)
             else:
-                self._groups.append(Group(question, trial, 1, round_))
+                self._groups.append(TrialGroup(question, trial, 1, round_))
 
-    def peek(self) -> Group | None:
+    def peek(self) -> TrialGroup | None:
         """The group whose turn it is."""
         return self._groups[0] if self._groups else None
 
-    def take(self, at_most: int) -> Group:
+    def take(self, at_most: int) -> TrialGroup:
         """The first trials of the group whose turn it is; the others keep their place."""
         group = self._groups.popleft()
         if group.size > at_most:

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.changes import Changes, ModelChange
-from adaptive_eval.show.text import cell, count, number, table
+from adaptive_eval.show.text import count, duration, markdown_cell, markdown_table, number_or_dash
 
 SHOWN = 20
 SURE = 0.05
 
 
-def changed(found: Changes, weights: Sequence[float]) -> str:
+def changes_markdown(found: Changes, weights: Sequence[float]) -> str:
     """The whole comparison; `weights` are those of the rubric."""
     scale = Scale.of(weights)
-    parts = [f"# {cell(found.run_a)} → {cell(found.run_b)}", _headline(found), *_models(found, scale)]
+    parts = [f"# {markdown_cell(found.run_a)} → {markdown_cell(found.run_b)}", _headline(found), *_models(found, scale)]
     parts += [*_verdicts(found), *_questions(found, scale), *_notes(found), *_settings(found)]
     return "\n\n".join(parts) + "\n"
 
@@ -21,28 +21,41 @@ def changed(found: Changes, weights: Sequence[float]) -> str:
 def _headline(found: Changes) -> str:
     sure = [one for one in found.models if one.p < SURE]
     told = f"{len(sure)} of {len(found.models)} models have changed by more than chance (p < {SURE:g} each)"
-    cost = f"trials {count(found.trials_a)} → {count(found.trials_b)}"
-    tokens = f", tokens {count(found.tokens_a)} → {count(found.tokens_b)}" if found.tokens_a or found.tokens_b else ""
-    return f"{told} on the {found.questions} questions that both runs have; {cost}{tokens}."
+    return f"{told} on the {found.questions} questions that both runs have; {', '.join(_cost(found))}."
+
+
+def _cost(found: Changes) -> Iterator[str]:
+    """What both have used, as far as it is known of both."""
+    yield f"trials {count(found.trials_a)} → {count(found.trials_b)}"
+    if found.tokens_a or found.tokens_b:
+        yield f"tokens {count(found.tokens_a)} → {count(found.tokens_b)}"
+    if found.gpu_seconds_a or found.gpu_seconds_b:
+        yield f"GPU time of requests {duration(found.gpu_seconds_a)} → {duration(found.gpu_seconds_b)}"
+    for what, before, after in (
+        ("servers held for", found.server_seconds_a, found.server_seconds_b),
+        ("GPUs held for", found.server_gpu_seconds_a, found.server_gpu_seconds_b),
+    ):
+        if before is not None and after is not None and (before or after):
+            yield f"{what} {duration(before)} → {duration(after)}"
 
 
 def _models(found: Changes, scale: Scale) -> Iterator[str]:
     if found.models:
         head = ["model", "rank", "score before", "after", "difference", "95% interval", "z", "p", "trials"]
-        yield table(head, (_model(one, scale) for one in found.models))
+        yield markdown_table(head, (_model(one, scale) for one in found.models))
 
 
 def _model(one: ModelChange, scale: Scale) -> list[str]:
     rank = f"{one.rank_a or '-'}" if one.rank_a == one.rank_b else f"{one.rank_a or '-'} → {one.rank_b or '-'}"
     return [
-        cell(one.name),
+        markdown_cell(one.name),
         rank,
         scale.score(one.score_a),
         scale.score(one.score_b),
         _signed(scale, one.difference),
         f"{_signed(scale, one.lo)} .. {_signed(scale, one.hi)}",
-        number(one.z),
-        number(one.p, 4),
+        number_or_dash(one.z),
+        number_or_dash(one.p, 4),
         f"{one.trials_a:,} → {one.trials_b:,}",
     ]
 
@@ -56,13 +69,15 @@ def _verdicts(found: Changes) -> Iterator[str]:
         yield "## Comparisons that are decided differently"
         rows = (
             [
-                cell(one.first) if one.second is None else f"{cell(one.first)} and {cell(one.second)}",
-                cell(one.verdict_a.replace("_", " ")),
-                cell(one.verdict_b.replace("_", " ")),
+                markdown_cell(one.first)
+                if one.second is None
+                else f"{markdown_cell(one.first)} and {markdown_cell(one.second)}",
+                markdown_cell(one.verdict_a.replace("_", " ")),
+                markdown_cell(one.verdict_b.replace("_", " ")),
             ]
             for one in found.verdicts
         )
-        yield table(["comparison", "before", "after"], rows, left=3)
+        yield markdown_table(["comparison", "before", "after"], rows, left=3)
 
 
 def _questions(found: Changes, scale: Scale) -> Iterator[str]:
@@ -70,15 +85,15 @@ def _questions(found: Changes, scale: Scale) -> Iterator[str]:
         yield "## Questions that have changed by more than chance, all questions and models considered"
         rows = (
             [
-                cell(one.question),
-                cell(one.model),
+                markdown_cell(one.question),
+                markdown_cell(one.model),
                 scale.score(one.mean_a),
                 scale.score(one.mean_b),
-                number(one.adjusted_p, 4),
+                number_or_dash(one.adjusted_p, 4),
             ]
             for one in found.questions_changed[:SHOWN]
         )
-        yield table(["question", "model", "before", "after", "adjusted p"], rows, left=2)
+        yield markdown_table(["question", "model", "before", "after", "adjusted p"], rows, left=2)
         if (more := len(found.questions_changed) - SHOWN) > 0:
             yield f"and {more} more"
 
@@ -109,12 +124,12 @@ def _notes(found: Changes) -> Iterator[str]:
 
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(cell, names[:SHOWN])) + more
+    return ", ".join(map(markdown_cell, names[:SHOWN])) + more
 
 
 def _settings(found: Changes) -> Iterator[str]:
     if found.settings:
         yield "## Settings that differ"
-        lines = [f"- {cell(str(change))}" for change in found.settings[:SHOWN]]
+        lines = [f"- {markdown_cell(str(change))}" for change in found.settings[:SHOWN]]
         more = [f"- and {len(found.settings) - SHOWN} more"] if len(found.settings) > SHOWN else []
         yield "\n".join(lines + more)

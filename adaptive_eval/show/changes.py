@@ -96,9 +96,17 @@ class Changes:
     trials_b: int
     tokens_a: int
     tokens_b: int
+    gpu_seconds_a: float = 0.0
+    """Of requests."""
+    gpu_seconds_b: float = 0.0
+    server_seconds_a: float | None = None
+    """For which servers were held; None where that is unknown."""
+    server_seconds_b: float | None = None
+    server_gpu_seconds_a: float | None = None
+    server_gpu_seconds_b: float | None = None
 
 
-def changes(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Changes:
+def changes_between(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Changes:
     """From run A to run B."""
     keys_a, keys_b = [one.id for one in a.questions], [one.id for one in b.questions]
     common = [key for key in keys_a if key in set(keys_b)]
@@ -123,6 +131,12 @@ def changes(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
         trials_b=sum(one.trials for one in b.traffic),
         tokens_a=0 if a.results is None else a.results.cost.tokens,
         tokens_b=0 if b.results is None else b.results.cost.tokens,
+        gpu_seconds_a=0.0 if a.results is None else a.results.cost.gpu_seconds,
+        gpu_seconds_b=0.0 if b.results is None else b.results.cost.gpu_seconds,
+        server_seconds_a=None if a.results is None else a.results.cost.server_seconds,
+        server_seconds_b=None if b.results is None else b.results.cost.server_seconds,
+        server_gpu_seconds_a=None if a.results is None else a.results.cost.server_gpu_seconds,
+        server_gpu_seconds_b=None if b.results is None else b.results.cost.server_gpu_seconds,
     )
 
 

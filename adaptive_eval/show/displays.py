@@ -1,7 +1,4 @@
-"""Ways to watch a run.
-
-What a display is.
-"""
+"""What a display is, and which one a run is shown on."""
 
 import os
 import sys
@@ -27,7 +24,7 @@ class Display(Watcher, Protocol):
         ...
 
 
-class Replaceable:
+class DispensableDisplay:
     """A display whose loss ends no run: where nothing can be written any more, nothing is shown from then on."""
 
     def __init__(self, display: Display) -> None:
@@ -78,17 +75,17 @@ def _discard(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-Kind = Literal["rich", "plain", "json", "none"]
+DisplayKind = Literal["rich", "plain", "json", "none"]
 
 
-def open_display(kind: Kind | None, weights: Sequence[float]) -> Display:
+def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
     """The display of this kind; by default the live view on a terminal, else plain lines."""
     if kind is None:
         kind = "rich" if sys.stdout.isatty() else "plain"
-    return Replaceable(_display(kind, weights))
+    return DispensableDisplay(_display(kind, weights))
 
 
-def _display(kind: Kind, weights: Sequence[float]) -> Display:
+def _display(kind: DisplayKind, weights: Sequence[float]) -> Display:
     match kind:
         case "rich":
             return LiveDisplay(Scale.of(weights))

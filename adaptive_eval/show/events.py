@@ -1,13 +1,14 @@
 """Events as sentences."""
 
-from adaptive_eval.errors import headline
-from adaptive_eval.show.text import duration, safe
+from adaptive_eval.errors import first_line
+from adaptive_eval.show.text import duration, safe_line
 from adaptive_eval.store import (
     AlarmRaised,
     AnswerUngraded,
     Event,
     GraderChosen,
     ModelSetAside,
+    ModelSettled,
     OnlyFailures,
     PlaceAwaited,
     PriorTaken,
@@ -21,6 +22,7 @@ from adaptive_eval.store import (
     ServerLaunching,
     ServersNoticed,
     SettingsChanged,
+    SettledCommandEnded,
     TrialsImported,
     TrialsRegraded,
     UnknownEvent,
@@ -34,17 +36,17 @@ LONGEST = 400
 def sentence(event: Event) -> str | None:
     """What happened, in one line; None where it shows anyway."""
     told = _of_a_model(event) or _of_the_run(event)
-    return None if told is None else safe(told, longest=LONGEST)
+    return None if told is None else safe_line(told, longest=LONGEST)
 
 
 def _of_a_model(event: Event) -> str | None:
     match event:
         case ModelSetAside():
-            return f"{event.model} is set aside: {headline(event.reason)}"
+            return f"{event.model} is set aside: {first_line(event.reason)}"
         case AlarmRaised():
             return f"ALARM {event.model}: {event.words}"
         case AnswerUngraded():
-            return f"{event.model}: no grade on question {event.question}: {headline(event.error)}; the run goes on"
+            return f"{event.model}: no grade on question {event.question}: {first_line(event.error)}; the run goes on"
         case ServersNoticed():
             return f"{event.model}: {event.text}"
         case ReplicaLost():
@@ -62,9 +64,16 @@ def _of_a_model(event: Event) -> str | None:
         case ServerLaunched():
             version = "" if event.version is None else f", version {event.version}"
             return f"{event.model}: its server is ready after {duration(event.seconds)}{version}"
+        case ModelSettled():
+            freed = "its server is stopped" if event.launched else "its server can be given back"
+            return f"{event.model} is settled, nothing can want it again: {freed}"
+        case SettledCommandEnded():
+            if event.problem is None:
+                return f"{event.model}: the command on_settled has ended well"
+            return f"{event.model}: the command on_settled has failed: {event.problem}; the run goes on"
         case ServerDied():
             again = f"it is started again ({event.restart} of {event.of})"
-            return f"{event.model}: {headline(event.reason)}; {again}"
+            return f"{event.model}: {first_line(event.reason)}; {again}"
     return None
 
 
@@ -90,7 +99,7 @@ def _of_the_run(event: Event) -> str | None:
         case TrialsRegraded():
             return f"graded {event.trials} stored answers again"
         case RunStopped(reason=str(reason)):
-            return f"stopped by an error: {headline(reason)}"
+            return f"stopped by an error: {first_line(reason)}"
         case UnknownEvent():
             return f"{event.called.replace('_', ' ')} (an event of a later version of adaptive-eval)"
     return None

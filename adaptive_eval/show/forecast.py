@@ -1,7 +1,4 @@
-"""A forecast on the terminal.
-
-A table over many replays of one thing.
-"""
+"""A forecast on the terminal, and the table over many replays of one thing."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,9 +9,9 @@ from rich.cells import cell_len
 from adaptive_eval.core import Reason
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME
-from adaptive_eval.show.text import cells, count, duration, number, safe
-from adaptive_eval.study.judged import Judged
-from adaptive_eval.study.types import Cell, Costs, Forecast, Outlook, Range, Undecided
+from adaptive_eval.show.text import count, duration, fit_columns, number_or_dash, safe_line
+from adaptive_eval.study.judged import JudgedReplay
+from adaptive_eval.study.types import Costs, Forecast, Outlook, Range, TableCell, Undecided
 
 ROWS = {
     "cost": "cost, share of the maximum",
@@ -32,7 +29,7 @@ ROWS = {
 }
 
 
-def study_table(runs: Sequence[Judged]) -> str:
+def study_table(runs: Sequence[JudgedReplay]) -> str:
     """Mean, standard deviation and range of what every run gave, and how many were wrong somewhere."""
     width = max(map(len, ROWS.values()))
     lines = [f"{'':<{width}}  {'mean':>9}  {'sd':>9}  {'least':>9}  {'most':>9}"]
@@ -54,7 +51,7 @@ def _cells(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Iterator[s
     digits = 0 if np.nanmax(np.abs(values)) >= 1000.0 else 3
     spread = float(np.nanstd(values, ddof=1)) if len(values) > 1 else float("nan")
     for value in (float(np.nanmean(values)), spread, float(np.nanmin(values)), float(np.nanmax(values))):
-        yield f"{number(value, digits):>9}"
+        yield f"{number_or_dash(value, digits):>9}"
 
 
 LONGEST = 400
@@ -81,6 +78,14 @@ WRITTEN: Mapping[str, tuple[str, Written]] = {
     "gpu_hours": ("GPU hours", _gpu_hours),
     "seconds": ("time", duration),
 }
+PACES: Mapping[str, tuple[str, Written]] = {
+    "trials": WRITTEN["trials"],
+    "tokens": WRITTEN["tokens"],
+    "usd": WRITTEN["usd"],
+    "server_hours": ("server hours", _gpu_hours),
+    "seconds": WRITTEN["seconds"],
+    "decided": ("decided", lambda value: f"{value:.0f}"),
+}
 CAPS: Mapping[str, Written] = {
     "trials": lambda value: f"{count(value)} trials",
     "tokens": lambda value: f"{count(value)} tokens",
@@ -94,7 +99,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
     """The forecast in lines; `weights` are the rubric's."""
     scale = Scale.of(weights)
     for place, sentence in enumerate(forecast.basis):
-        yield f"{'basis' if place == 0 else '':<9} {safe(sentence, LONGEST)}"
+        yield f"{'basis' if place == 0 else '':<9} {safe_line(sentence, LONGEST)}"
     yield ""
     yield from _scores(forecast, scale)
     yield ""
@@ -107,6 +112,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
     yield from _beside_fixed(forecast)
     yield from _spent(forecast)
     yield ""
+    yield from _paces(forecast)
     yield from _table(forecast)
     yield from _undecided(forecast, scale)
     yield from _limits(forecast, scale)
@@ -120,11 +126,11 @@ def _scores(forecast: Forecast, scale: Scale) -> Iterator[str]:
         yield f"neighbours {scale.score(gap.median)} apart in true score, 80% of them {interval}"
     if forecast.pilot is None:
         return
-    width = min(max(cell_len(safe(name)) for name in forecast.models), WIDEST_NAME)
+    width = min(max(cell_len(safe_line(name)) for name in forecast.models), WIDEST_NAME)
     ranked = sorted(zip(forecast.models, forecast.scores, strict=True), key=lambda one: -one[1].median)
     yield f"{'model':<{width}}  {'score':>7}  {'80% of worlds':^17}".rstrip()
     for name, score in ranked[:SHOWN_MODELS]:
-        yield f"{cells(name, width)}  {scale.score(score.median):>7}  {scale.interval(score.low, score.high)}"
+        yield f"{fit_columns(name, width)}  {scale.score(score.median):>7}  {scale.interval(score.low, score.high)}"
     if len(ranked) > SHOWN_MODELS:
         yield f"and {len(ranked) - SHOWN_MODELS} more"
 
@@ -186,10 +192,31 @@ def _spent(forecast: Forecast) -> Iterator[str]:
     yield f"  of this, the run has {count(spent.trials)} trials already; still to come: {', '.join(parts)}"
 
 
+def _paces(forecast: Forecast) -> Iterator[str]:
+    """What each pace would cost, and which one is taken."""
+    if not forecast.paces:
+        return
+    trials = forecast.decisions.get("trials")
+    taken = trials.get("favour") if isinstance(trials, Mapping) else None
+    columns = [(name, label, written) for name, (label, written) in PACES.items() if _known(forecast, name)]
+    yield "without a cap, by what `trials.favour` may say (medians of a few worlds)"
+    yield f"  {'':<10}" + "".join(f"  {label:>12}" for _, label, _ in columns)
+    for pace in forecast.paces:
+        cells = (f"  {written(getattr(pace, name)):>12}" for name, _, written in columns)
+        yield f"  {pace.favour:<10}{''.join(cells)}" + ("  <- this run" if pace.favour == taken else "")
+    if forecast.why_favoured is not None:
+        yield f"  auto takes {taken}: {safe_line(forecast.why_favoured, LONGEST)}"
+    yield ""
+
+
+def _known(forecast: Forecast, name: str) -> bool:
+    return all(getattr(pace, name) is not None for pace in forecast.paces)
+
+
 def _table(forecast: Forecast) -> Iterator[str]:
     """Chance to reach the objective, and the share of comparisons that are decided."""
     columns = sorted({cell.confidence for cell in forecast.table})
-    rows: dict[float, dict[float, Cell]] = {}
+    rows: dict[float, dict[float, TableCell]] = {}
     for cell in forecast.table:
         rows.setdefault(cell.factor, {})[cell.confidence] = cell
     labels = {factor: _budget(next(iter(row.values())).budget) for factor, row in rows.items()}
@@ -217,8 +244,8 @@ def _undecided(forecast: Forecast, scale: Scale) -> Iterator[str]:
 
 
 def _pair(pair: Undecided) -> str:
-    better = safe(pair.better, WIDEST_NAME)
-    return better if pair.worse is None else f"{better} and {safe(pair.worse, WIDEST_NAME)}"
+    better = safe_line(pair.better, WIDEST_NAME)
+    return better if pair.worse is None else f"{better} and {safe_line(pair.worse, WIDEST_NAME)}"
 
 
 def _apart(pair: Undecided, scale: Scale) -> str:

@@ -8,7 +8,7 @@ from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.record.results import GateRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.text import number, safe
+from adaptive_eval.show.text import number_or_dash, safe_line
 
 LONGEST = 1000
 NO_LOOK = "no look was taken yet"
@@ -22,7 +22,7 @@ def junit(view: RunView) -> str:
     cases = list(_cases(view))
     outcomes = [one.get("outcome") for one in cases]
     counted = {
-        "name": safe(view.name),
+        "name": safe_line(view.name),
         "tests": str(len(cases)),
         "failures": str(outcomes.count(FAIL)),
         "errors": str(outcomes.count(UNDECIDED)),
@@ -46,9 +46,9 @@ def _cases(view: RunView) -> Iterator[Element]:
 
 
 def _case(run: str, row: GateRow, figures: str) -> Element:
-    name = safe(f"{row.model} against {row.baseline}")
-    case = Element("testcase", {"classname": safe(run), "name": name, "outcome": row.outcome})
-    told = f"{row.outcome}: {safe(row.why, LONGEST)}"
+    name = safe_line(f"{row.model} against {row.baseline}")
+    case = Element("testcase", {"classname": safe_line(run), "name": name, "outcome": row.outcome})
+    told = f"{row.outcome}: {safe_line(row.why, LONGEST)}"
     if row.outcome == PASS:
         SubElement(case, "system-out").text = f"{told}\n{figures}"
     else:
@@ -61,9 +61,9 @@ def _figures(results: Results, row: GateRow) -> str:
     """The scores of both, and the numbers of their comparison."""
     scale, rows = Scale.of(results.weights), {one.name: one for one in results.models}
     scores = [
-        f"{safe(name)}: {scale.score(rows[name].score)} ({scale.interval(rows[name].lo, rows[name].hi)})"
+        f"{safe_line(name)}: {scale.score(rows[name].score)} ({scale.interval(rows[name].lo, rows[name].hi)})"
         for name in (row.model, row.baseline)
     ]
     (pair,) = (one for one in results.pairs if {one.better, one.worse} == {row.model, row.baseline})
-    compared = f"z with delta given: {number(pair.z)} for {safe(pair.better)}, boundary {number(pair.boundary)}"
-    return "\n".join([*scores, compared])
+    z, boundary = number_or_dash(pair.z), number_or_dash(pair.boundary)
+    return "\n".join([*scores, f"z with delta given: {z} for {safe_line(pair.better)}, boundary {boundary}"])

@@ -18,16 +18,18 @@ from rich.text import Text
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.status import Cap, Detail, Standing, Status
+from adaptive_eval.record.status import Cap, Detail, StandingRow, Status
 from adaptive_eval.show.events import sentence
-from adaptive_eval.show.summary import cut_letters, summary
-from adaptive_eval.show.text import Rates, count, duration, number, safe
+from adaptive_eval.show.summary import call_words, cut_letters, last_screen
+from adaptive_eval.show.text import Rates, count, duration, number_or_dash, safe_line
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25
 SHOWN_EVENTS = 4
-OTHER_LINES = 18
+OTHER_LINES = 20
 """Lines of the screen that are not rows of the ranking."""
+LEAST_QUESTIONS = 5
+"""Questions that are shown however small the screen is."""
 
 STYLES = {
     Verdict.RESOLVED: "green",
@@ -51,7 +53,7 @@ class LiveDisplay:
         self._timer: asyncio.TimerHandle | None = None
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
-        self._name, self._take = safe(name), take
+        self._name, self._take = safe_line(name), take
         self._live = Live(
             get_renderable=self._draw,
             console=self._console,
@@ -79,7 +81,7 @@ class LiveDisplay:
                 self._console.print(Text(line))
 
     def ended(self, ended: Ended, command: str) -> None:
-        self._console.print(Text(summary(ended, command)))
+        self._console.print(Text(last_screen(ended, command)))
 
     def _tick(self) -> None:
         status = self._take()
@@ -92,25 +94,27 @@ class LiveDisplay:
         if status is None:
             return Text("starting")
         rows = max(self._console.height - OTHER_LINES, 5)
+        questions = LEAST_QUESTIONS + max(rows - max(len(status.standings), 1), 0)
         parts: list[RenderableType] = [
-            headline(self._name, status, self._rates.eta(status.trials_to_go)),
+            title_line(self._name, status, self._rates.eta(status.trials_to_go)),
+            *([] if status.promise is None else [Text(f"promise: {status.promise}", style="dim")]),
             ranking(status.standings, self._scale, rows),
             comparisons(status),
             budgets(status.caps),
             traffic(status, self._rates),
         ]
         if status.detail is not None:
-            parts.append(detail(status.detail, self._scale))
+            parts.append(detail(status.detail, self._scale, looked=status.looks > 0, shown=questions))
         return Group(*parts, *(Text(line, style="yellow", no_wrap=True) for line in list(self._events)))
 
 
-def headline(name: str, status: Status, eta: float | None) -> Text:
+def title_line(name: str, status: Status, eta: float | None) -> Text:
     """What runs, since when, and for how long still."""
     left = "" if eta is None else f" · about {duration(eta)} left"
     return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{left}")
 
 
-def ranking(standings: Sequence[Standing], scale: Scale, rows: int) -> RenderableType:
+def ranking(standings: Sequence[StandingRow], scale: Scale, rows: int) -> RenderableType:
     """The models from best to worst."""
     if not standings:
         return Text("first round: no look yet", style="dim")
@@ -127,23 +131,24 @@ def ranking(standings: Sequence[Standing], scale: Scale, rows: int) -> Renderabl
     return table
 
 
-def _cells(row: Standing, scale: Scale) -> tuple[RenderableType, ...]:
+def _cells(row: StandingRow, scale: Scale) -> tuple[RenderableType, ...]:
     verdict = Text("")
     if row.set_aside is not None:
         verdict = Text("set aside", style="red")
     elif row.verdict is not None:
-        against = "" if row.against is None else f" against {safe(row.against, 40)}"
-        verdict = Text(f"{str(row.verdict).replace('_', ' ')}{against}", style=STYLES[row.verdict])
+        against = "" if row.against is None else f" against {safe_line(row.against, 40)}"
+        called = "" if row.called is None else f" {call_words(row.called, row.z)}"
+        verdict = Text(f"{str(row.verdict).replace('_', ' ')}{against}{called}", style=STYLES[row.verdict])
     verdict.no_wrap, verdict.overflow = True, "ellipsis"
     return (
         Text("-" if math.isnan(row.score) else str(row.tier)),
         Text(cut_letters(row.letters), no_wrap=True),
-        Text(safe(row.name, 40), no_wrap=True, overflow="ellipsis"),
+        Text(safe_line(row.name, 40), no_wrap=True, overflow="ellipsis"),
         Text(scale.score(row.score), style="bold"),
         Text(scale.interval(row.lo, row.hi)),
         Text(f"{row.trials:,}"),
-        Text(number(row.z)),
-        Text(number(row.boundary)),
+        Text(number_or_dash(row.z)),
+        Text(number_or_dash(row.boundary)),
         verdict,
     )
 
@@ -173,7 +178,11 @@ def traffic(status: Status, rates: Rates) -> Text:
     now = status.traffic
     parts = [f"{count(status.trials)} trials"]
     parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
-    parts += [f"{number(rates.trials, 1)} trials/s", f"{count(rates.tokens)} tokens/s", f"{count(now.retries)} retries"]
+    parts += [
+        f"{number_or_dash(rates.trials, 1)} trials/s",
+        f"{count(rates.tokens)} tokens/s",
+        f"{count(now.retries)} retries",
+    ]
     parts += [f"{count(now.errors)} errors"] if now.errors is not None else []
     line = Text(" · ".join(parts), style="dim")
     if down := now.replicas - now.healthy_replicas:
@@ -181,14 +190,19 @@ def traffic(status: Status, rates: Rates) -> Text:
     return line
 
 
-def detail(known: Detail, scale: Scale) -> RenderableType:
-    """The least known questions of the comparison that is nearest to being decided."""
-    table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left", title_style="dim")
-    table.title = Text("closest open comparison, its least known questions")
+def detail(known: Detail, scale: Scale, *, looked: bool, shown: int) -> RenderableType:
+    """What is known of the questions of two models, the least known first, and how much of it no look has used."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    whose = "closest open comparison, its least known questions" if looked else "questions so far"
+    waiting = f"{count(known.not_judged)} trials " if looked else ""
+    title = whose + (f"; {waiting}not judged yet" if known.not_judged else "")
     table.add_column("question", no_wrap=True, max_width=24)
     for name in (known.first, known.second):
-        table.add_column(Text(safe(name, 28)), justify="right", no_wrap=True)
-    for row in known.questions:
-        cells = [f"{scale.score(mean)}  {scale.interval(lo, hi)}" for mean, lo, hi in (row.first, row.second)]
-        table.add_row(Text(safe(row.question, 24)), *map(Text, cells))
-    return table
+        table.add_column(Text(safe_line(name, 28)), justify="right", no_wrap=True)
+    for one in known.questions[:shown]:
+        cells = []
+        for (mean, lo, hi), counts in ((one.first, one.first_counts), (one.second, one.second_counts)):
+            right = f"{counts[known.best]} of {sum(counts)}" if len(counts) == 2 else f"{sum(counts)} trials"
+            cells.append(Text(f"{right}  {scale.score(mean)}  {scale.interval(lo, hi)}"))
+        table.add_row(Text(safe_line(one.question, 24)), *cells)
+    return Group(Text(title, style="dim", no_wrap=True, overflow="ellipsis"), table)

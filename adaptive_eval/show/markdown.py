@@ -1,9 +1,4 @@
-"""A run as Markdown, fit for a paper's appendix or a pull request: what was found, how surely, and how to repeat it.
-
-What a reader needs to repeat a run.
-
-The ranking as CSV, one line a model.
-"""
+"""A run as Markdown, fit for a paper's appendix or a pull request: what was found, how surely, and how to repeat it."""
 
 import csv
 import hashlib
@@ -26,14 +21,24 @@ from scipy.special import ndtr
 from adaptive_eval import __version__
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.exchange.tables.writer import harmless
-from adaptive_eval.record.results import Cost, ModelRow, PairRow, Results
+from adaptive_eval.record.results import ModelRow, PairRow, Results, RunCost
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
-from adaptive_eval.record.words import promise_in_short
+from adaptive_eval.record.words import compares_bayes, promise_in_short
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import UNDECIDED, decided
-from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, cell, count, duration, fenced, number, table, telling
-from adaptive_eval.store import RunBegun, event_of, only
+from adaptive_eval.show.text import (
+    SECONDS_AN_HOUR,
+    amount,
+    count,
+    duration,
+    fenced_block,
+    informative_columns,
+    markdown_cell,
+    markdown_table,
+    number_or_dash,
+)
+from adaptive_eval.store import RunBegun, event_of, events_of_kind
 
 SPREAD = ("signals", "sampling")
 """Mappings, which become columns of their own."""
@@ -84,7 +89,7 @@ def repeatable(view: RunView) -> Repeatable:
     events = [event_of(one.kind, one.body, one.at) for one in view.events]
     told = ((event.at, sentence(event)) for event in events)
     return Repeatable(
-        version=next((begun.version or "" for begun in reversed(only(events, RunBegun))), ""),
+        version=next((begun.version or "" for begun in reversed(events_of_kind(events, RunBegun))), ""),
         configuration=_configuration(config),
         models=tuple({"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.models),
         digest=questions_digest(view),
@@ -126,7 +131,7 @@ SAMPLED = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_token
 
 def markdown(view: RunView) -> str:
     """The whole report."""
-    parts = [f"# {cell(view.name)}", *_found(view), *_how(view), *_repeat(view)]
+    parts = [f"# {markdown_cell(view.name)}", *_found(view), *_how(view), *_repeat(view)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -142,13 +147,15 @@ def _found(view: RunView) -> Iterator[str]:
     yield _headline(results)
     yield from _mishap(view)
     yield _ranking(view, results)
+    deciding = "Bayes@N" if compares_bayes(results.decisions) else "avg@N"
     yield (
         "avg@N: the average over questions of each question's average, with its standard error and 95% credible "
         "interval on these questions; like these: its standard error on questions like these, of which these are a "
-        "sample. z and rho = Phi(z) compare a model with the one below it, on these. A new tier begins where "
-        "neighbours are told apart, so that the ends of a tier may be; models that share a letter (alike) are not told "
-        "apart, by all pairs. Bayes@N is on another scale: each question begins with one imagined answer of every "
-        "category, which pulls it to the middle, more so with fewer trials; avg@N is what decides."
+        "sample. z now and rho = Phi(z) compare a model with the one below it, on these, by all trials; called: the "
+        "look that decided it, and z then of what it had to reach. A new tier begins where neighbours are told apart, "
+        "so that the ends of a tier may be; models that share a letter (alike) are not told apart, by all pairs. "
+        "Bayes@N is on another scale: each question begins with one imagined answer of every category, which pulls it "
+        f"to the middle, more so with fewer trials; {deciding} is what decides."
     )
     yield from _promise(results)
     yield from _comparisons(results)
@@ -161,15 +168,15 @@ def _promise(results: Results) -> Iterator[str]:
     """What the gate says, and what a call is worth."""
     if results.gate:
         yield "## Gate"
-        rows = ([cell(row.model), row.outcome, cell(row.why)] for row in results.gate)
-        yield table(["model", "outcome", "why"], rows, left=3)
+        rows = ([markdown_cell(row.model), row.outcome, markdown_cell(row.why)] for row in results.gate)
+        yield markdown_table(["model", "outcome", "why"], rows, left=3)
     if (promised := promise_in_short(results.decisions)) is not None:
         yield f"What a call is worth: {promised}."
 
 
 def _mishap(view: RunView) -> Iterator[str]:
     if view.error is not None:
-        yield f"The run was stopped by an error: {cell(view.error, 1000)}"
+        yield f"The run was stopped by an error: {markdown_cell(view.error, 1000)}"
 
 
 def _headline(results: Results) -> str:
@@ -184,31 +191,31 @@ def _headline(results: Results) -> str:
 
 def _ranking(view: RunView, results: Results) -> str:
     scale = Scale.of(results.weights)
-    verdicts = {(pair.better, pair.worse): pair.verdict for pair in results.pairs}
+    pairs = {(pair.better, pair.worse): pair for pair in results.pairs}
     below = [row.name for row in results.models[1:]]
     rows = []
     for place, (row, other) in enumerate(zip(results.models, [*below, None], strict=True)):
         z = None if other is None else view.z[place][place + 1]
-        verdict = "" if other is None else verdicts.get((row.name, other), "")
-        rows.append(_ranked(row, z, verdict, scale))
-    head = ["tier", "alike", "model", "avg@N", "sigma", "95% interval", "like these", "z", "rho", "verdict"]
-    return table(*telling([*head, "Bayes@N mu", "sigma", "trials"], rows), left=3)
+        rows.append(_ranked(row, z, None if other is None else pairs.get((row.name, other)), scale))
+    head = ["tier", "alike", "model", "avg@N", "sigma", "95% interval", "like these", "z now", "rho", "verdict"]
+    return markdown_table(*informative_columns([*head, "called", "Bayes@N mu", "sigma", "trials"], rows), left=3)
 
 
-def _ranked(row: ModelRow, z: float | None, verdict: str, scale: Scale) -> list[str]:
+def _ranked(row: ModelRow, z: float | None, pair: PairRow | None, scale: Scale) -> list[str]:
     return [
         "-" if row.score is None else str(row.tier),
         row.letters,
-        cell(row.name) + (" (set aside)" if row.set_aside is not None else ""),
+        markdown_cell(row.name) + (" (set aside)" if row.set_aside is not None else ""),
         scale.score(row.score),
         scale.width(row.sigma),
         scale.interval(row.lo, row.hi),
         scale.width(row.sampled_sigma),
-        number(z),
-        number(None if z is None else float(ndtr(z)), 4),
-        verdict.replace("_", " "),
-        number(row.bayes, 4),
-        number(row.bayes_sigma, 4),
+        number_or_dash(z),
+        number_or_dash(None if z is None else float(ndtr(z)), 4),
+        "" if pair is None else pair.verdict.replace("_", " "),
+        _called(pair),
+        number_or_dash(row.bayes, 4),
+        number_or_dash(row.bayes_sigma, 4),
         f"{row.trials:,}",
     ]
 
@@ -222,12 +229,12 @@ def _comparisons(results: Results) -> Iterator[str]:
         scale = Scale.of(results.weights)
         yield "## Comparisons" if results.compares else "## Scores that are wanted"
         what = "comparison" if results.compares else "score"
-        head = [what, "verdict", "difference", "z", "boundary", "trials a question needed", "ties within"]
-        head, rows = telling(head, (_compared(pair, scale) for pair in told))
-        yield table(head, rows)
+        head = [what, "verdict", "difference", "z now", "boundary now", "called", *MEANINGS]
+        head, rows = informative_columns(head, (_compared(pair, scale) for pair in told))
+        yield markdown_table(head, rows)
         if explained := [meaning for column, meaning in MEANINGS.items() if column in head]:
             yield " ".join(explained)
-    turned = [f"- {cell(better)} over {_other(worse)}" for better, worse in results.reversals]
+    turned = [f"- {markdown_cell(better)} over {_other(worse)}" for better, worse in results.reversals]
     if turned:
         yield "## Called before, and the other way round today"
         yield "\n".join(turned)
@@ -236,28 +243,49 @@ def _comparisons(results: Results) -> Iterator[str]:
 def _compared(pair: PairRow, scale: Scale) -> list[str]:
     open_ = pair.verdict in UNDECIDED
     return [
-        cell(pair.better) if pair.worse is None else f"{cell(pair.better)} over {cell(pair.worse)}",
+        markdown_cell(pair.better)
+        if pair.worse is None
+        else f"{markdown_cell(pair.better)} over {markdown_cell(pair.worse)}",
         pair.verdict.replace("_", " "),
         scale.width(pair.difference),
-        number(pair.z),
-        number(pair.boundary),
+        number_or_dash(pair.z),
+        number_or_dash(pair.boundary),
+        _called(pair),
         count(math.ceil(pair.trials_needed)) if open_ and pair.trials_needed is not None else "",
         scale.width(pair.certifiable_delta) if open_ else "",
     ]
 
 
+def _called(pair: PairRow | None) -> str:
+    """At which look a comparison was called, and what z was then."""
+    if pair is None or pair.called is None:
+        return ""
+    then = "" if pair.called.z is None else f", z {number_or_dash(pair.called.z)}"
+    of = "" if pair.called.boundary is None else f" of {number_or_dash(pair.called.boundary)}"
+    return f"look {pair.called.look}{then}{of}"
+
+
 def _other(name: str | None) -> str:
-    return "the reference" if name is None else cell(name)
+    return "the reference" if name is None else markdown_cell(name)
 
 
 def _warnings(results: Results) -> Iterator[str]:
     if results.warnings:
         yield "## Warnings"
         lines = ((one.model, one.text) for one in results.warnings)
-        yield "\n".join(f"- {'' if model is None else cell(model) + ': '}{cell(text, 1000)}" for model, text in lines)
+        yield "\n".join(
+            f"- {'' if model is None else markdown_cell(model) + ': '}{markdown_cell(text, 1000)}"
+            for model, text in lines
+        )
 
 
-def _fixed_cost(cost: Cost) -> Iterator[str]:
+SERVER_TIME = (
+    "Server time is how long servers were held, busy or not: those that the run has started from when they were ready "
+    "until they were stopped, others in each start from the first to the last request that was wanted of them."
+)
+
+
+def _fixed_cost(cost: RunCost) -> Iterator[str]:
     """What it would have been, as far as trials cost anything."""
     yield f"{count(cost.fixed_trials)} trials"
     if cost.fixed_tokens:
@@ -266,7 +294,7 @@ def _fixed_cost(cost: Cost) -> Iterator[str]:
         yield f"about {amount(cost.fixed_usd, [cost.fixed_usd])} USD"
     if cost.fixed_gpu_seconds:
         hours = cost.fixed_gpu_seconds / SECONDS_AN_HOUR
-        yield f"about {amount(hours, [hours])} GPU hours"
+        yield f"about {amount(hours, [hours])} GPU hours of requests"
 
 
 def _cost(view: RunView, results: Results) -> str:
@@ -276,23 +304,37 @@ def _cost(view: RunView, results: Results) -> str:
     cost = results.cost
     usd = partial(amount, among=[row.usd for row in results.models])
     hours = partial(amount, among=[row.gpu_seconds / SECONDS_AN_HOUR for row in results.models])
-    rows = [_cost_row(row, retries.get(row.name, 0), usd, hours) for row in results.models]
+    paid = results.server_time_is_paid
+    rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
     total = ["**all**", count(cost.trials), _some(cost.tokens, count), _some(cost.usd, usd)]
-    rows.append([*total, _some(cost.gpu_seconds / SECONDS_AN_HOUR, hours), "", "", count(sum(retries.values()))])
-    head = ["model", "trials", "tokens", "USD", "GPU hours", "truncated", "no grade", "retries"]
+    total += [_some(cost.gpu_seconds / SECONDS_AN_HOUR, hours), *_held(cost, hours, paid=paid)]
+    rows.append([*total, "", "", count(sum(retries.values()))])
+    head = ["model", "trials", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
+    head += ["truncated", "no grade", "retries"]
     fixed = ", ".join(_fixed_cost(cost))
     told = f"A fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
-    return f"{table(*telling(head, rows))}\n\n{told}"
+    told += f" {SERVER_TIME}" if paid and cost.server_seconds is not None else ""
+    return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}"
 
 
-def _cost_row(row: ModelRow, retries: int, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
+def _held(one: ModelRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:
+    """For how long servers were held, and with how many GPUs."""
+    if not paid or one.server_seconds is None:
+        return ["-", "-"]
+    return [duration(one.server_seconds), _some((one.server_gpu_seconds or 0.0) / SECONDS_AN_HOUR, hours)]
+
+
+def _cost_row(
+    row: ModelRow, retries: int, usd: Callable[[float], str], hours: Callable[[float], str], *, paid: bool
+) -> list[str]:
     share = row.signals.get("truncated", 0) / row.stored_trials if row.stored_trials else 0.0
     return [
-        cell(row.name),
+        markdown_cell(row.name),
         count(row.stored_trials),
         _some(row.tokens, count),
         _some(row.usd, usd),
         _some(row.gpu_seconds / SECONDS_AN_HOUR, hours),
+        *_held(row, hours, paid=paid),
         f"{share:.1%}",
         count(row.ungraded),
         count(retries),
@@ -313,14 +355,14 @@ def _how(view: RunView) -> Iterator[str]:
     said = [words.objective, words.rule, words.promise, words.allocation, words.prior, words.seeds]
     yield "\n".join(f"- {sentence}" for sentence in (*said, _depth(view)))
     yield f"Looks: {len(view.looks)}."
-    rubric = ([cell(name), f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
-    yield table(["category", "weight"], rubric)
+    rubric = ([markdown_cell(name), f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
+    yield markdown_table(["category", "weight"], rubric)
 
 
 def _depth(view: RunView) -> str:
     """D, the outcomes of each question that were known beforehand."""
     models = () if view.results is None else view.results.models
-    depths = [f"{cell(row.name)} {row.prior_depth:.3g}" for row in models if row.prior_depth]
+    depths = [f"{markdown_cell(row.name)} {row.prior_depth:.3g}" for row in models if row.prior_depth]
     if not depths:
         return "Outcomes that were known beforehand (R0): none, D = 0."
     return f"Outcomes of an earlier run count as trials (R0), D of each question: {', '.join(depths)}."
@@ -341,16 +383,16 @@ def _repeat(view: RunView) -> Iterator[str]:
         f"{again.version}:"
     )
     text = yaml.safe_dump(again.configuration, sort_keys=False, allow_unicode=False, width=100)
-    yield fenced(text, "yaml")
+    yield fenced_block(text, "yaml")
     if again.events:
         yield "What happened:"
         yield "\n".join(starmap(_event, again.events[-SHOWN_EVENTS:]))
 
 
 def _sampling(models: Sequence[Mapping[str, object]]) -> str:
-    rows = ([cell("" if one[key] is None else str(one[key])) for key in SAMPLED] for one in models)
-    return table([key.replace("_", " ") for key in SAMPLED], rows, left=2)
+    rows = ([markdown_cell("" if one[key] is None else str(one[key])) for key in SAMPLED] for one in models)
+    return markdown_table([key.replace("_", " ") for key in SAMPLED], rows, left=2)
 
 
 def _event(at: str, text: str) -> str:
-    return f"- {at} {cell(text, 500)}"
+    return f"- {at} {markdown_cell(text, 500)}"

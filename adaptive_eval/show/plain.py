@@ -1,11 +1,7 @@
-"""One line a look, for logs and pipes, and one a minute where nothing else happens.
-
-One JSON object a line on standard output, for programs; nothing else is written there.
-
-Nothing at all: the exit code and results.json say how a run ended.
-"""
+"""Displays without a screen: plain lines for logs and pipes, JSON lines for programs, or nothing at all."""
 
 import asyncio
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,8 +13,8 @@ from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
 from adaptive_eval.show.events import sentence
-from adaptive_eval.show.summary import summary
-from adaptive_eval.show.text import Rates, count, duration, safe, verdict_counts
+from adaptive_eval.show.summary import last_screen
+from adaptive_eval.show.text import Rates, count, duration, safe_line, verdict_counts
 from adaptive_eval.store import Event
 
 
@@ -117,7 +113,9 @@ class PlainDisplay:
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         self._models, self._take = models, take
-        self._print(f"{safe(name)}: running")
+        self._print(f"{safe_line(name)}: running")
+        if (promise := take().promise) is not None:
+            self._print(f"promise: {promise}")
         self._listen(SILENCE_SECONDS)
 
     def looked(self, looks: Sequence[Look]) -> None:
@@ -126,9 +124,10 @@ class PlainDisplay:
         eta = self._rates.eta(status.trials_to_go)
         left = "" if eta is None else f", about {duration(eta)} left"
         for look in looks:
-            leader = safe(self._models[look.order[0]], 40)
+            scored = [model for model in look.order if not math.isnan(look.scores[model])]
+            leader = f"first {safe_line(self._models[scored[0]], 40)}" if scored else "no model has a score"
             self._print(
-                f"look {look.index + 1}: {count(sum(look.trials))} trials, {verdict_counts(look)}; first {leader}; "
+                f"look {look.index + 1}: {count(sum(look.trials))} trials, {verdict_counts(look)}; {leader}; "
                 f"{duration(status.elapsed)}{left}"
             )
 
@@ -144,7 +143,7 @@ class PlainDisplay:
             self._timer.cancel()
 
     def ended(self, ended: Ended, command: str) -> None:
-        self._print(summary(ended, command))
+        self._print(last_screen(ended, command))
 
     def _listen(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._break_silence)

@@ -3,22 +3,23 @@
 The colours are those of Okabe and Ito, which people with any kind of colour vision tell apart, and never the only
 difference between two lines.
 
-What the plots over looks show, as plain series: worked out here, drawn elsewhere.
+What is drawn over looks is worked out first, as plain series.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.errors import StoreError
 from adaptive_eval.files import write_whole
 from adaptive_eval.imports import load_extra
 from adaptive_eval.record.view import LookView, RunView
-from adaptive_eval.show.text import safe
+from adaptive_eval.show.text import safe_line
+from adaptive_eval.store import Names
 from scorio.rank import compare_rankings
 
 if TYPE_CHECKING:
@@ -39,7 +40,14 @@ class PairPath(NamedTuple):
     """At the last of them."""
 
 
-class Convergence(NamedTuple):
+class RankPath(NamedTuple):
+    """The place of one model at each look: 1 for the best, None where it had no score."""
+
+    model: str
+    places: tuple[int | None, ...]
+
+
+class ConvergenceCurve(NamedTuple):
     """How the ranking settled: after so many trials, its agreement with the last one and the share that is decided."""
 
     trials: tuple[int, ...]
@@ -67,12 +75,6 @@ def pair_paths(view: RunView) -> list[PairPath]:
     return paths
 
 
-def wanted_width(view: RunView) -> float | None:
-    """The half-width that the objective precision wants; None for the others, which compare."""
-    objective = cast(Mapping[str, Any], view.configuration["objective"])
-    return cast(float | None, objective["half_width"])
-
-
 def width_paths(view: RunView, wanted: float) -> list[PairPath]:
     """For the objective precision: half of each score's 95% interval in the place of z, against what is `wanted`."""
     paths = []
@@ -86,16 +88,20 @@ def width_paths(view: RunView, wanted: float) -> list[PairPath]:
     return paths
 
 
-def ranks(view: RunView) -> dict[str, list[int | None]]:
-    """The place of each model at each look, 1 for the best; None where it had no score."""
-    places = [{name: at + 1 for at, name in enumerate(look.order)} for look in view.looks]
-    return {name: [place.get(name) for place in places] for name in view.models}
+def rank_paths(view: RunView) -> list[RankPath]:
+    """The place of each model at each look, in the order of the last; those without a score there come last."""
+    orders = [Names(look.order) for look in view.looks]
+    paths = [
+        RankPath(name, tuple(order.position_of(name) + 1 if name in order else None for order in orders))
+        for name in view.models
+    ]
+    return sorted(paths, key=lambda path: path.places[-1] or len(view.models) + 1)
 
 
-def convergence(view: RunView) -> Convergence:
+def convergence(view: RunView) -> ConvergenceCurve:
     """How the ranking settled, over the looks."""
     last = view.looks[-1].order
-    return Convergence(
+    return ConvergenceCurve(
         trials=tuple(sum(look.trials) for look in view.looks),
         tau=tuple(_agreement(look.order, last) for look in view.looks),
         decided=tuple(_decided(look) for look in view.looks),
@@ -105,8 +111,7 @@ def convergence(view: RunView) -> Convergence:
 def _agreement(order: Sequence[str], last: Sequence[str]) -> float:
     if len(last) < 2:
         return 1.0
-    place = {name: at for at, name in enumerate(order)}
-    return compare_rankings([place[name] for name in last], range(len(last))).tau_b
+    return compare_rankings(list(map(Names(order).position_of, last)), range(len(last))).tau_b
 
 
 def _decided(look: LookView) -> float:
@@ -182,7 +187,7 @@ def intervals(view: RunView) -> "Figure":
 
 def z_trajectories(view: RunView) -> "Figure":
     """z of the compared pairs against their boundary over the trials; for precision half of the intervals' widths."""
-    wanted = wanted_width(view)
+    wanted = view.objective.half_width
     found = pair_paths(view) if wanted is None else width_paths(view, wanted)
     paths = sorted(found, key=_distance)[:MOST_PATHS]
     columns = min(3, len(paths))
@@ -209,13 +214,14 @@ def rank_trajectories(view: RunView) -> "Figure":
 
     figure, axes = _figure(0.3 * len(view.models) + 1.4)
     trials = [sum(look.trials) for look in view.looks]
-    last = {name: at for at, name in enumerate(view.looks[-1].order)}
-    for at, (name, places) in enumerate(sorted(ranks(view).items(), key=lambda one: last.get(one[0], len(last)))):
-        known = [(x, place) for x, place in zip(trials, places, strict=True) if place is not None]
+    for at, path in enumerate(rank_paths(view)):
+        known = [(x, place) for x, place in zip(trials, path.places, strict=True) if place is not None]
         if known:
             xs, ys = zip(*known, strict=True)
             axes.step(xs, ys, where="post", color=_colour(at), linestyle=_style(at), linewidth=1.4)
-            axes.annotate(_name(name), (xs[-1], ys[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8)
+            axes.annotate(
+                _name(path.model), (xs[-1], ys[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8
+            )
     axes.set_ylim(len(view.models) + 0.5, 0.5)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("trials of all models")
@@ -284,7 +290,7 @@ def _or_nan(value: float | None) -> float:
 
 def _name(name: str) -> str:
     """A name as plain text: matplotlib takes what stands between dollars for a formula."""
-    return safe(name, LONGEST_NAME).replace("$", r"\$")
+    return safe_line(name, LONGEST_NAME).replace("$", r"\$")
 
 
 def _colour(at: int) -> str:

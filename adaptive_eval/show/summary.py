@@ -10,10 +10,18 @@ from rich.cells import cell_len
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.results import RESULTS_FILE, PairRow, Results
+from adaptive_eval.record.results import RESULTS_FILE, CallRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, promise_in_short
-from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, cells, count, duration, number, safe
+from adaptive_eval.show.text import (
+    SECONDS_AN_HOUR,
+    amount,
+    count,
+    duration,
+    fit_columns,
+    number_or_dash,
+    safe_line,
+)
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 5
@@ -27,17 +35,18 @@ SHARED_LETTERS = "models that share a letter are not told apart"
 UNDECIDED = ("open", "out_of_reach", "blocked")
 
 
-def summary(ended: Ended, command: str) -> str:
+def last_screen(ended: Ended, command: str) -> str:
     """The last screen as plain text; `command` continues the run."""
     found = [] if ended.results is None else findings(ended.results, ended.status.elapsed, ended.directory)
-    return "\n".join(["", safe(ended.why, LONGEST_REASON), "", *found, *_next(ended, command)])
+    return "\n".join(["", safe_line(ended.why, LONGEST_REASON), "", *found, *_next(ended, command)])
 
 
 def findings(results: Results, elapsed: float | None, directory: Path) -> Iterator[str]:
     """What was found, in lines; `elapsed` is None where no time has passed."""
-    yield from _ranking(results)
-    yield ""
-    yield from _open(results)
+    if any(row.score is not None for row in results.models):
+        yield from _ranking(results)
+        yield ""
+        yield from _open(results)
     yield _cost(results, elapsed)
     yield from _turns(results)
     yield from _warnings(results)
@@ -70,7 +79,7 @@ def _spends_error(results: Results) -> bool:
 
 def _ranking(results: Results) -> Iterator[str]:
     scale = Scale.of(results.weights)
-    width = min(max(cell_len(safe(row.name)) for row in results.models), WIDEST_NAME)
+    width = min(max(cell_len(safe_line(row.name)) for row in results.models), WIDEST_NAME)
     letters = [cut_letters(row.letters) for row in results.models]
     alike = max(map(len, [ALIKE, *letters])) if any(letters) else 0
     gap = "  " if alike else ""
@@ -80,7 +89,7 @@ def _ranking(results: Results) -> Iterator[str]:
         tier = "-" if row.score is None else row.tier
         aside = "  set aside" if row.set_aside is not None else ""
         yield (
-            f"{tier:>4}  {shared:<{alike}}{gap}{cells(row.name, width)}  {scale.score(row.score):>7}  "
+            f"{tier:>4}  {shared:<{alike}}{gap}{fit_columns(row.name, width)}  {scale.score(row.score):>7}  "
             f"{scale.interval(row.lo, row.hi):^17}  {row.trials:>8,}{aside}"
         )
     if len(results.models) > SHOWN_MODELS:
@@ -99,6 +108,20 @@ def decided(results: Results) -> str:
     return f"{done} of {len(results.pairs)} {what}"
 
 
+def call_words(called: CallRow, now: float | None) -> str:
+    """At which look a comparison was called, and what z was then, where it has come back below the boundary since."""
+    back = None not in (now, called.z, called.boundary) and abs(now or 0.0) < (called.boundary or 0.0)
+    then = f", at z {number_or_dash(called.z)} of {number_or_dash(called.boundary)}" if back else ""
+    return f"at look {called.look}{then}"
+
+
+def _came_back(results: Results) -> Iterator[str]:
+    """Calls that stand, though z is below what it had to reach by now."""
+    for pair in results.pairs:
+        if pair.verdict == "resolved" and pair.called is not None and "z" in call_words(pair.called, pair.z):
+            yield f"{_pair(pair)}: called {call_words(pair.called, pair.z)}; z {number_or_dash(pair.z)} now"
+
+
 def _open(results: Results) -> Iterator[str]:
     """What is not decided, the nearest to it first."""
     undecided = [pair for pair in results.pairs if pair.verdict in UNDECIDED]
@@ -107,17 +130,21 @@ def _open(results: Results) -> Iterator[str]:
         yield f"  {_pair(pair)}: {_what_it_needs(pair)}"
     if len(undecided) > SHOWN_PAIRS:
         yield f"  and {len(undecided) - SHOWN_PAIRS} more"
+    came_back = list(_came_back(results))
+    yield from (f"  {line}" for line in came_back[:SHOWN_PAIRS])
+    if len(came_back) > SHOWN_PAIRS:
+        yield f"  and {len(came_back) - SHOWN_PAIRS} more calls whose z has come back"
     if (promised := promise_in_short(results.decisions)) is not None:
         yield f"promise   {promised}"
     for row in results.gate[:SHOWN_PAIRS]:
-        yield f"gate      {row.outcome:<9}  {safe(row.model, WIDEST_NAME)}: {safe(row.why, 300)}"
+        yield f"gate      {row.outcome:<9}  {safe_line(row.model, WIDEST_NAME)}: {safe_line(row.why, 300)}"
     if len(results.gate) > SHOWN_PAIRS:
         yield f"          and {len(results.gate) - SHOWN_PAIRS} more in {RESULTS_FILE}"
 
 
 def _pair(pair: PairRow) -> str:
-    better = safe(pair.better, WIDEST_NAME)
-    return better if pair.worse is None else f"{better} over {safe(pair.worse, WIDEST_NAME)}"
+    better = safe_line(pair.better, WIDEST_NAME)
+    return better if pair.worse is None else f"{better} over {safe_line(pair.worse, WIDEST_NAME)}"
 
 
 def _need(pair: PairRow) -> float:
@@ -137,8 +164,8 @@ def _how_far(pair: PairRow) -> str:
     if pair.z is None:
         return "its interval is too wide"
     if pair.boundary is None:
-        return f"z {number(pair.z)}, too early for a call"
-    return f"z {number(pair.z)} of {number(pair.boundary)}"
+        return f"z {number_or_dash(pair.z)}, too early for a call"
+    return f"z {number_or_dash(pair.z)} of {number_or_dash(pair.boundary)}"
 
 
 def _cost(results: Results, elapsed: float | None) -> str:
@@ -146,16 +173,26 @@ def _cost(results: Results, elapsed: float | None) -> str:
     parts = [f"{count(cost.trials)} trials ({_share(cost.trials, cost.fixed_trials)})"]
     parts += [f"{count(cost.tokens)} tokens"] if cost.tokens else []
     parts += [f"${amount(cost.usd, ())}"] if cost.usd else []
-    parts += [f"{amount(cost.gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours"] if cost.gpu_seconds else []
+    parts += [f"{amount(cost.gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours of requests"] if cost.gpu_seconds else []
+    parts += list(_held(results))
     parts += [] if elapsed is None else [duration(elapsed)]
     return f"cost      {', '.join(parts)}"
+
+
+def _held(results: Results) -> Iterator[str]:
+    """For how long servers were held, where that is what is paid."""
+    cost = results.cost
+    if cost.server_seconds is not None and results.server_time_is_paid:
+        gpus = cost.server_gpu_seconds
+        hours = f" ({amount(gpus / SECONDS_AN_HOUR, ())} GPU hours)" if gpus else ""
+        yield f"servers held for {duration(cost.server_seconds)}{hours}"
 
 
 def _turns(results: Results) -> Iterator[str]:
     """What it took to serve models in turn."""
     for row in results.turns:
         swaps = f"{row.swaps} swap{'s' if row.swaps > 1 else ''}"
-        yield f"in turn   {row.models} models on {safe(row.on, WIDEST_NAME)}: {swaps}, {duration(row.seconds)}"
+        yield f"in turn   {row.models} models on {safe_line(row.on, WIDEST_NAME)}: {swaps}, {duration(row.seconds)}"
 
 
 def _share(trials: int, fixed: int) -> str:
@@ -167,7 +204,7 @@ def _share(trials: int, fixed: int) -> str:
 
 def _warnings(results: Results) -> Iterator[str]:
     for warning in results.warnings[:SHOWN_WARNINGS]:
-        subject = "" if warning.model is None else f"{safe(warning.model, WIDEST_NAME)}: "
-        yield f"warning   {subject}{safe(warning.text, 300)}"
+        subject = "" if warning.model is None else f"{safe_line(warning.model, WIDEST_NAME)}: "
+        yield f"warning   {subject}{safe_line(warning.text, 300)}"
     if len(results.warnings) > SHOWN_WARNINGS:
         yield f"          and {len(results.warnings) - SHOWN_WARNINGS} more warnings in {RESULTS_FILE}"

@@ -1,11 +1,9 @@
-"""Texts and numbers for a terminal.
+"""Texts, numbers and tables for a terminal and for Markdown, and how fast a run goes.
 
-Model names, server messages and everything a model wrote come from outside: `safe` leaves nothing in them that a
+Model names, server messages and everything a model wrote come from outside: `safe_line` leaves nothing in them that a
 terminal obeys. Whoever renders with rich puts them into `Text` objects, never into markup.
 
-How fast a run goes, and when it will be done at that.
-
-Markdown that also reads well as it stands: columns are as wide as what is in them.
+Markdown also reads well as it stands: columns are as wide as what is in them.
 """
 
 import math
@@ -62,15 +60,15 @@ MOST_PLACES = 6
 _SCALE = ("", "k", "M", "G", "T")
 
 
-def safe(text: str, longest: int = LONGEST) -> str:
+def safe_line(text: str, longest: int = LONGEST) -> str:
     """One line without control characters, escape sequences, or characters that change the direction of writing."""
     clean = "".join(" " if ch in "\n\r\t" else ch if unicodedata.category(ch)[0] != "C" else "�" for ch in text)
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
-def cells(text: str, width: int) -> str:
+def fit_columns(text: str, width: int) -> str:
     """The text in exactly so many columns of a terminal, cut or filled up; some characters take two."""
-    clean = safe(text)
+    clean = safe_line(text)
     return set_cell_size(clean, width) if cell_len(clean) <= width else f"{set_cell_size(clean, width - 1)}…"
 
 
@@ -97,7 +95,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-def number(value: float | None, digits: int = 2) -> str:
+def number_or_dash(value: float | None, digits: int = 2) -> str:
     """A number, or a dash where there is none."""
     return "-" if value is None or math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}f}"
 
@@ -118,12 +116,12 @@ NOTHING = ("", "-")
 MARKUP = "\\`*_{}[]<>#|!~&"
 
 
-def cell(text: str, longest: int = 200) -> str:
+def markdown_cell(text: str, longest: int = 200) -> str:
     """A text from outside as plain Markdown text on one line: nothing in it is markup, a link or a new column."""
-    return "".join(f"\\{ch}" if ch in MARKUP else ch for ch in safe(text, longest))
+    return "".join(f"\\{ch}" if ch in MARKUP else ch for ch in safe_line(text, longest))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
     """A Markdown table; the first `left` columns are texts, the others numbers."""
     lines = [head, *rows]
     widths = [max(3, *(cell_len(line[column]) for line in lines)) for column in range(len(head))]
@@ -133,14 +131,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> 
     return "\n".join([first, f"| {' | '.join(rule)} |", *others])
 
 
-def telling(head: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+def informative_columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """Head and rows without the columns in which no row has anything to say."""
     lines = list(rows)
     kept = [at for at in range(len(head)) if any(line[at] not in NOTHING for line in lines)]
     return [head[at] for at in kept], [[line[at] for at in kept] for line in lines]
 
 
-def fenced(text: str, language: str) -> str:
+def fenced_block(text: str, language: str) -> str:
     """A block of code, with a fence that the text does not have."""
     fence = "```"
     while fence in text:

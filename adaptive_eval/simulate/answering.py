@@ -45,7 +45,7 @@ _QUESTION_ID = re.compile(r"^\[([^\[\]\s]+)\]", re.MULTILINE)
 _normal = NormalDist()
 
 
-class Form(Enum):
+class AnswerForm(Enum):
     """How an answer of a category is written."""
 
     RIGHT = "right"
@@ -55,7 +55,7 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnAnswer:
     """One answer of a simulated model."""
 
     category: int
@@ -65,36 +65,36 @@ class Drawn:
     """Seeds whatever else may be asked for, such as log-probabilities."""
 
 
-def forms(weights: tuple[float, ...]) -> tuple[Form, ...]:
+def forms(weights: tuple[float, ...]) -> tuple[AnswerForm, ...]:
     """How each category is written."""
     best = max(weights)
     last_zero = max((k for k, weight in enumerate(weights) if weight == min(weights)), default=0)
     return tuple(
-        Form.RIGHT
+        AnswerForm.RIGHT
         if weight == best
-        else Form.WRONG
+        else AnswerForm.WRONG
         if k == last_zero
-        else Form.NONE
+        else AnswerForm.NONE
         if weight == min(weights)
-        else Form.UNBOXED
+        else AnswerForm.UNBOXED
         for k, weight in enumerate(weights)
     )
 
 
-def numbers(count: int, *parts: object) -> tuple[int, ...]:
+def hashed_integers(count: int, *parts: object) -> tuple[int, ...]:
     """`count` (at most 8) uniform 64-bit integers that depend on the parts and on nothing else."""
     text = "\x1f".join(map(str, parts)).encode()
     return struct.unpack(f"<{count}Q", blake2b(text, digest_size=8 * count).digest())
 
 
-def unit(number: int) -> float:
+def unit_float(number: int) -> float:
     """A 64-bit integer as a float in (0, 1)."""
     return ((number >> 12) + 0.5) * 2.0**-52
 
 
 def right_answer(question: str) -> int:
     """The answer to a question, which follows from its id."""
-    return ANSWER_LOW + numbers(1, "answer", question)[0] % ANSWER_COUNT
+    return ANSWER_LOW + hashed_integers(1, "answer", question)[0] % ANSWER_COUNT
 
 
 def question_rows(world: World) -> Iterator[dict[str, str]]:
@@ -132,26 +132,26 @@ class Respondent:
     def serves(self, model: str) -> bool:
         return model in self._edges
 
-    def answer(self, model: str, question: str, seed: int) -> Drawn:
+    def answer(self, model: str, question: str, seed: int) -> DrawnAnswer:
         """The answer of a model to a question under a request seed."""
-        first, second, third, fourth, noise = numbers(5, self._seed, model, question, seed)
-        category = bisect_right(self._edges[model][question], unit(first))
+        first, second, third, fourth, noise = hashed_integers(5, self._seed, model, question, seed)
+        category = bisect_right(self._edges[model][question], unit_float(first))
         form = self._forms[category]
         latency = self.world.latency
-        length = exp(latency.sigma * _normal.inv_cdf(unit(second)))
-        if form is not Form.RIGHT:
+        length = exp(latency.sigma * _normal.inv_cdf(unit_float(second)))
+        if form is not AnswerForm.RIGHT:
             length *= latency.wrong_factor
         text = self._text(form, self._answers[question], round(ANSWER_WORDS * length), third, fourth)
-        return Drawn(category, text, latency.median * length, noise)
+        return DrawnAnswer(category, text, latency.median * length, noise)
 
     @staticmethod
-    def _text(form: Form, answer: int, words: int, third: int, fourth: int) -> str:
+    def _text(form: AnswerForm, answer: int, words: int, third: int, fourth: int) -> str:
         closing = "So the question stays open."
-        if form is Form.WRONG:
+        if form is AnswerForm.WRONG:
             answer = ANSWER_LOW + (answer - ANSWER_LOW + 1 + third % (ANSWER_COUNT - 1)) % ANSWER_COUNT
-        if form in (Form.RIGHT, Form.WRONG):
+        if form in (AnswerForm.RIGHT, AnswerForm.WRONG):
             closing = f"So the answer is \\boxed{{{answer}}}."
-        elif form is Form.UNBOXED:
+        elif form is AnswerForm.UNBOXED:
             closing = f"So the answer is {answer}."
         start = fourth % len(_WORDS)
         end = start + max(1, min(words, _LONGEST))

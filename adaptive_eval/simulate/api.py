@@ -1,7 +1,4 @@
-"""The OpenAI chat, completions and models API of a simulated world, as a function from requests to timed replies.
-
-The shapes of the OpenAI API's responses: payloads, streamed events, log-probabilities, usage.
-"""
+"""The OpenAI chat, completions and models API of a simulated world, as a function from requests to timed replies."""
 
 import re
 from collections import Counter
@@ -12,9 +9,17 @@ from typing import Any
 
 import orjson
 
-from adaptive_eval.simulate.answering import Drawn, Respondent, numbers, unit
-from adaptive_eval.simulate.faults import Fault, Faults, Window
-from adaptive_eval.simulate.http1 import LAST_CHUNK, STREAM_HEAD, Places, Reply, Request, chunk, response
+from adaptive_eval.simulate.answering import DrawnAnswer, Respondent, hashed_integers, unit_float
+from adaptive_eval.simulate.faults import Fault, Faults, TimeWindow
+from adaptive_eval.simulate.http1 import (
+    LAST_CHUNK,
+    STREAM_HEAD,
+    ApiReply,
+    ApiRequest,
+    ServingSlots,
+    chunk,
+    whole_response,
+)
 
 FIRST_TOKEN = 0.1
 """Part of an answer's time until its first token."""
@@ -26,7 +31,7 @@ _WORD = re.compile(r"\S+\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SimulatedChoice:
     """One answer as it is sent; a word is a token."""
 
     text: str
@@ -39,7 +44,7 @@ class Choice:
         return self.text.count(" ") + 1 if self.text else 0
 
 
-def cut(answer: Drawn, limit: int | None, stop: object) -> Choice:
+def cut_short(answer: DrawnAnswer, limit: int | None, stop: object) -> SimulatedChoice:
     """An answer under a limit on its tokens and under stop sequences."""
     text, reason = answer.text, "stop"
     sequences = stop if isinstance(stop, list) else [stop]
@@ -48,7 +53,7 @@ def cut(answer: Drawn, limit: int | None, stop: object) -> Choice:
             text = text.partition(sequence)[0]
     if limit is not None and text.count(" ") + 1 > limit:
         text, reason = " ".join(text.split(" ")[:limit]), "length"
-    return Choice(text, reason, answer.seconds, answer.noise)
+    return SimulatedChoice(text, reason, answer.seconds, answer.noise)
 
 
 def _words(text: str) -> list[str]:
@@ -59,17 +64,17 @@ def _logprobs(noise: int, length: int) -> list[float]:
     """Log-probabilities -u/2 with u uniform, which depend on the answer only; eight to a hash."""
     values: list[float] = []
     for block in range((length + 7) // 8):
-        values += [-0.5 * unit(number) for number in numbers(8, "logprob", noise, block)]
+        values += [-0.5 * unit_float(number) for number in hashed_integers(8, "logprob", noise, block)]
     return values[:length]
 
 
 def _prompt_logprobs(prompt: str) -> list[float | None]:
     """The first token of a prompt has nothing before it, hence no probability."""
-    values: list[float | None] = [*_logprobs(numbers(1, "prompt", prompt)[0], len(_words(prompt)))]
+    values: list[float | None] = [*_logprobs(hashed_integers(1, "prompt", prompt)[0], len(_words(prompt)))]
     return [None, *values[1:]] if values else []
 
 
-class Shape:
+class ResponseShape:
     """How the answers to one request are written down."""
 
     def __init__(self, body: dict[str, Any], prompt: str, chat: bool, count_one: bool) -> None:
@@ -78,7 +83,7 @@ class Shape:
         self._chat = chat
         self._count_one = count_one
 
-    def payload(self, serial: int, choices: Sequence[Choice]) -> dict[str, Any]:
+    def payload(self, serial: int, choices: Sequence[SimulatedChoice]) -> dict[str, Any]:
         """The response without a stream."""
         payload = self._envelope(serial, "chat.completion" if self._chat else "text_completion")
         write = self._chat_choice if self._chat else self._text_choice
@@ -93,7 +98,7 @@ class Shape:
             payload["timings"] = {"predicted_n": choices[0].tokens}
         return payload
 
-    def stream(self, serial: int, choices: Sequence[Choice], seconds: float, hang: bool) -> Reply:
+    def stream(self, serial: int, choices: Sequence[SimulatedChoice], seconds: float, hang: bool) -> ApiReply:
         """Server-sent events: the first piece at the first token, the others evenly until the end."""
         envelope = self._envelope(serial, "chat.completion.chunk" if self._chat else "text_completion")
         wanted = max(STREAM_PIECES, round(PIECES_A_SECOND * seconds))
@@ -108,11 +113,13 @@ class Shape:
             parts.append((at, b"".join(events)))
         parts[0] = (parts[0][0], STREAM_HEAD + parts[0][1])
         if hang:
-            return Reply((parts[0],), ends=False)
+            return ApiReply((parts[0],), ends=False)
         parts[-1] = (parts[-1][0], parts[-1][1] + chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
-        return Reply(tuple(parts))
+        return ApiReply(tuple(parts))
 
-    def _with_usage(self, envelope: dict[str, Any], ends: list[bytes], choices: Sequence[Choice]) -> list[bytes]:
+    def _with_usage(
+        self, envelope: dict[str, Any], ends: list[bytes], choices: Sequence[SimulatedChoice]
+    ) -> list[bytes]:
         """The last events with the usage where it is asked for: after them all, or after each (llama-server)."""
         options = self._body.get("stream_options")
         if not (isinstance(options, dict) and options.get("include_usage")):
@@ -126,12 +133,12 @@ class Shape:
         prefix = "chatcmpl" if self._chat else "cmpl"
         return {"id": f"{prefix}-{serial}", "object": kind, "created": 0, "model": self._body["model"]}
 
-    def _usage(self, choices: Sequence[Choice]) -> dict[str, int]:
+    def _usage(self, choices: Sequence[SimulatedChoice]) -> dict[str, int]:
         counted = choices[:1] if self._count_one else choices
         before, after = len(_words(self._prompt)), sum(choice.tokens for choice in counted)
         return {"prompt_tokens": before, "completion_tokens": after, "total_tokens": before + after}
 
-    def _chat_tokens(self, choice: Choice) -> list[dict[str, Any]]:
+    def _chat_tokens(self, choice: SimulatedChoice) -> list[dict[str, Any]]:
         words = _words(choice.text)
         tops = min(1, self._body.get("top_logprobs") or 0)
         return [
@@ -139,12 +146,12 @@ class Shape:
             for word, value in zip(words, _logprobs(choice.noise, len(words)), strict=True)
         ]
 
-    def _chat_choice(self, index: int, choice: Choice) -> dict[str, Any]:
+    def _chat_choice(self, index: int, choice: SimulatedChoice) -> dict[str, Any]:
         logprobs = {"content": self._chat_tokens(choice)} if self._body.get("logprobs") is True else None
         message = {"role": "assistant", "content": choice.text}
         return {"index": index, "message": message, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
-    def _text_choice(self, index: int, choice: Choice) -> dict[str, Any]:
+    def _text_choice(self, index: int, choice: SimulatedChoice) -> dict[str, Any]:
         text, logprobs = choice.text, None
         if self._body.get("echo") is True:
             text = self._prompt + text
@@ -153,7 +160,7 @@ class Shape:
             logprobs = {"token_logprobs": [*before, *_logprobs(choice.noise, choice.tokens)]}
         return {"index": index, "text": text, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
-    def _delta(self, index: int, choice: Choice, piece: int, pieces: int) -> dict[str, Any]:
+    def _delta(self, index: int, choice: SimulatedChoice, piece: int, pieces: int) -> dict[str, Any]:
         """The part of a choice that one event carries."""
         words = _words(choice.text)
         start, end = len(words) * piece // pieces, len(words) * (piece + 1) // pieces
@@ -184,9 +191,9 @@ class BadRequest(Exception):
         self.code = code
 
 
-def _error(status: int, message: str, code: str | None = None, headers: str = "") -> Reply:
+def _error(status: int, message: str, code: str | None = None, headers: str = "") -> ApiReply:
     body = orjson.dumps({"error": {"message": message, "type": "simulated", "param": None, "code": code}})
-    return Reply(((0.0, response(status, body, headers)),))
+    return ApiReply(((0.0, whole_response(status, body, headers)),))
 
 
 def _integer(body: dict[str, Any], name: str, low: int, high: int) -> int | None:
@@ -219,7 +226,7 @@ class Api:
     """Answers requests; `now` gives the seconds since the server started."""
 
     def __init__(
-        self, respondent: Respondent, faults: Faults, now: Callable[[], float], places: Places | None = None
+        self, respondent: Respondent, faults: Faults, now: Callable[[], float], places: ServingSlots | None = None
     ) -> None:
         self._respondent = respondent
         self._faults = faults
@@ -230,21 +237,21 @@ class Api:
         self.counts: Counter[str] = Counter()
         """Requests for answers by what they got: `answered`, or the name of a fault, or `rejected`."""
 
-    def handle(self, request: Request) -> Reply:
+    def handle(self, request: ApiRequest) -> ApiReply:
         """The reply to any request."""
         if request.path in (_CHAT, _TEXT):
             if request.method != "POST":
                 return _error(405, f"{request.path} takes POST")
             return self._completion(request.path == _CHAT, request.body)
         if request.path == "/health":
-            return Reply(((0.0, response(503 if self._is(self._faults.stuck) else 200, b"")),))
+            return ApiReply(((0.0, whole_response(503 if self._is(self._faults.stuck) else 200, b"")),))
         if request.path == "/v1/models":
             owner = "llamacpp" if self._faults.count_one else "simulated"
             served = self._respondent.world.models
             data = [{"id": model, "object": "model", "owned_by": owner} for model in served]
-            return Reply(((0.0, response(200, orjson.dumps({"object": "list", "data": data}))),))
+            return ApiReply(((0.0, whole_response(200, orjson.dumps({"object": "list", "data": data}))),))
         if request.path == "/metrics":
-            return Reply(((0.0, response(200, self._metrics(), kind="text/plain; version=0.0.4")),))
+            return ApiReply(((0.0, whole_response(200, self._metrics(), kind="text/plain; version=0.0.4")),))
         return _error(404, f"there is nothing at {request.path}")
 
     def _metrics(self) -> bytes:
@@ -256,12 +263,12 @@ class Api:
                 lines.append(f'vllm:num_requests_{name}{{engine="0",model_name="simulated"}} {n:.1f}')
         return ("\n".join(lines) + "\n").encode()
 
-    def _is(self, windows: tuple[Window, ...]) -> bool:
+    def _is(self, windows: tuple[TimeWindow, ...]) -> bool:
         return bool(windows) and any(window.holds(self._now()) for window in windows)
 
     # -- one completion ------------------------------------------------------------------------------------------
 
-    def _completion(self, chat: bool, raw: bytes) -> Reply:
+    def _completion(self, chat: bool, raw: bytes) -> ApiReply:
         try:
             body = orjson.loads(raw)
             if not isinstance(body, dict):
@@ -284,15 +291,15 @@ class Api:
         if fault is Fault.SERVER_ERROR:
             return _error(500, "the engine stumbled")
         if fault is Fault.RESET:
-            return Reply((), reset_after=seconds / 2.0)
-        shape = Shape(body, prompt, chat, self._faults.count_one)
+            return ApiReply((), reset_after=seconds / 2.0)
+        shape = ResponseShape(body, prompt, chat, self._faults.count_one)
         if body.get("stream") is True:
             stream = shape.stream(next(self._serial), choices, seconds, hang=fault is Fault.HANG)
             return replace(stream, sequences=sequences)
         if fault is Fault.HANG:
-            return Reply((), ends=False)
-        whole = response(200, orjson.dumps(shape.payload(next(self._serial), choices)))
-        return Reply(((seconds, whole),), sequences=sequences)
+            return ApiReply((), ends=False)
+        whole = whole_response(200, orjson.dumps(shape.payload(next(self._serial), choices)))
+        return ApiReply(((seconds, whole),), sequences=sequences)
 
     def _fault(self, body: dict[str, Any], prompt: str) -> Fault | None:
         if self._is(self._faults.stuck):
@@ -306,7 +313,7 @@ class Api:
         self._attempts[request] += 1
         return self._faults.draw(request, attempt)
 
-    def _choices(self, body: dict[str, Any], prompt: str) -> list[Choice]:
+    def _choices(self, body: dict[str, Any], prompt: str) -> list[SimulatedChoice]:
         model = body.get("model")
         if not isinstance(model, str) or not self._respondent.serves(model):
             raise BadRequest(404, f"the model {model!r} does not exist", "model_not_found")
@@ -323,6 +330,6 @@ class Api:
         except KeyError as error:
             raise BadRequest(400, f"{error} is no question of the world {self._respondent.world.name}") from None
         if question is None:
-            return [cut(Drawn(0, "OK.", 0.0, 0), limit, body.get("stop"))] * answers
+            return [cut_short(DrawnAnswer(0, "OK.", 0.0, 0), limit, body.get("stop"))] * answers
         drawn = [self._respondent.answer(model, question, seed + child) for child in range(answers)]
-        return [cut(answer, limit, body.get("stop")) for answer in drawn]
+        return [cut_short(answer, limit, body.get("stop")) for answer in drawn]

@@ -10,11 +10,11 @@ from enum import StrEnum
 from typing import Any
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.simulate.answering import numbers, unit
+from adaptive_eval.simulate.answering import hashed_integers, unit_float
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """A stretch of time, in seconds since the server started."""
 
     start: float
@@ -49,11 +49,11 @@ class Faults:
     """What a 429 asks to wait, in seconds."""
     slow: float = 1.0
     """Every answer takes so many times as long."""
-    storm: tuple[Window, ...] = ()
+    storm: tuple[TimeWindow, ...] = ()
     """While every request is refused with 429."""
-    down: tuple[Window, ...] = ()
+    down: tuple[TimeWindow, ...] = ()
     """While nobody listens and every connection is broken."""
-    stuck: tuple[Window, ...] = ()
+    stuck: tuple[TimeWindow, ...] = ()
     """While nothing is answered and the health check says 503."""
     ignore_n: bool = False
     """Gives one answer whatever `n` says."""
@@ -63,7 +63,7 @@ class Faults:
 
     def draw(self, request: object, attempt: int) -> Fault | None:
         """What happens to a request at its attempt (from 0)."""
-        at = unit(numbers(1, "fault", self.seed, request, attempt)[0])
+        at = unit_float(hashed_integers(1, "fault", self.seed, request, attempt)[0])
         for fault in Fault:
             at -= getattr(self, fault.value)
             if at < 0.0:
@@ -88,7 +88,7 @@ def parse_faults(settings: Iterable[str]) -> Faults:
                 values[name] = {"": True, "true": True, "false": False}[text]
             elif isinstance(default, tuple):
                 start, _, length = text.partition(":")
-                values[name] = (*values.get(name, ()), Window(float(start), float(length)))
+                values[name] = (*values.get(name, ()), TimeWindow(float(start), float(length)))
             else:
                 values[name] = type(default)(text)
         except (ValueError, KeyError):

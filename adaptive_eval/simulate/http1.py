@@ -1,6 +1,6 @@
 """A small HTTP/1.1 server protocol: keep-alive, pipelined requests in order, chunked bodies, replies in timed parts.
 
-A server that computes so many sequences at once, and lets the others wait in line, as `--max-num-seqs` has it.
+`ServingSlots` computes so many sequences at once, and lets the others wait in line, as `--max-num-seqs` has it.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from functools import partial
 from typing import cast
 
 
-class Ticket:
+class SlotTicket:
     """One request: how many of its sequences wait, and those that run."""
 
     __slots__ = ("running", "started", "waiting")
@@ -25,12 +25,12 @@ class Ticket:
         self.started = started
 
 
-class Places:
+class ServingSlots:
     """First come, first served; a sequence keeps its place as long as its answer takes."""
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self._line: deque[tuple[Ticket, float]] = deque()
+        self._line: deque[tuple[SlotTicket, float]] = deque()
         self.running = 0
 
     @property
@@ -43,14 +43,14 @@ class Places:
         self._number = number
         self._fill()
 
-    def enter(self, sequences: Sequence[float], started: Callable[[], None]) -> Ticket:
+    def enter(self, sequences: Sequence[float], started: Callable[[], None]) -> SlotTicket:
         """Put a request's sequences in line, by their seconds; `started` is called when the last of them begins."""
-        ticket = Ticket(len(sequences), started)
+        ticket = SlotTicket(len(sequences), started)
         self._line.extend((ticket, seconds) for seconds in sequences)
         self._fill()
         return ticket
 
-    def leave(self, ticket: Ticket) -> None:
+    def leave(self, ticket: SlotTicket) -> None:
         """Whoever asked is gone: give its places to others."""
         self._line = deque(entry for entry in self._line if entry[0] is not ticket)
         self.running -= len(ticket.running)
@@ -69,7 +69,7 @@ class Places:
             if not ticket.waiting:
                 ticket.started()
 
-    def _end(self, ticket: Ticket, sequence: int) -> None:
+    def _end(self, ticket: SlotTicket, sequence: int) -> None:
         del ticket.running[sequence]
         self.running -= 1
         self._fill()
@@ -86,7 +86,7 @@ _REASONS |= {429: "Too Many Requests", 500: "Internal Server Error", 503: "Servi
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One request."""
 
     method: str
@@ -95,7 +95,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ApiReply:
     """Bytes and the seconds after which each part of them goes out; no `ends` means that the rest never comes.
 
     A reply made of `sequences` (the seconds that each takes) begins once there are places for them all.
@@ -108,7 +108,7 @@ class Reply:
     sequences: tuple[float, ...] = ()
 
 
-class Malformed(Exception):
+class MalformedRequest(Exception):
     """A request that cannot be read; the connection is closed after a 400 (or 413)."""
 
     def __init__(self, status: int, what: str) -> None:
@@ -118,10 +118,10 @@ class Malformed(Exception):
 
 NO_REQUEST_LINE = "the request line is not METHOD PATH HTTP/1.1"
 
-Handler = Callable[[Request], Reply]
+Handler = Callable[[ApiRequest], ApiReply]
 
 
-def response(status: int, body: bytes, headers: str = "", kind: str = "application/json") -> bytes:
+def whole_response(status: int, body: bytes, headers: str = "", kind: str = "application/json") -> bytes:
     """A whole response."""
     head = f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}\r\nContent-Type: {kind}\r\n{headers}"
     return b"%bContent-Length: %d\r\n\r\n%b" % (head.encode(), len(body), body)
@@ -147,10 +147,10 @@ def _dechunk(data: bytes, at: int) -> tuple[bytes, int] | None:
         try:
             size = int(data[at:end].partition(b";")[0], 16)
         except ValueError:
-            raise Malformed(400, "a chunk size is not a number") from None
+            raise MalformedRequest(400, "a chunk size is not a number") from None
         total += size
         if size < 0 or total > MAX_BODY:
-            raise Malformed(413, f"the body is longer than {MAX_BODY} bytes")
+            raise MalformedRequest(413, f"the body is longer than {MAX_BODY} bytes")
         at = end + 2
         if size == 0:
             end = data.find(b"\r\n", at)
@@ -161,19 +161,19 @@ def _dechunk(data: bytes, at: int) -> tuple[bytes, int] | None:
         at += size + 2
 
 
-def parse_request(data: bytes) -> tuple[Request, int] | None:
+def parse_request(data: bytes) -> tuple[ApiRequest, int] | None:
     """The first request in the bytes and where it ends; None while it is not all there."""
     end = data.find(b"\r\n\r\n")
     if end < 0:
         if not _BEGINNING.match(data):
-            raise Malformed(400, NO_REQUEST_LINE)
+            raise MalformedRequest(400, NO_REQUEST_LINE)
         if len(data) > MAX_HEAD:
-            raise Malformed(400, "the head is too long")
+            raise MalformedRequest(400, "the head is too long")
         return None
     first, *lines = data[:end].split(b"\r\n")
     words = first.split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-        raise Malformed(400, NO_REQUEST_LINE)
+        raise MalformedRequest(400, NO_REQUEST_LINE)
     length = 0
     chunked = False
     for line in lines:
@@ -181,12 +181,12 @@ def parse_request(data: bytes) -> tuple[Request, int] | None:
         name = name.lower()
         if name == b"content-length":
             if not value.strip().isdigit():
-                raise Malformed(400, "content-length is not a number")
+                raise MalformedRequest(400, "content-length is not a number")
             length = int(value)
         elif name == b"transfer-encoding":
             chunked = value.strip().lower() == b"chunked"
     if length > MAX_BODY:
-        raise Malformed(413, f"the body is longer than {MAX_BODY} bytes")
+        raise MalformedRequest(413, f"the body is longer than {MAX_BODY} bytes")
     at = end + 4
     if chunked:
         whole = _dechunk(data, at)
@@ -199,7 +199,7 @@ def parse_request(data: bytes) -> tuple[Request, int] | None:
         body = data[at : at + length]
         at += length
     path = words[1].partition(b"?")[0].decode("latin-1")
-    return Request(words[0].decode("latin-1"), path, body), at
+    return ApiRequest(words[0].decode("latin-1"), path, body), at
 
 
 class ServerProtocol(asyncio.Protocol):
@@ -210,13 +210,13 @@ class ServerProtocol(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         handler: Handler,
         connections: set["ServerProtocol"],
-        places: Places | None = None,
+        places: ServingSlots | None = None,
     ) -> None:
         self._loop = loop
         self._handler = handler
         self._connections = connections
         self._places = places
-        self._ticket: Ticket | None = None
+        self._ticket: SlotTicket | None = None
         self._buffer = bytearray()
         self._busy = False
         self._timers: list[asyncio.TimerHandle] = []
@@ -250,8 +250,8 @@ class ServerProtocol(asyncio.Protocol):
         while self._buffer and not self._busy:
             try:
                 parsed = parse_request(bytes(self._buffer))
-            except Malformed as error:
-                self._transport.write(response(error.status, str(error).encode(), "Connection: close\r\n"))
+            except MalformedRequest as error:
+                self._transport.write(whole_response(error.status, str(error).encode(), "Connection: close\r\n"))
                 self._transport.close()
                 return
             if parsed is None:
@@ -260,19 +260,19 @@ class ServerProtocol(asyncio.Protocol):
             del self._buffer[:end]
             self._send(self._handler(request))
 
-    def _send(self, reply: Reply) -> None:
+    def _send(self, reply: ApiReply) -> None:
         if self._places is None or not reply.sequences:
             self._begin(reply)
         else:
             self._busy = True
             self._ticket = self._places.enter(reply.sequences, partial(self._begin_late, reply))
 
-    def _begin_late(self, reply: Reply) -> None:
+    def _begin_late(self, reply: ApiReply) -> None:
         self._begin(reply)
         if not self._busy:
             self._next()
 
-    def _begin(self, reply: Reply) -> None:
+    def _begin(self, reply: ApiReply) -> None:
         if reply.reset_after is not None:
             self._busy = True
             self._timers = [self._loop.call_later(reply.reset_after, self.abort)]

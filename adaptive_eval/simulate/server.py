@@ -19,7 +19,7 @@ from typing import Self
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import Faults
-from adaptive_eval.simulate.http1 import Places, Reply, Request, ServerProtocol
+from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots
 from adaptive_eval.simulate.worlds import World
 
 HOST = "127.0.0.1"
@@ -39,7 +39,7 @@ class SimulatedServer:
         max_num_seqs: int | None = None,
     ) -> None:
         self._faults = faults or Faults()
-        self.places = None if max_num_seqs is None else Places(max_num_seqs)
+        self.places = None if max_num_seqs is None else ServingSlots(max_num_seqs)
         """The answers that are made at the same time, where that is limited."""
         self._connections: set[ServerProtocol] = set()
         self._listener: asyncio.Server | None = None
@@ -94,7 +94,7 @@ class SimulatedServer:
     def _now(self) -> float:
         return asyncio.get_running_loop().time() - self._started_at
 
-    def _handle(self, request: Request) -> Reply:
+    def _handle(self, request: ApiRequest) -> ApiReply:
         return self._api.handle(request)
 
     async def _outage(self, start: float, length: float) -> None:

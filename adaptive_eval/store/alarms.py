@@ -13,17 +13,19 @@ LEAST = 12
 """Answers below which all may well be alike or wrong by chance."""
 
 
-class Fault(StrEnum):
-    """What all answers of a model have in common; of several the first tells most."""
+class AnswerFault(StrEnum):
+    """What is wrong with all answers of a model; of several the first tells most."""
 
     EMPTY = "all_empty"
     ALIKE = "all_alike"
     UNREAD = "nothing_extracted"
     WRONG = "all_wrong"
+    REPEATED = "repeats"
+    """They come again and again, which their texts one by one do not show (see `store.repeats`)."""
 
 
 @dataclass(slots=True)
-class Answers:
+class SharedTraits:
     """What some graded answers of one model have in common so far."""
 
     number: int = 0
@@ -38,7 +40,7 @@ class Answers:
     """The same."""
 
     @classmethod
-    def of(cls, outcomes: Iterable[StoredOutcome]) -> "Answers":
+    def of(cls, outcomes: Iterable[StoredOutcome]) -> "SharedTraits":
         """Those of some outcomes."""
         answers = cls()
         for outcome in outcomes:
@@ -60,9 +62,9 @@ class Answers:
         if len(self.questions) < 2:
             self.questions.add(outcome.question)
 
-    def copy(self) -> "Answers":
+    def copy(self) -> "SharedTraits":
         """These answers, to which no others are added."""
-        return Answers(
+        return SharedTraits(
             self.number,
             self.empty,
             self.unread,
@@ -73,34 +75,34 @@ class Answers:
         )
 
     @property
-    def fault(self) -> Fault | None:
+    def fault(self) -> AnswerFault | None:
         """What is wrong with all of them; None where they differ, or are too few to say."""
         if self.number < LEAST:
             return None
         if self.empty == self.number:
-            return Fault.EMPTY
+            return AnswerFault.EMPTY
         alike = len(self.texts) == 1 and None not in self.texts and len(self.questions) > 1
         if alike and self.right < self.number:
-            return Fault.ALIKE
+            return AnswerFault.ALIKE
         if self.unread == self.number:
-            return Fault.UNREAD
-        return Fault.WRONG if self.right == 0 and len(self.categories) == 1 else None
+            return AnswerFault.UNREAD
+        return AnswerFault.WRONG if self.right == 0 and len(self.categories) == 1 else None
 
 
 _SAID = {
-    Fault.EMPTY: "are empty",
-    Fault.ALIKE: "are one and the same text, whatever the question",
-    Fault.UNREAD: "hold nothing that the grader takes for an answer",
-    Fault.WRONG: "are graded wrong",
+    AnswerFault.EMPTY: "are empty",
+    AnswerFault.ALIKE: "are one and the same text, whatever the question",
+    AnswerFault.UNREAD: "hold nothing that the grader takes for an answer",
+    AnswerFault.WRONG: "are graded wrong",
 }
 _MENDED = {
-    Fault.EMPTY: "look at what the server sends, and at max_tokens and the reasoning settings",
-    Fault.ALIKE: "look at the prompt and at the server",
-    Fault.UNREAD: "look at the grader, or ask for the answer in the form that it reads",
-    Fault.WRONG: "look at the grader and the answer keys, unless the questions are that hard",
+    AnswerFault.EMPTY: "look at what the server sends, and at max_tokens and the reasoning settings",
+    AnswerFault.ALIKE: "look at the prompt and at the server",
+    AnswerFault.UNREAD: "look at the grader, or ask for the answer in the form that it reads",
+    AnswerFault.WRONG: "look at the grader and the answer keys, unless the questions are that hard",
 }
 
 
-def said_of(fault: Fault, number: int) -> str:
+def fault_sentence(fault: AnswerFault, number: int) -> str:
     """A sentence about this many answers."""
     return f"all {number} answers {_SAID[fault]}; {_MENDED[fault]}"

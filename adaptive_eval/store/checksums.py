@@ -63,10 +63,13 @@ COLUMNS = {
     "questions": ["id", "key", "body"],
     "looks": ["configuration", "number", "at", "body"],
     "events": ["id", "at", "kind", "body"],
+    "asked_for": ["model", "trials"],
 }
 """What a checksum is of, by table and in this order: another order would be another checksum."""
-KEYS = {"run": ["key"], "looks": ["configuration", "number"]}
+KEYS = {"run": ["key"], "looks": ["configuration", "number"], "asked_for": ["model"]}
 """Of the tables whose rows do not go by `id`."""
+LATER = {"asked_for"}
+"""Tables that a run gets when it is gone on with, where it is from before there were any."""
 
 
 def checksum(*values: Any) -> int:
@@ -74,17 +77,17 @@ def checksum(*values: Any) -> int:
     return zlib.crc32(marshal.dumps(values, 2))
 
 
-def called(table: str, row: str = "") -> str:
+def checksum_in_sql(table: str, row: str = "") -> str:
     """The checksum of a row in SQL."""
     return f"checksum({', '.join(f'{row}{column}' for column in COLUMNS[table])})"
 
 
-def know(connection: sqlite3.Connection) -> None:
+def register_checksum(connection: sqlite3.Connection) -> None:
     """Have SQL know `checksum`."""
     connection.create_function("checksum", -1, checksum, deterministic=True)
 
 
-def keep(connection: sqlite3.Connection) -> None:
+def keep_checksums(connection: sqlite3.Connection) -> None:
     """Keep checksums of all that this connection writes; makes the tables for them where there are none."""
     for statement in TABLES.split(";")[:-1]:
         connection.execute(statement)
@@ -93,17 +96,21 @@ def keep(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
 
 
-def are_kept(connection: sqlite3.Connection) -> bool:
+def has_checksums(connection: sqlite3.Connection) -> bool:
     """Whether the run has checksums: one from before there were any has none until it is gone on with."""
-    query = "SELECT count(*) FROM sqlite_master WHERE name IN ('trial_checks', 'row_checks')"
-    return bool(connection.execute(query).fetchone()[0] == 2)
+    return _is_there(connection, "trial_checks") and _is_there(connection, "row_checks")
+
+
+def _is_there(connection: sqlite3.Connection, table: str) -> bool:
+    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return bool(connection.execute(query, (table,)).fetchone()[0])
 
 
 def _triggers(table: str) -> Iterator[str]:
     if table == "trials":
-        into, old = f"trial_checks VALUES (new.id, {called(table, 'new.')})", "trial_checks WHERE id = old.id"
+        into, old = f"trial_checks VALUES (new.id, {checksum_in_sql(table, 'new.')})", "trial_checks WHERE id = old.id"
     else:
-        into = f"row_checks VALUES ('{table}', {_key(table, 'new.')}, {called(table, 'new.')})"
+        into = f"row_checks VALUES ('{table}', {_key(table, 'new.')}, {checksum_in_sql(table, 'new.')})"
         old = f"row_checks WHERE place = '{table}' AND row = {_key(table, 'old.')}"
     begin = f"CREATE TEMP TRIGGER {table}_{{0}} AFTER {{0}} ON main.{table} BEGIN "
     yield begin.format("INSERT") + f"INSERT OR REPLACE INTO {into}; END"
@@ -127,7 +134,7 @@ class Damage(NamedTuple):
         return f"{self.table} {self.row}: {self.what}"
 
 
-class Checked(NamedTuple):
+class CheckedTable(NamedTuple):
     """What was found in a table."""
 
     rows: int
@@ -136,14 +143,15 @@ class Checked(NamedTuple):
     damages: tuple[Damage, ...]
 
 
-def check_table(connection: sqlite3.Connection, table: str) -> Checked:
+def check_table(connection: sqlite3.Connection, table: str) -> CheckedTable:
     """Compare every row of a table with its checksum; raises `sqlite3.Error` where it cannot be read at all."""
     expected = _expected(connection, table)
     whole = connection.text_factory
     connection.text_factory = _any_text
     rows, unchecked, damages = 0, 0, []
+    query = f"SELECT {_key(table)}, {', '.join(COLUMNS[table])} FROM {table}"
     try:
-        for key, *values in connection.execute(f"SELECT {_key(table)}, {', '.join(COLUMNS[table])} FROM {table}"):
+        for key, *values in () if table in LATER and not _is_there(connection, table) else connection.execute(query):
             rows += 1
             crc = expected.pop(str(key), None)
             unchecked += crc is None
@@ -152,11 +160,11 @@ def check_table(connection: sqlite3.Connection, table: str) -> Checked:
     finally:
         connection.text_factory = whole
     damages += [Damage(table, key, "is missing") for key in expected]
-    return Checked(rows, unchecked, tuple(damages))
+    return CheckedTable(rows, unchecked, tuple(damages))
 
 
 def _expected(connection: sqlite3.Connection, table: str) -> dict[str, Any]:
-    if not are_kept(connection):
+    if not has_checksums(connection):
         return {}
     if table == "trials":
         rows = connection.execute("SELECT CAST(id AS TEXT), crc FROM trial_checks")

@@ -1,18 +1,14 @@
-"""Opening `run.sqlite`, and what SQLite's errors mean to a person.
+"""The tables of `run.sqlite`, its opening by one process at a time, and what SQLite's errors mean to a person.
 
 Write-ahead log with `synchronous = FULL`: a commit then survives not only the death of the process (NORMAL would do for
 that) but a power failure as well, and a look that a person has seen is never contradicted by trials that came out
 differently the second time. It costs one fsync per group commit, in the writer's thread, off the loop: at 75 trials a
 commit 10 microseconds a trial against 9.5.
 
-The tables of `run.sqlite`.
-
-A model and a question have a small integer here, which only the tables know; outside they go by name and id. A trial is
-unique by (model, question, trial). A look belongs to the configuration that took it: a resume that changes a setting
-takes its looks anew on the same trials, and those taken before stay readable. `configurations` has one row for each
-distinct configuration the run was started with, the newest last.
-
-One process per run directory.
+A model and a question have a small integer in the tables, which only the tables know; outside they go by name and id. A
+trial is unique by (model, question, trial). A look belongs to the configuration that took it: a resume that changes a
+setting takes its looks anew on the same trials, and those taken before stay readable. `configurations` has one row for
+each distinct configuration the run was started with, the newest last.
 """
 
 import os
@@ -77,7 +73,7 @@ SCHEMA_VERSION = 1
 
 TABLES = """
 CREATE TABLE run (
-    key TEXT PRIMARY KEY,          -- name, created, version, meaning, elapsed
+    key TEXT PRIMARY KEY,          -- name, created, version, meaning, elapsed, held (JSON)
     value NOT NULL
 ) WITHOUT ROWID;
 
@@ -146,15 +142,21 @@ CREATE TABLE events (
 );
 """
 
-IN_FLIGHT = """
-CREATE TABLE IF NOT EXISTS in_flight (  -- trials that were sent and have no answer yet, where a cap must hold
-    model INTEGER NOT NULL,
-    question INTEGER NOT NULL,
-    trial INTEGER NOT NULL,
-    PRIMARY KEY (model, question, trial)
-) WITHOUT ROWID;
+ASKED_FOR = """
+CREATE TABLE IF NOT EXISTS asked_for (  -- trials that were sent and have no answer yet, where a cap must hold
+    model INTEGER PRIMARY KEY,
+    trials INTEGER NOT NULL
+);
 """
 """Runs from before there was one get the table when they are gone on with."""
+_COUNTED = """
+BEGIN IMMEDIATE;
+INSERT INTO asked_for SELECT model, count(*) FROM in_flight GROUP BY model;
+DROP TABLE in_flight;
+DELETE FROM row_checks WHERE place = 'in_flight';
+COMMIT;
+"""
+"""Runs of before have a row for each trial."""
 
 BUSY_SECONDS = 30.0
 """How long to wait for a reader that holds a checkpoint up."""
@@ -176,10 +178,10 @@ def create(directory: Path) -> sqlite3.Connection:
     with explained(directory):
         _durable(connection, directory)
         connection.executescript(
-            f"BEGIN IMMEDIATE; {TABLES}; {IN_FLIGHT}; PRAGMA user_version = {SCHEMA_VERSION}; "
+            f"BEGIN IMMEDIATE; {TABLES}; {ASKED_FOR}; PRAGMA user_version = {SCHEMA_VERSION}; "
             f"PRAGMA application_id = {APPLICATION_ID};"
         )
-        checksums.keep(connection)
+        checksums.keep_checksums(connection)
     return connection
 
 
@@ -189,8 +191,10 @@ def open_existing(directory: Path) -> sqlite3.Connection:
     with explained(directory):
         _require_ours(connection, directory)
         _durable(connection, directory)
-        connection.execute(IN_FLIGHT)
-        checksums.keep(connection)
+        connection.execute(ASKED_FOR)
+        checksums.keep_checksums(connection)
+        if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'in_flight'").fetchone()[0]:
+            connection.executescript(_COUNTED)
     return connection
 
 
@@ -268,7 +272,7 @@ def _connect(directory: Path, mode: str) -> sqlite3.Connection:
     with explained(directory):
         # Used by one thread at a time: the main thread while it opens and closes, the writer's in between.
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
-        checksums.know(connection)
+        checksums.register_checksum(connection)
         return connection
 
 

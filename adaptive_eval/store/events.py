@@ -207,7 +207,7 @@ class AlarmRaised(Event):
     KIND: ClassVar[str] = "alarm"
     model: str
     fault: str = ""
-    """A `Fault`."""
+    """A `AnswerFault`."""
     text: str = ""
     example: str | None = None
     """One of these answers."""
@@ -270,6 +270,36 @@ class ServerDied(Event):
     reason: str = ""
     restart: int = 0
     of: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReleased(Event):
+    """A server that was up was stopped, and its place is free, while the run goes on."""
+
+    KIND: ClassVar[str] = "released"
+    model: str
+    on: str | None = _where_known()
+    """The place that it shared with others, one of which comes up next."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettled(Event):
+    """No comparison can want a model again while the run goes on as it is: what serves it may go."""
+
+    KIND: ClassVar[str] = "settled"
+    model: str
+    launched: bool = False
+    """The run has started its server, and stops it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettledCommandEnded(Event):
+    """The command that somebody wants to be run when a model is settled has ended, well or badly."""
+
+    KIND: ClassVar[str] = "settled_command"
+    model: str
+    problem: str | None = _where_known()
+    """What went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +402,9 @@ CLASSES: tuple[type[Event], ...] = (
     ServerLaunching,
     ServerLaunched,
     ServerDied,
+    ServerReleased,
+    ModelSettled,
+    SettledCommandEnded,
     RegradingBegun,
     TrialsRegraded,
     TrialsImported,
@@ -402,7 +435,7 @@ def event_of(kind: str, body: object, at: float = 0.0) -> Event:
         raise StoreError(f"an event of the kind {kind} is damaged: {where}: {first['msg']}") from error
 
 
-def only(events: Sequence[Event], kind: type[Found]) -> list[Found]:
+def events_of_kind(events: Sequence[Event], kind: type[Found]) -> list[Found]:
     """Those of one kind, in their order."""
     return [event for event in events if isinstance(event, kind)]
 

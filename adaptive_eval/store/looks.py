@@ -1,22 +1,21 @@
 """A look as plain values, by names: what is stored and published.
 
-What the record of a run says of its horizons: `trials.max` may be changed after looks were taken.
-
-The record is the event that is stored with a changed configuration, in the same transaction; it says how many looks
-there were. Events of earlier versions do not: these took all looks anew under the new horizon.
+`trials.max` may be changed after looks were taken. The record of that is the event that is stored with a changed
+configuration, in the same transaction; it says how many looks there were. Events of earlier versions do not: these took
+all looks anew under the new horizon.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.store import StoredLook
-from adaptive_eval.store.events import Event, SettingsChanged, only
+from adaptive_eval.store.events import Event, SettingsChanged, events_of_kind
 
 PATH = "trials.max"
 
 
-class Changed(NamedTuple):
+class HorizonChange(NamedTuple):
     """One change of the horizon, as it is recorded; `looks` is None where that is not known."""
 
     was: int
@@ -25,15 +24,15 @@ class Changed(NamedTuple):
     at: float
 
 
-def changed_horizons(events: Sequence[Event]) -> Iterator[Changed]:
+def changed_horizons(events: Sequence[Event]) -> Iterator[HorizonChange]:
     """Every change of the horizon after the first look."""
-    for event in only(events, SettingsChanged):
-        for path, was, now in event.changes:
-            if path == PATH and _is_horizon(was) and _is_horizon(now) and event.looks != 0:
-                yield Changed(int(str(was)), int(str(now)), event.looks, event.at)
+    for event in events_of_kind(events, SettingsChanged):
+        for change in event.changes:
+            if change.path == PATH and _is_horizon(change.was) and _is_horizon(change.now) and event.looks != 0:
+                yield HorizonChange(change.was, change.now, event.looks, event.at)
 
 
-def _is_horizon(value: object) -> bool:
+def _is_horizon(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and value >= 1
 
 

@@ -14,16 +14,21 @@ from adaptive_eval.store import checksums, database
 from adaptive_eval.store.events import Event, Json, event_of
 from adaptive_eval.store.records import (
     LARGEST_SIZE,
+    CellCount,
+    GradedCell,
+    HeldTime,
+    ReplicaSums,
     ReplicaTraffic,
+    RoundCount,
     RunHeader,
     Spending,
     StoredLook,
     StoredOutcome,
-    Sums,
     TrialKey,
     TrialPlace,
     TrialRecord,
     TrialUse,
+    bits_of,
 )
 from adaptive_eval.store.rows import unpack_json, unpack_text
 
@@ -49,6 +54,9 @@ class _OutcomeRow(NamedTuple):
     size: int
     correct: int | None
     found: int | None
+    completion_bpt: float | None
+    completion_tokens: int
+    latency: float
 
 
 class _TrialRow(NamedTuple):
@@ -82,13 +90,25 @@ class _TrialRow(NamedTuple):
     """None: it has no checksum."""
 
 
+class _PlaceRow(NamedTuple):
+    """The columns of a trial that say where it belongs."""
+
+    model: str
+    round: int
+    question: str
+    trial: int
+    flags: str | None
+
+
 _MEANT = {
     "model": "models.name",
     "question": "questions.key",
     "size": f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}",
     "correct": _SAID.format("is_correct"),
     "found": _SAID.format("has_answer"),
-    "damaged": "(SELECT crc FROM trial_checks WHERE id = trials.id) <> " + checksums.called("trials", "trials."),
+    "trials": "count(*)",
+    "damaged": "(SELECT crc FROM trial_checks WHERE id = trials.id) <> "
+    + checksums.checksum_in_sql("trials", "trials."),
 }
 """What a name stands for where the table of trials has no column of that name."""
 _NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
@@ -103,18 +123,12 @@ _OUTCOMES = _selected(_OutcomeRow._fields) + "ORDER BY trials.id"
 _TRIALS = _selected(_TrialRow._fields)
 _TRIALS_UNCHECKED = _TRIALS.replace(_MEANT["damaged"], "NULL")
 _USES = _selected(TrialUse._fields) + "ORDER BY trials.id"
-_PLACES = (
-    "SELECT models.name, round, questions.key, trial, flags "
-    "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question ORDER BY trials.id"
-)
-_CELLS = (
-    "SELECT models.name, questions.key, count(*) FROM trials JOIN models ON models.id = model "
-    "JOIN questions ON questions.id = question WHERE trials.id <= ? GROUP BY model, question"
-)
+_PLACES = _selected(_PlaceRow._fields) + "ORDER BY trials.id"
+_CELLS = _selected(CellCount._fields) + "WHERE trials.id <= ? GROUP BY model, question"
 _LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
 _SPENDING = (
-    "SELECT max(at), max(id), count(*), sum(tokens), sum(usd), sum(gpu_seconds) FROM trials "
-    "GROUP BY (id - 1) * ? / (SELECT max(id) FROM trials) ORDER BY 2"
+    "SELECT max(at) AS at, count(*) AS trials, sum(tokens) AS tokens, sum(usd) AS usd, sum(gpu_seconds) AS gpu_seconds "
+    "FROM trials GROUP BY (id - 1) * ? / (SELECT max(id) FROM trials) ORDER BY max(id)"
 )
 # both by number: the index by model and question would be read from one end to the other for a few new trials
 _GRADED = (
@@ -122,16 +136,29 @@ _GRADED = (
     "FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL GROUP BY model, question, category) "
     "JOIN models ON models.id = model JOIN questions ON questions.id = question"
 )
-_ROUND_COUNTS = (
-    "SELECT models.name, questions.key, round, category, count(*) FROM trials JOIN models ON models.id = model "
-    "JOIN questions ON questions.id = question WHERE category IS NOT NULL GROUP BY model, question, round, category"
-)
+_ROUND_COUNTS = _selected(RoundCount._fields) + "WHERE category IS NOT NULL GROUP BY model, question, round, category"
+_SUMMED = {
+    "replica": "replica",
+    "trials": "count(*)",
+    "retries": "sum(attempts - 1)",
+    "prompt_tokens": "sum(prompt_tokens)",
+    "completion_tokens": "sum(completion_tokens)",
+    "latency": "sum(latency)",
+    "timed": "count(ttft)",
+    "ttft": "total(ttft)",
+    "tokens": "sum(tokens)",
+    "usd": "sum(usd)",
+    "gpu_seconds": "sum(gpu_seconds)",
+    "last": "max(id)",
+    "at": "max(at)",
+}
 _SUMS = (
-    "SELECT models.name, summed.* FROM (SELECT replica, count(*), sum(attempts - 1), sum(prompt_tokens), "
-    "sum(completion_tokens), sum(latency), count(ttft), total(ttft), sum(tokens), sum(usd), sum(gpu_seconds), max(id), "
-    "max(at), model FROM trials NOT INDEXED WHERE id > ? GROUP BY model, replica) AS summed "
-    "JOIN models ON models.id = summed.model ORDER BY models.id, replica"
+    f"SELECT models.name, {', '.join(f'summed.{name}' for name in ReplicaSums._fields[1:])} "
+    f"FROM (SELECT model, {', '.join(f'{meant} AS {name}' for name, meant in _SUMMED.items())} "
+    "FROM trials NOT INDEXED WHERE id > ? GROUP BY model, trials.replica) AS summed "
+    "JOIN models ON models.id = summed.model ORDER BY models.id, summed.replica"
 )
+"""By the names of the fields of what is made of a row."""
 
 
 class RunReader:
@@ -141,7 +168,7 @@ class RunReader:
         self.directory = directory
         self._connection = connection
         with database.explained(directory):
-            self._trials = _TRIALS if checksums.are_kept(connection) else _TRIALS_UNCHECKED
+            self._trials = _TRIALS if checksums.has_checksums(connection) else _TRIALS_UNCHECKED
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -196,6 +223,11 @@ class RunReader:
         """Seconds the run has been active, over all its starts."""
         return float(self._value("elapsed"))
 
+    def held(self) -> dict[str, HeldTime] | None:
+        """How long each model has held its servers; None in a run that was begun before that was measured."""
+        rows = list(self._rows("SELECT value FROM run WHERE key = 'held'"))
+        return {name: HeldTime(*one) for name, one in json.loads(str(rows[0][0])).items()} if rows else None
+
     def trial_count(self) -> int:
         """How many trials are stored."""
         ((count,),) = self._rows("SELECT count(*) FROM trials")
@@ -206,23 +238,23 @@ class RunReader:
         for row in map(_OutcomeRow._make, self._rows(_OUTCOMES)):
             cost, said = Cost(row.tokens, row.usd, row.gpu_seconds), (_truth(row.correct), _truth(row.found))
             trial = (row.model, row.question, row.trial, row.category)
-            yield StoredOutcome(*trial, cost, row.flags or "", row.digest, row.size, *said)
+            bits = bits_of(row.completion_bpt, row.completion_tokens)
+            yield StoredOutcome(*trial, cost, row.flags or "", row.digest, row.size, *said, bits, row.latency)
 
     def in_flight(self) -> dict[str, int]:
         """How many trials of each model were sent and have no answer."""
-        rows = self._rows(
-            "SELECT models.name, count(*) FROM in_flight JOIN models ON models.id = in_flight.model GROUP BY model"
-        )
+        rows = self._rows("SELECT name, trials FROM asked_for JOIN models ON models.id = model WHERE trials > 0")
         return {str(name): int(count) for name, count in rows}
 
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and whether it timed out."""
-        for name, round_, key, trial, flags in self._rows(_PLACES):
-            yield TrialPlace(name, round_, TrialKey(key, trial), "timed_out" in (flags or "").split())
+        for row in map(_PlaceRow._make, self._rows(_PLACES)):
+            key, flags = TrialKey(row.question, row.trial), (row.flags or "").split()
+            yield TrialPlace(row.model, row.round, key, timed_out="timed_out" in flags)
 
-    def cells(self, rows: int) -> Iterator[tuple[str, str, int]]:
+    def cells(self, rows: int) -> Iterator[CellCount]:
         """Trials by model and question among the first so many that were committed."""
-        yield from cast(Iterator[tuple[str, str, int]], self._rows(_CELLS, rows))
+        return map(CellCount._make, self._rows(_CELLS, rows))
 
     def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
         """Trials with their texts, in the order of commitment; one at a time, since texts are long."""
@@ -240,9 +272,9 @@ class RunReader:
         condition = "WHERE models.name = ? AND questions.key = ? AND trial > ? ORDER BY trial"
         yield from map(self._record, self._rows(self._trials + condition, model, question, after))
 
-    def sums(self, after: int = 0) -> list[Sums]:
+    def sums(self, after: int = 0) -> list[ReplicaSums]:
         """What the trials come to, by model and replica, counted from after the trial with this number."""
-        return [Sums(*row[:-1]) for row in self._rows(_SUMS, after)]
+        return list(map(ReplicaSums._make, self._rows(_SUMS, after)))
 
     def trial_uses(self) -> Iterator[TrialUse]:
         """What every trial used, in the order of commitment."""
@@ -261,13 +293,13 @@ class RunReader:
         """The last of these looks; None before the first."""
         return next(self._looks("ORDER BY number DESC LIMIT 1"), None)
 
-    def graded(self, after: int = 0) -> dict[tuple[str, str, int], int]:
+    def graded(self, after: int = 0) -> dict[GradedCell, int]:
         """How many trials of each model, question and category there are after the trial with this number."""
-        return {(name, key, category): count for name, key, category, count in self._rows(_GRADED, after)}
+        return {GradedCell(*cell): trials for *cell, trials in self._rows(_GRADED, after)}
 
-    def round_counts(self) -> Iterator[tuple[str, str, int, int, int]]:
+    def round_counts(self) -> Iterator[RoundCount]:
         """How many graded trials of each model and question have each category, by round."""
-        yield from cast(Iterator[tuple[str, str, int, int, int]], self._rows(_ROUND_COUNTS))
+        return map(RoundCount._make, self._rows(_ROUND_COUNTS))
 
     def count_until(self, at: float) -> int:
         """How many trials were stored by a moment."""
@@ -281,12 +313,10 @@ class RunReader:
 
     def spending(self, steps: int) -> list[Spending]:
         """What had been used after about each 1/steps of the trials, in the order of commitment."""
-        used, so_far = [], (0, 0, 0.0, 0.0)
-        for at, _, *more in self._rows(_SPENDING, steps):
-            trials, tokens, usd, gpu_seconds = (total + part for total, part in zip(so_far, more, strict=True))
-            so_far = trials, tokens, usd, gpu_seconds
-            used.append(Spending(at, *so_far))
-        return used
+        used = [Spending(0.0, 0, 0, 0.0, 0.0)]
+        for part in (Spending(*row) for row in self._rows(_SPENDING, steps)):
+            used.append(used[-1].and_then(part))
+        return used[1:]
 
     def traffic(self) -> list[ReplicaTraffic]:
         """The stored answers by model and replica."""

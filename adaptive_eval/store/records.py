@@ -32,15 +32,19 @@ class StoredOutcome(NamedTuple):
     """What the grader says, where it says it."""
     found: bool | None = None
     """The grader found an answer in it; None where it does not say."""
+    bits: float | None = None
+    """-log2 of the chance of its tokens, as its server tells it; None where it does not."""
+    seconds: float = 0.0
+    """How long the answer took; 0 where nobody knows."""
 
     @property
     def timed_out(self) -> bool:
         """Nothing came within the time limit."""
         return "timed_out" in self.flags.split()
 
-    def told(self, model: int, question: int) -> Outcome:
+    def as_outcome(self, model: int, question: int) -> Outcome:
         """The trial as the core takes it, with the core's numbers."""
-        return Outcome(model, question, self.trial, self.category, self.cost, self.timed_out)
+        return Outcome(model, question, self.trial, self.category, self.cost, self.timed_out, self.seconds)
 
 
 class TrialKey(NamedTuple):
@@ -57,6 +61,32 @@ class TrialPlace(NamedTuple):
     round: int
     key: TrialKey
     timed_out: bool
+
+
+class CellCount(NamedTuple):
+    """How many trials of a question by a model there are."""
+
+    model: str
+    question: str
+    trials: int
+
+
+class GradedCell(NamedTuple):
+    """The trials of a question by a model that have one grade."""
+
+    model: str
+    question: str
+    category: int
+
+
+class RoundCount(NamedTuple):
+    """How many trials of a question by a model got one grade in one round."""
+
+    model: str
+    question: str
+    round: int
+    category: int
+    trials: int
 
 
 class TrialUse(NamedTuple):
@@ -101,6 +131,8 @@ class TrialRecord:
             size_of(self.answer.text) + size_of(self.answer.reasoning or ""),
             said_in(self.signals, "is_correct"),
             said_in(self.signals, "has_answer"),
+            bits_of(self.answer.completion_bpt, self.answer.completion_tokens),
+            self.answer.latency,
         )
 
 
@@ -134,6 +166,16 @@ class Spending:
     usd: float
     gpu_seconds: float
 
+    def and_then(self, part: "Spending") -> "Spending":
+        """What had been used when this was used as well."""
+        return Spending(
+            at=part.at,
+            trials=self.trials + part.trials,
+            tokens=self.tokens + part.tokens,
+            usd=self.usd + part.usd,
+            gpu_seconds=self.gpu_seconds + part.gpu_seconds,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTraffic:
@@ -152,7 +194,7 @@ class ReplicaTraffic:
     """Mean seconds to its first token, where that is known."""
 
 
-class Sums(NamedTuple):
+class ReplicaSums(NamedTuple):
     """What the stored answers of one model by one of its replicas come to."""
 
     model: str
@@ -177,19 +219,37 @@ class Sums(NamedTuple):
     def traffic(self) -> ReplicaTraffic:
         """The same, with means of the times."""
         latency, ttft = self.latency / self.trials, self.ttft / self.timed if self.timed else None
-        return ReplicaTraffic(*self[:6], latency, ttft)
+        return ReplicaTraffic(
+            self.model,
+            self.replica,
+            self.trials,
+            self.retries,
+            self.prompt_tokens,
+            self.completion_tokens,
+            latency,
+            ttft,
+        )
 
 
-class Sent(NamedTuple):
-    """A trial that is asked for."""
+class HeldTime(NamedTuple):
+    """For how long a model has held its servers, busy or not, over all starts."""
+
+    seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    """The same times its GPUs."""
+    up: bool = False
+    """It holds them still."""
+
+
+class SentRequest(NamedTuple):
+    """A request, and how many trials it asks for."""
 
     model: str
-    question: str
-    trial: int
+    trials: int
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CommitBatch:
     """What is committed together."""
 
     trials: Sequence[TrialRecord] = ()
@@ -197,10 +257,12 @@ class Batch:
     events: Sequence[Event] = ()
     elapsed: float | None = None
     """Seconds the run has been active so far, over all its starts."""
-    sent: Sequence[Sent] = ()
-    """Trials that are asked for once this is committed."""
-    unsent: Sequence[Sent] = ()
-    """Trials that are not asked for after all."""
+    sent: Sequence[SentRequest] = ()
+    """Sent once this is committed."""
+    unsent: Sequence[SentRequest] = ()
+    """Not sent after all, or without an answer that is still to come."""
+    held: Mapping[str, HeldTime] | None = None
+    """How long each model has held its servers so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +284,11 @@ def said_in(signals: Mapping[str, SignalValue], name: str) -> bool | None:
     """A signal that is true or false; None where it is neither."""
     value = signals.get(name)
     return value if isinstance(value, bool) else None
+
+
+def bits_of(bits_per_token: float | None, tokens: int) -> float | None:
+    """Of a whole answer."""
+    return None if bits_per_token is None else bits_per_token * tokens
 
 
 def size_of(text: str) -> int:

@@ -1,7 +1,5 @@
 """How the values of a run become rows of its tables.
 
-How texts and plain values lie in the tables.
-
 A text of up to 512 bytes stays as it is; a longer one is compressed, with a window that goes by its length: setting up
 zlib's 32 KiB window costs 60 microseconds, more than everything else that a stored trial costs, and a 4 KiB window
 compresses an answer of 800 characters as well in 14.
@@ -55,7 +53,7 @@ def dump_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def clean(text: str | None) -> str | None:
+def valid_text(text: str | None) -> str | None:
     """A short text for a TEXT column: what is not valid Unicode becomes a question mark."""
     return text.encode("utf-8", "replace").decode() if text is not None and _has_surrogates(text) else text
 
@@ -109,8 +107,8 @@ def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tup
         answer.seed,
         record.category,
         dump_json(record.signals) if record.signals else None,
-        clean(record.extracted),
-        clean(record.grader_error),
+        valid_text(record.extracted),
+        valid_text(record.grader_error),
         outcome.flags or None,
         pack_text(answer.text),
         pack_text(answer.reasoning),
@@ -131,7 +129,7 @@ def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tup
 
 def write_run(connection: sqlite3.Connection, header: RunHeader, now: float) -> None:
     """What a run is, and its first configuration."""
-    run = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0}
+    run = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0, "held": "{}"}
     connection.executemany("INSERT INTO run VALUES (?, ?)", [*run.items(), ("meaning", dump_json(header.meaning))])
     insert_configuration(connection, header.configuration, now)
 

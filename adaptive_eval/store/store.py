@@ -1,16 +1,15 @@
 """The durable store of one run: a directory with `run.sqlite`, written by one process and one thread at a time.
 
-What a resume may not change, because the stored trials depend on it.
-
-Trials mean the same only under the same seed, prompt, grader and rubric, the same questions, and for each model the
-same served name and sampling settings. A model may join a run or leave it: seeds and decisions go by name, so the
-others' trials stay what they are, and the looks are taken anew over the models of today. A question may not: it is part
-of what every score is the mean of. Runs that were begun before a grader's source files were part of its meaning resume,
-and have them from then on.
+A resume may not change what the stored trials depend on. Trials mean the same only under the same seed, prompt, grader
+and rubric, the same questions, and for each model the same served name and sampling settings. A model may join a run or
+leave it: seeds and decisions go by name, so the others' trials stay what they are, and the looks are taken anew over
+the models of today. A question may not: it is part of what every score is the mean of. Runs that were begun before a
+grader's source files were part of its meaning resume, and have them from then on.
 """
 
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,28 +21,28 @@ from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.events import AnswersLost, Change, Event, Json, SettingsChanged
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
-    Batch,
+    CommitBatch,
     Regrade,
     RunHeader,
-    Sent,
     StoredLook,
     TrialKey,
     TrialRecord,
 )
 from adaptive_eval.store.rows import (
     INSERT_TRIAL,
-    clean,
     dump_json,
     insert_configuration,
     insert_model,
     insert_question,
     pack_json,
     trial_row,
+    valid_text,
     write_events,
     write_run,
 )
 
 SHOWN_CHANGES = 12
+SHOWN_FILES = 3
 SOURCES = "sources"
 """Under a grader's meaning: the files of one that is the user's own."""
 _ABSENT = object()
@@ -94,13 +93,14 @@ _INSERT_LOOK = (
     "INSERT INTO looks (configuration, number, at, body) VALUES (?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET body = excluded.body, at = excluded.at WHERE body <> excluded.body"
 )
+_ASKED_FOR = "INSERT INTO asked_for VALUES (?, ?) ON CONFLICT DO UPDATE SET trials = trials + excluded.trials"
 _REGRADE = (
     "UPDATE trials SET category = ?, signals = ?, extracted = ?, grader_error = ? "
     "WHERE model = ? AND question = ? AND trial = ?"
 )
 
 
-class Opened(NamedTuple):
+class OpenedStore(NamedTuple):
     """A store that is ready to be written."""
 
     store: "Store"
@@ -126,12 +126,13 @@ class Store:
         """Trials were entered in the ledger since this start."""
 
     @classmethod
-    def open(cls, directory: Path, header: RunHeader) -> "Opened":
+    def open(cls, directory: Path, header: RunHeader) -> "OpenedStore":
         """Begin a run in `directory`, or resume the one that is there.
 
         Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`.
         """
         _make(directory)
+        _require_room(directory)
         with _locked(directory) as lock:
             resumed = database.is_run(directory)
             connection = database.open_existing(directory) if resumed else database.create(directory)
@@ -141,7 +142,7 @@ class Store:
                 store = cls(directory, connection, lock)
                 if resumed:
                     store.reader.require_intact()
-                return Opened(store, resumed, store._adopt(header) if resumed else None)
+                return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
     def attach(cls, directory: Path) -> "Store":
@@ -155,7 +156,7 @@ class Store:
                 store.reader.require_intact()
                 return store
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: CommitBatch) -> None:
         """Write a batch whole or not at all."""
         now = time.time()
         with self._transaction() as connection:
@@ -165,11 +166,13 @@ class Store:
             self._keep_ledger(batch)
             if batch.elapsed is not None:
                 connection.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
+            if batch.held is not None:  # a run of before has no such row, and gets none: what it held then is unknown
+                connection.execute("UPDATE run SET value = ? WHERE key = 'held'", (dump_json(batch.held),))
 
     def lose(self, event: AnswersLost) -> None:
         """Give up what a model was asked for by earlier starts; `event` says what it counts as."""
         with self._transaction() as connection:
-            connection.execute("DELETE FROM in_flight WHERE model = ?", (self._models[event.model],))
+            connection.execute("DELETE FROM asked_for WHERE model = ?", (self._models[event.model],))
             write_events(connection, [event], time.time())
 
     def forget_looks(self, number: int) -> None:
@@ -268,19 +271,17 @@ class Store:
             ((self._configuration, look.number, now, pack_json(look.body)) for look in looks),
         )
 
-    def _keep_ledger(self, batch: Batch) -> None:
+    def _keep_ledger(self, batch: CommitBatch) -> None:
         """Enter what is asked for, and cross out what has come, if there is anything to be crossed out."""
-        self._connection.executemany("INSERT OR REPLACE INTO in_flight VALUES (?, ?, ?)", map(self._place, batch.sent))
         self._entered = self._entered or bool(batch.sent)
-        if self._entered:
-            came = (Sent(one.model, one.question, one.trial) for one in batch.trials)
-            self._connection.executemany(
-                "DELETE FROM in_flight WHERE model = ? AND question = ? AND trial = ?",
-                map(self._place, (*came, *batch.unsent)),
-            )
-
-    def _place(self, sent: Sent) -> tuple[int, int, int]:
-        return self._models[sent.model], self._questions[sent.question], sent.trial
+        if not self._entered:
+            return
+        change = Counter(one.model for one in batch.trials)
+        for request in batch.unsent:
+            change[request.model] += request.trials
+        for request in batch.sent:
+            change[request.model] -= request.trials
+        self._connection.executemany(_ASKED_FOR, ((self._models[model], -came) for model, came in change.items()))
 
     def _row(self, record: TrialRecord, now: float) -> tuple[object, ...]:
         return trial_row(self._models[record.model], self._questions[record.question], record, now)
@@ -289,8 +290,8 @@ class Store:
         return (
             regrade.category,
             dump_json(regrade.signals) if regrade.signals else None,
-            clean(regrade.extracted),
-            clean(regrade.grader_error),
+            valid_text(regrade.extracted),
+            valid_text(regrade.grader_error),
             self._models[regrade.model],
             self._questions[regrade.question],
             regrade.trial,
@@ -324,6 +325,27 @@ def _make(directory: Path) -> None:
         raise StoreError(
             f"cannot make the run directory {directory}: {error.strerror}; choose another --run-dir"
         ) from error
+
+
+def _require_room(directory: Path) -> None:
+    """A run does not begin among files that are not its own."""
+    if (directory / database.DATABASE_FILE).exists():
+        return
+    try:
+        others = sorted(one.name for one in directory.iterdir() if not _is_incidental(one.name))
+    except OSError as error:
+        raise StoreError(f"{directory} cannot be read: {error.strerror}; choose another --run-dir") from error
+    if others:
+        shown = ", ".join(others[:SHOWN_FILES]) + (" ..." if len(others) > SHOWN_FILES else "")
+        raise StoreError(
+            f"{directory} holds other files and no run ({shown}); choose a --run-dir that is new or empty, "
+            f"such as {directory / 'run'}"
+        )
+
+
+def _is_incidental(name: str) -> bool:
+    """The lock of a run that is beginning, or what a desktop hides in a folder."""
+    return name == database.LOCK_FILE or name.startswith(".")
 
 
 def _fill(connection: sqlite3.Connection, header: RunHeader) -> None:

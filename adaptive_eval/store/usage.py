@@ -4,14 +4,12 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from adaptive_eval.store import StoredOutcome
-from adaptive_eval.store.alarms import Answers
-
-SHORTEST_REPEAT = 200
-"""Bytes from which two equal answers are no coincidence, unlike one letter or a short number."""
+from adaptive_eval.store.alarms import SharedTraits
+from adaptive_eval.store.repeats import SHORTEST_REPEAT, AnswerPairs
 
 
 @dataclass(slots=True)
-class Tally:
+class TrialUsage:
     """The committed trials of one model."""
 
     trials: int = 0
@@ -23,8 +21,10 @@ class Tally:
     gpu_seconds: float = 0.0
     signals: Counter[str] = field(default_factory=Counter)
     """Signals of the answers: truncated, empty, timed_out ..."""
-    answers: Answers = field(default_factory=Answers)
+    answers: SharedTraits = field(default_factory=SharedTraits)
     """What all of them may have in common."""
+    pairs: AnswerPairs = field(default_factory=AnswerPairs)
+    """Whether answers come again."""
     _seen: set[tuple[str, int]] = field(default_factory=set)
 
     def add(self, outcome: StoredOutcome) -> None:
@@ -37,11 +37,14 @@ class Tally:
         if outcome.flags:
             self.signals.update(outcome.flags.split())
         self.answers.add(outcome)
+        self.pairs.add(outcome)
         if outcome.digest is not None and outcome.size >= SHORTEST_REPEAT:
             answer = (outcome.question, outcome.digest)
             self.repeats += answer in self._seen
             self._seen.add(answer)
 
-    def copy(self) -> "Tally":
+    def copy(self) -> "TrialUsage":
         """The sums as they are now; the copy is not counted on with."""
-        return replace(self, signals=self.signals.copy(), answers=self.answers.copy(), _seen=set())
+        return replace(
+            self, signals=self.signals.copy(), answers=self.answers.copy(), pairs=self.pairs.copy(), _seen=set()
+        )

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from adaptive_eval.study.servers import SimulatedHost, TrialLoad
 from adaptive_eval.study.simulated import Scene, Simulated
-from adaptive_eval.study.timed import Host, Load
 from scorio.moments import FloatArray
 
 LAST = 8
@@ -34,8 +34,8 @@ def _one_model(scene: Scene, model: int, counts: FloatArray, rng: np.random.Gene
     last = min(LAST * slots, round(trials))
     spread = usage.log_spread[model]
     means = usage.seconds[model][rng.choice(len(counts), last, p=counts / trials)]
-    load = Load(model, means * np.exp(spread * rng.standard_normal(last) - spread**2 / 2.0))
-    Host((model,), slots).issue(load, 0.0)
+    load = TrialLoad(model, means * np.exp(spread * rng.standard_normal(last) - spread**2 / 2.0))
+    SimulatedHost((model,), slots).issue(load, 0.0)
     return float(counts @ usage.seconds[model]) * (1.0 - last / trials) / slots + load.end
 
 

@@ -7,17 +7,25 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Budget
-from adaptive_eval.record.history import fresh, look_back, newest
+from adaptive_eval.record.history import fresh_directory, load_starting_point, newest_directory
 from adaptive_eval.store import require_same_meaning
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
-from adaptive_eval.study.pilot import Pilot, Usage, cost_table, guess, known_usage, read_pilot
-from adaptive_eval.study.simulated import Scene, Served, Variant, decisions_of, simulate, turns
-from adaptive_eval.study.simulations import Watch, simulate_all
+from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs
+from adaptive_eval.study.pilot import AnswerUsage, Pilot, cost_table, guess, known_usage, read_pilot
+from adaptive_eval.study.simulated import (
+    Scene,
+    ServiceCosts,
+    Variant,
+    groups_in_turn,
+    simulate_run,
+    simulated_decisions,
+)
+from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
 from adaptive_eval.study.types import Forecast
-from adaptive_eval.study.worlds import Prior, posterior_chances, prior_chances, require_room, spaced
+from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances, require_room, spaced
 from scorio.moments import FloatArray
 
 GUESSED_SWAP = 120.0
@@ -26,12 +34,10 @@ GUESSED_SWAP = 120.0
 
 FEW = 3
 """Worlds of a figure that is wanted at once."""
-MOST_AT_ONCE = 2_000_000
-"""Trials of a design that is simulated for such a figure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ForecastRequest:
     """What is asked of a forecast."""
 
     pilot: Path | None = None
@@ -40,7 +46,7 @@ class Request:
     seed: int = 0
 
 
-def make_forecast(prepared: Prepared, request: Request, watch: Watch) -> Forecast:
+def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnForecastProgress) -> Forecast:
     """Forecast the run.
 
     Raises `ConfigError` for a request that makes no sense, and `StoreError` for a pilot that cannot be read.
@@ -58,10 +64,11 @@ def make_forecast(prepared: Prepared, request: Request, watch: Watch) -> Forecas
     budget, left_out = _simulable(prepared.plan.budget, usage)
     simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch)
     basis = (*_basis(request, pilot, begun is not None), *guesses, *_swaps(scene), *left_out)
-    return summarise(prepared, scene, pilot, worlds, simulations, basis)
+    found = summarise(prepared, scene, pilot, worlds, simulations, basis)
+    return replace(found, paces=tuple(pace_costs(prepared, scene, worlds)), why_favoured=prepared.why_favoured)
 
 
-def expected_times_as_long(prepared: Prepared) -> float | None:
+def expected_times_as_long(prepared: PreparedRun) -> float | None:
     """About how many times as long as a fixed design the run takes, in a few worlds of the prior.
 
     Where answers' times cannot be guessed, all are taken to be alike; None where a swap of models would have to be
@@ -76,39 +83,41 @@ def expected_times_as_long(prepared: Prepared) -> float | None:
     if not usage.knows_seconds:
         alike = replace(usage, seconds=np.ones_like(usage.seconds))
         scene = replace(scene, served=scene.served._replace(usage=alike))
-    worlds = list(_worlds(prepared, Request(worlds=FEW), None))
+    worlds = list(_worlds(prepared, ForecastRequest(worlds=FEW), None))
     uncapped = scene.plan(Variant(prepared.config.stopping.confidence, Budget()))
-    runs = [simulate(uncapped, world, scene.served, (0, number)) for number, world in enumerate(worlds)]
+    runs = [simulate_run(uncapped, world, scene.served, (0, number)) for number, world in enumerate(worlds)]
     counts = plan.trials.max * np.mean([world.sum(axis=1) for world in worlds], axis=0)
     return times_as_long(runs, fixed_seconds(scene, counts))
 
 
-def _is_the_run(directory: Path | None, prepared: Prepared) -> bool:
+def _is_the_run(directory: Path | None, prepared: PreparedRun) -> bool:
     """Whether the pilot is what `run` would continue."""
     config = prepared.config
-    return directory is not None and directory.resolve() == newest(config.store.folder, config.name).resolve()
+    return directory is not None and directory.resolve() == newest_directory(config.store.folder, config.name).resolve()
 
 
-def _begun(prepared: Prepared, begun: Pilot | None, directory: Path | None) -> Prepared:
+def _begun(prepared: PreparedRun, begun: Pilot | None, directory: Path | None) -> PreparedRun:
     """The run with what it begins with: imported trials where it is there, and R0."""
     if begun is None or directory is None:
-        return look_back(prepared, fresh(prepared.config.store.folder, prepared.config.name)).prepared
+        return load_starting_point(
+            prepared, fresh_directory(prepared.config.store.folder, prepared.config.name)
+        ).prepared
     require_same_meaning(begun.header, prepared.header, directory)
-    return look_back(prepared, directory).prepared
+    return load_starting_point(prepared, directory).prepared
 
 
-def _scene(prepared: Prepared, usage: Usage, begun: Pilot | None, seed: int) -> Scene:
+def _scene(prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed: int) -> Scene:
     models = prepared.config.models
     return Scene(
         bench=prepared.plan.bench,
-        decisions=decisions_of(prepared),
+        decisions=simulated_decisions(prepared),
         names=prepared.models,
-        served=Served(
+        served=ServiceCosts(
             usage=usage,
             costs=cost_table(models, usage),
             slots=[model.concurrency.concurrency * len(model.replicas) for model in models],
             recorded=None if begun is None else begun.outcomes,
-            in_turn=turns(prepared),
+            in_turn=groups_in_turn(prepared),
             swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
         ),
         seed=seed,
@@ -117,19 +126,19 @@ def _scene(prepared: Prepared, usage: Usage, begun: Pilot | None, seed: int) -> 
     )
 
 
-def _worlds(prepared: Prepared, request: Request, pilot: Pilot | None) -> Iterator[FloatArray]:
+def _worlds(prepared: PreparedRun, request: ForecastRequest, pilot: Pilot | None) -> Iterator[FloatArray]:
     bench, rng = prepared.plan.bench, np.random.default_rng(request.seed)
     if pilot is not None:
         drawn = posterior_chances(pilot.counts, bench.weights, request.worlds, rng)
     else:
-        drawn = prior_chances(Prior(), bench.models, bench.questions, bench.weights, request.worlds, rng)
+        drawn = prior_chances(WorldPrior(), bench.models, bench.questions, bench.weights, request.worlds, rng)
     for chances in drawn:
         yield chances if request.gap is None else spaced(chances, bench.weights, request.gap)
 
 
-def _basis(request: Request, pilot: Pilot | None, continued: bool) -> Iterator[str]:
+def _basis(request: ForecastRequest, pilot: Pilot | None, continued: bool) -> Iterator[str]:
     if pilot is None:
-        yield f"no pilot: worlds are drawn from a prior, {Prior()}"
+        yield f"no pilot: worlds are drawn from a prior, {WorldPrior()}"
     else:
         each, goes_on = pilot.counts.sum(axis=-1), ", which the run goes on from" if continued else ""
         trials = f"{int(each.sum()):,} trials, {each.min()} to {each.max()} a question"
@@ -140,7 +149,7 @@ def _basis(request: Request, pilot: Pilot | None, continued: bool) -> Iterator[s
         yield f"true scores of neighbours are set {request.gap:.2%} apart.{again}"
 
 
-def _usage(prepared: Prepared, pilot: Pilot | None) -> tuple[Usage, list[str]]:
+def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, list[str]]:
     """What trials use, and what of it is guessed."""
     models = prepared.config.models
     guessed = guess(models, prepared.prompts, prepared.plan.bench.categories)
@@ -149,7 +158,7 @@ def _usage(prepared: Prepared, pilot: Pilot | None) -> tuple[Usage, list[str]]:
     return known[0], list(_guesses(*known))
 
 
-def _guesses(usage: Usage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:
+def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:
     if not usage.knows_tokens:
         yield "tokens are not known: give a pilot, or sampling.max_tokens for a guess"
     elif not tokens.any():
@@ -167,7 +176,7 @@ def _swaps(scene: Scene) -> Iterator[str]:
         yield f"a model that takes its turn on a server is guessed to be loaded in {GUESSED_SWAP:g} s"
 
 
-def _simulable(budget: Budget, usage: Usage) -> tuple[Budget, list[str]]:
+def _simulable(budget: Budget, usage: AnswerUsage) -> tuple[Budget, list[str]]:
     """The budget without a cap on what nobody knows."""
     if budget.wall_seconds is None or usage.knows_seconds:
         return budget, []

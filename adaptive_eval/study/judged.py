@@ -1,7 +1,4 @@
-"""One replay judged by the truth.
-
-How much of the servers' slots a run kept busy while their models were still being compared.
-"""
+"""One replay judged by the truth: what it called wrongly, what it cost, and how busy it kept the servers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -60,7 +57,7 @@ EQUAL = 1e-12
 """True scores that are this close are equal: what is left is rounding."""
 
 
-class Judged(NamedTuple):
+class JudgedReplay(NamedTuple):
     """What a replay cost, what it called, and how right it was; times are simulated, and nan where none were."""
 
     seed: int
@@ -86,7 +83,9 @@ class Judged(NamedTuple):
     """Changes of model on servers that models share."""
 
 
-def judge(seed: int, controller: Controller, truth: FloatArray, timeline: Timeline | None = None) -> Judged:
+def judge_replay(
+    seed: int, controller: Controller, truth: FloatArray, timeline: Timeline | None = None
+) -> JudgedReplay:
     """Judge a replay that has had a look."""
     result = controller.result()
     if result is None:
@@ -94,7 +93,7 @@ def judge(seed: int, controller: Controller, truth: FloatArray, timeline: Timeli
     pairs = [one.verdict for one in result.comparisons]
     calls = [pair for pair in pairs if pair.verdict is Verdict.RESOLVED and not pair.reversed]
     reference = controller.plan.objective.reference
-    return Judged(
+    return JudgedReplay(
         seed=seed,
         reason=str(result.reason),
         trials=result.trials,

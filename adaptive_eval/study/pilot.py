@@ -1,9 +1,8 @@
 """A pilot: the trials of another run, or of the same one, in the order of the run that is planned.
 
-What a trial uses: tokens, USD, GPU time and seconds of each model's answers, by category, as far as they are known.
-
-Means by model and category, since wrong answers are longer: over a run their sums are what counts. Seconds are
-log-normal around their mean, since a round waits for the last of its answers.
+What a trial uses (tokens, USD, GPU time, seconds) is known as means by model and category, since wrong answers are
+longer: over a run their sums are what counts. Seconds are log-normal around their mean, since a round waits for the
+last of its answers.
 """
 
 from collections.abc import Sequence
@@ -14,22 +13,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.pace import GUESSED_SHARE, GUESSED_SPEED
 from adaptive_eval.config.planning import prompt_bytes, usage_cost
-from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.store import RunHeader, RunReader, TrialUse, differences
+from adaptive_eval.store import Roster, RunHeader, RunReader, TrialUse, differences
 from adaptive_eval.store.store import with_sources
 from scorio.moments import FloatArray
 
-GUESSED_SHARE = 0.25
-"""Of `max_tokens`: the length of an answer where nothing is known."""
 BYTES_A_TOKEN = 4.0
 """Of a prompt in English, by the makers of tokenizers."""
-GUESSED_SPEED = 40.0
-"""Tokens a second of one answer among many on a busy server."""
 GUESSED_SPREAD = 0.5
 """Standard deviation of the logarithm of an answer's seconds."""
 
@@ -47,7 +43,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Usage:
+class AnswerUsage:
     """Means (L, K) for a trial of each model that falls into each category; nan where they are not known."""
 
     prompt_tokens: FloatArray
@@ -64,17 +60,17 @@ class Usage:
         return bool(np.isfinite(self.seconds).all())
 
 
-def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], categories: int) -> Usage:
+def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], categories: int) -> AnswerUsage:
     """A stated guess, for want of a pilot: nan for a model without `max_tokens`."""
     most = np.array([model.sampling.max_tokens or np.nan for model in models], dtype=float)
     asked = np.array([np.mean([prompt_bytes(prompt) for prompt in own]) / BYTES_A_TOKEN for own in prompts])
     completion = GUESSED_SHARE * most
     columns = (asked, completion, completion / GUESSED_SPEED)
     prompt_tokens, completion_tokens, seconds = (np.repeat(one[:, None], categories, axis=1) for one in columns)
-    return Usage(prompt_tokens, completion_tokens, seconds, np.full(len(models), GUESSED_SPREAD))
+    return AnswerUsage(prompt_tokens, completion_tokens, seconds, np.full(len(models), GUESSED_SPREAD))
 
 
-def known_usage(measured: Measured, otherwise: Usage) -> tuple[Usage, NDArray[np.bool_], NDArray[np.bool_]]:
+def known_usage(measured: Measured, otherwise: AnswerUsage) -> tuple[AnswerUsage, NDArray[np.bool_], NDArray[np.bool_]]:
     """The pilot's means; for models without tokens, or without seconds, those of its other models, else a guess.
 
     Also which models' tokens, and which models' seconds, are their own.
@@ -82,7 +78,7 @@ def known_usage(measured: Measured, otherwise: Usage) -> tuple[Usage, NDArray[np
     own_tokens = measured.completion_tokens.sum(axis=1) > 0.0
     own_seconds = measured.seconds.sum(axis=1) > 0.0
     spread = np.where(own_seconds & np.isfinite(measured.log_spread), measured.log_spread, otherwise.log_spread)
-    usage = Usage(
+    usage = AnswerUsage(
         prompt_tokens=_filled(measured.trials, measured.prompt_tokens, own_tokens, otherwise.prompt_tokens),
         completion_tokens=_filled(measured.trials, measured.completion_tokens, own_tokens, otherwise.completion_tokens),
         seconds=_filled(measured.trials, measured.seconds, own_seconds, otherwise.seconds),
@@ -105,7 +101,7 @@ def _means(sums: FloatArray, trials: FloatArray) -> FloatArray:
     return np.where(trials > 0.0, sums / np.maximum(trials, 1.0), overall)
 
 
-def cost_table(models: Sequence[ModelConfig], usage: Usage) -> tuple[tuple[Cost, ...], ...]:
+def cost_table(models: Sequence[ModelConfig], usage: AnswerUsage) -> tuple[tuple[Cost, ...], ...]:
     """What a trial of each model and category costs; what is not known counts as nothing."""
     columns = (np.nan_to_num(each).tolist() for each in (usage.prompt_tokens, usage.completion_tokens, usage.seconds))
     rows = zip(models, *columns, strict=True)
@@ -133,37 +129,35 @@ class Pilot:
     """What does not fit, in sentences."""
 
 
-def read_pilot(directory: Path, prepared: Prepared) -> Pilot:
+def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     """The trials of a run directory, models matched by name and questions by id; raises `ConfigError`."""
     with closing(RunReader.open(directory)) as reader:
         header, elapsed = reader.header(), reader.elapsed
         graded = [use for use in reader.trial_uses() if use.category is not None]
     _require_the_rubric(directory, header, prepared)
     models, questions = prepared.models, tuple(question.id for question in prepared.questions)
-    known = _matching(directory, graded, models, questions)
-    cells = np.array(known, dtype=float)
-    at = cells[:, :4].astype(np.intp)
+    known = PilotTrials.of(_matching(directory, graded, prepared.roster), prepared.roster)
     categories = prepared.plan.bench.categories
-    if at[:, 3].max() >= categories:
+    if known.category.max() >= categories:
         raise ConfigError(
-            f"the pilot {directory} has trials of category {at[:, 3].max()}, but the rubric has the categories 0 to "
-            f"{categories - 1}; give a pilot that was graded with the same rubric"
+            f"the pilot {directory} has trials of category {known.category.max()}, but the rubric has the categories "
+            f"0 to {categories - 1}; give a pilot that was graded with the same rubric"
         )
-    outcomes = np.full((len(models), len(questions), int(at[:, 2].max()) + 1), -1, dtype=np.int8)
-    outcomes[at[:, 0], at[:, 1], at[:, 2]] = at[:, 3]
+    outcomes = np.full((len(models), len(questions), int(known.trial.max()) + 1), -1, dtype=np.int8)
+    outcomes[known.model, known.question, known.trial] = known.category
     counts = np.stack([(outcomes == category).sum(axis=2) for category in range(categories)], axis=-1)
     return Pilot(
         name=header.name,
         outcomes=outcomes,
         counts=counts,
-        measured=measure(at, cells[:, 4:], (len(models), categories)),
+        measured=measure(known, (len(models), categories)),
         elapsed=elapsed,
         header=header,
         remarks=(*_absent(counts, models, questions), *_asked_otherwise(header, prepared.header)),
     )
 
 
-def _require_the_rubric(directory: Path, header: RunHeader, prepared: Prepared) -> None:
+def _require_the_rubric(directory: Path, header: RunHeader, prepared: PreparedRun) -> None:
     changes = list(differences(header.meaning.get("rubric"), prepared.header.meaning["rubric"], "rubric"))
     if changes:
         raise ConfigError(
@@ -172,51 +166,68 @@ def _require_the_rubric(directory: Path, header: RunHeader, prepared: Prepared) 
         )
 
 
-Cell = tuple[int, int, int, int, int, int, float]
+@dataclass(frozen=True, slots=True, eq=False)
+class PilotTrials:
+    """Graded trials column by column, (n,) each; models and questions by position."""
+
+    model: NDArray[np.intp]
+    question: NDArray[np.intp]
+    trial: NDArray[np.intp]
+    category: NDArray[np.intp]
+    prompt_tokens: FloatArray
+    completion_tokens: FloatArray
+    seconds: FloatArray
+
+    @classmethod
+    def of(cls, uses: Sequence[TrialUse], roster: Roster) -> "PilotTrials":
+        """The columns of trials whose models and questions all are in the roster."""
+        return cls(
+            model=np.array([roster.models.position_of(use.model) for use in uses], dtype=np.intp),
+            question=np.array([roster.questions.position_of(use.question) for use in uses], dtype=np.intp),
+            trial=np.array([use.trial for use in uses], dtype=np.intp),
+            category=np.array([use.category for use in uses], dtype=np.intp),
+            prompt_tokens=np.array([use.prompt_tokens for use in uses], dtype=float),
+            completion_tokens=np.array([use.completion_tokens for use in uses], dtype=float),
+            seconds=np.array([use.latency for use in uses], dtype=float),
+        )
 
 
-def _matching(
-    directory: Path, graded: Sequence[TrialUse], models: Sequence[str], questions: Sequence[str]
-) -> list[Cell]:
-    """The trials of planned models on planned questions, both by position."""
+def _matching(directory: Path, graded: Sequence[TrialUse], roster: Roster) -> list[TrialUse]:
+    """The trials of planned models on planned questions."""
     if not graded:
         raise ConfigError(f"the pilot {directory} has no graded trial; give a run that has some, or plan without one")
-    row = {name: position for position, name in enumerate(models)}
-    column = {key: position for position, key in enumerate(questions)}
-    known = [
-        (row[use.model], column[use.question], use.trial, use.category or 0, *use[4:])
-        for use in graded
-        if use.model in row and use.question in column
-    ]
+    known = [use for use in graded if (use.model, use.question) in roster]
     if not known:
-        what = "model" if not any(use.model in row for use in graded) else "question"
+        what = "model" if not any(use.model in roster.models for use in graded) else "question"
         theirs = sorted({getattr(use, what) for use in graded})
         raise ConfigError(
-            f"the pilot {directory} has no {what} of the configuration, but {named(theirs)}; models are matched by "
-            "name, questions by id"
+            f"the pilot {directory} has no {what} of the configuration, but {some_names(theirs)}; models are matched "
+            "by name, questions by id"
         )
     return known
 
 
-def measure(at: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) -> Measured:
-    """Sums by model and category of prompt tokens, completion tokens and seconds (n, 3).
-
-    `at` (n, 4) has each trial's model, question, number and category, `shape` the numbers of models and categories.
-    """
-    cell = at[:, 0] * shape[1] + at[:, 3]
+def measure(known: PilotTrials, shape: tuple[int, int]) -> Measured:
+    """Sums by model and category; `shape` has the numbers of models and categories."""
+    cell = known.model * shape[1] + known.category
     size = shape[0] * shape[1]
 
     def summed(values: FloatArray | None) -> FloatArray:
         return np.bincount(cell, values, size).reshape(shape).astype(float)
 
     trials = summed(None)
-    seconds = used[:, 2]
-    logs = np.log(np.maximum(seconds, 1e-6))
+    logs = np.log(np.maximum(known.seconds, 1e-6))
     held = np.maximum(trials, 1.0)
     within = np.maximum(summed(logs**2) - summed(logs) ** 2 / held, 0.0).sum(axis=1)
     freedom = np.maximum(trials - 1.0, 0.0).sum(axis=1)
     spread = np.where(freedom > 0.0, np.sqrt(within / np.maximum(freedom, 1.0)), np.nan)
-    return Measured(trials, summed(used[:, 0]), summed(used[:, 1]), summed(seconds), spread)
+    return Measured(
+        trials=trials,
+        prompt_tokens=summed(known.prompt_tokens),
+        completion_tokens=summed(known.completion_tokens),
+        seconds=summed(known.seconds),
+        log_spread=spread,
+    )
 
 
 def _absent(counts: NDArray[np.int64], models: Sequence[str], questions: Sequence[str]) -> list[str]:
@@ -226,7 +237,7 @@ def _absent(counts: NDArray[np.int64], models: Sequence[str], questions: Sequenc
         missing = [name for name, there in zip(names, counts.sum(axis=axes).tolist(), strict=True) if not there]
         if missing:
             told.append(
-                f"{len(missing)} of {len(names)} {what} are not in the pilot ({named(missing)}): drawn as the "
+                f"{len(missing)} of {len(names)} {what} are not in the pilot ({some_names(missing)}): drawn as the "
                 f"pilot's {what} vary"
             )
     return told
@@ -247,10 +258,14 @@ def _asked_otherwise(then: RunHeader, now: RunHeader) -> list[str]:
         ),
         *differences(with_sources(then.meaning, now.meaning).get("grader"), now.meaning["grader"], "grader"),
     ]
-    return [f"the pilot was asked or graded otherwise: {named([str(change) for change in changes])}"] if changes else []
+    return (
+        [f"the pilot was asked or graded otherwise: {some_names([str(change) for change in changes])}"]
+        if changes
+        else []
+    )
 
 
-def named(names: Sequence[str]) -> str:
+def some_names(names: Sequence[str]) -> str:
     """The first few names."""
     more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     return ", ".join([*names[:SHOWN], *more])

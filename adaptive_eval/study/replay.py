@@ -1,10 +1,6 @@
-"""One replay from its seed to its end.
+"""A replay from the words of the command line to its results, which have the format of a run's.
 
-From the words of the command line to a replay that could begin.
-
-What a replay draws its trials from: a world of known probabilities, or a recording and a rubric's weights.
-
-The results of a replay, in the format of a run's.
+Its trials are drawn from a world of known probabilities, or from a recording.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,20 +19,22 @@ from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Look
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.recording import Recording, read_recording, read_run
+from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_recording, recording_of_run
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import Subject, build_results, take_snapshot
+from adaptive_eval.record.build import RunSubject, build_results, take_snapshot
 from adaptive_eval.record.results import Caution, Results, TurnsRow
 from adaptive_eval.simulate.worlds import WORLDS, Latency, World
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.repeats import LEAST_PAIRS, AnswerPairs
+from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.study.drive import drive
+from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.tape import Tape
-from adaptive_eval.study.timed import AnswerTimes, Host, Timeline, drive_in_time
+from adaptive_eval.study.timed import AnswerTimes, Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class OutcomeSource:
     """Models and questions with the chances of their trials; those of a recording are its shares."""
 
     name: str
@@ -49,6 +47,8 @@ class Source:
     """(L, M, K): what was recorded."""
     outcomes: IntArray | None = None
     """(L, M, N): what was recorded, in its order, -1 for no trial."""
+    answers: tuple[RecordedAnswers, ...] | None = None
+    """What the recording knows of the answers of each model, where it has more than grades."""
 
     @property
     def truth(self) -> FloatArray:
@@ -60,7 +60,7 @@ class Source:
         """(L, M): recorded trials; None in a world, which has no end of them."""
         return None if self.counts is None else self.counts.sum(axis=-1)
 
-    def best(self, most: int) -> "Source":
+    def best(self, most: int) -> "OutcomeSource":
         """The best `most` models by the truth, best first."""
         chosen = np.argsort(-self.truth, kind="stable")[:most]
         return replace(
@@ -69,6 +69,7 @@ class Source:
             chances=self.chances[chosen],
             counts=None if self.counts is None else self.counts[chosen],
             outcomes=None if self.outcomes is None else self.outcomes[chosen],
+            answers=None if self.answers is None else tuple(self.answers[model] for model in chosen),
         )
 
     def tape(self, rng: np.random.Generator) -> Tape:
@@ -84,12 +85,12 @@ class Source:
         return Tape.of_outcomes(self.outcomes, self.counts, self.weights, rng)
 
 
-def source_of_world(world: World) -> Source:
+def source_of_world(world: World) -> OutcomeSource:
     """A world; it brings its own weights."""
-    return Source(world.name, world.models, world.questions, world.w, world.p)
+    return OutcomeSource(world.name, world.models, world.questions, world.w, world.p)
 
 
-def source_of_recording(recording: Recording, name: str, weights: FloatArray) -> Source:
+def source_of_recording(recording: Recording, name: str, weights: FloatArray) -> OutcomeSource:
     """A recording, judged with the weights of a rubric."""
     counts, categories = recording.counts, len(weights)
     if counts.shape[-1] > categories:
@@ -99,7 +100,7 @@ def source_of_recording(recording: Recording, name: str, weights: FloatArray) ->
         )
     padding = np.zeros((*counts.shape[:2], categories - counts.shape[-1]), dtype=np.int64)
     counts = np.concatenate([counts, padding], axis=-1)
-    return Source(
+    return OutcomeSource(
         name=name,
         models=recording.models,
         questions=recording.questions,
@@ -107,11 +108,12 @@ def source_of_recording(recording: Recording, name: str, weights: FloatArray) ->
         chances=counts / counts.sum(axis=-1, keepdims=True),
         counts=counts,
         outcomes=recording.outcomes,
+        answers=recording.answers,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReplayRequest:
     """What is to be replayed, and with which decisions."""
 
     what: str
@@ -121,22 +123,22 @@ class Request:
     array: str | None = None
     """The array of the file that holds outcomes, where it is not R."""
     top: int | None = None
-    """Only the best so many models."""
+    """Only this many models, the best ones."""
     timed: bool = False
     in_turn: bool = False
     """The models share a server in turn."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedReplay:
     """A replay that could begin."""
 
-    source: Source
+    source: OutcomeSource
     plan: Plan
     decisions: Decisions
 
 
-def prepare(request: Request) -> Prepared:
+def prepare_replay(request: ReplayRequest) -> PreparedReplay:
     """Read the recording and the configuration; raises `ConfigError`."""
     drawn_from = _found(request)
     decisions = load_decisions(request.config, request.overrides, drawn_from.models)
@@ -146,10 +148,10 @@ def prepare(request: Request) -> Prepared:
         decisions = load_decisions(request.config, request.overrides, source.models)  # which may name those left out
     _require_countable(decisions.budget, request.timed)
     bench = Bench(len(source.models), len(source.questions), source.weights)
-    return Prepared(source, plan_on(bench, decisions, source.models, in_turn=request.in_turn), decisions)
+    return PreparedReplay(source, plan_on(bench, decisions, source.models, in_turn=request.in_turn), decisions)
 
 
-def _found(request: Request) -> World | Recording:
+def _found(request: ReplayRequest) -> World | Recording:
     """The world, the file or the run that is meant."""
     what, path = request.what, Path(request.what)
     if what in WORLDS:
@@ -163,14 +165,14 @@ def _found(request: Request) -> World | Recording:
     if path.is_dir():
         if request.array is not None:
             raise ConfigError(f"--array names an array of a file, but {what} is a run; leave it out")
-        return read_run(path)
+        return recording_of_run(path)
     if path.suffix in (".yaml", ".yml"):
         mend = f"name an .npz file, a run or a world, and give this with --config {what}"
         raise ConfigError(f"{what} is a configuration, which has no outcomes; {mend}")
     return read_recording(path, request.array)
 
 
-def _source(drawn_from: World | Recording, what: str, decisions: Decisions, config: Path | None) -> Source:
+def _source(drawn_from: World | Recording, what: str, decisions: Decisions, config: Path | None) -> OutcomeSource:
     if isinstance(drawn_from, World):
         return source_of_world(drawn_from)
     own = drawn_from.weights if config is None else None
@@ -191,7 +193,7 @@ def _require_countable(budget: BudgetConfig, timed: bool) -> None:
         )
 
 
-class Servers(NamedTuple):
+class SimulatedServers(NamedTuple):
     """Simulated servers: how long answers take, and how many requests a model may have at a time."""
 
     latency: Latency
@@ -201,51 +203,56 @@ class Servers(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Performed:
+class PerformedReplay:
     """A replay that has ended."""
 
     controller: Controller
     timeline: Timeline | None
 
 
-def perform(
-    prepared: Prepared, seed: int | None, servers: Servers | None = None, on_look: Callable[[Look], None] | None = None
-) -> Performed:
+def perform_replay(
+    prepared: PreparedReplay,
+    seed: int | None,
+    servers: SimulatedServers | None = None,
+    on_look: Callable[[Look], None] | None = None,
+) -> PerformedReplay:
     """Replay with trials in the random order of a seed; with None as they were recorded, where that is known."""
     source, controller = prepared.source, Controller(prepared.plan)
     rng = np.random.default_rng([seed or 0, 0])
     tape = source.tape_in_order(rng) if seed is None else source.tape(rng)
     if servers is None:
-        return Performed(drive(controller, tape, on_look), None)
+        return PerformedReplay(drive(controller, tape, on_look), None)
     shape = len(source.models), len(source.questions)
     times = AnswerTimes(servers.latency, shape, source.weights, np.random.default_rng([seed or 0, 1]))
     shared = []
     if servers.swap_seconds is not None:
-        shared = [Host(range(len(source.models)), servers.slots, servers.swap_seconds)]
-    return Performed(controller, drive_in_time(controller, tape, times, servers.slots, on_look, shared))
+        shared = [SimulatedHost(range(len(source.models)), servers.slots, servers.swap_seconds)]
+    return PerformedReplay(controller, drive_in_time(controller, tape, times, servers.slots, on_look, shared))
 
 
-def results_of(prepared: Prepared, performed: Performed, now: float) -> Results | None:
+def results_of(prepared: PreparedReplay, performed: PerformedReplay, now: float) -> Results | None:
     """What the replay found, at `now` in seconds since 1970; None when it ended before its first look.
 
     Its active seconds are those of the simulated servers, 0 without them.
     """
     source, controller, timeline = prepared.source, performed.controller, performed.timeline
-    subject = Subject(
+    answers = source.answers or tuple(RecordedAnswers(AnswerPairs(), None) for _ in source.models)
+    subject = RunSubject(
         name=source.name,
         models=source.models,
         questions=source.questions,
-        sampled=(False,) * len(source.models),  # no text was: nothing is to be warned of when answers repeat
+        drawn=tuple(one.drawn for one in answers),
         created=now,
         decisions=prepared.decisions.stated(),
     )
-    tallies = [Tally(trials=trials) for trials in controller.arrived.sum(axis=(1, 2)).tolist()]
+    arrived = controller.arrived.sum(axis=(1, 2)).tolist()
+    usages = [TrialUsage(trials=trials, pairs=one.pairs) for trials, one in zip(arrived, answers, strict=True)]
     elapsed = 0.0 if timeline is None else timeline.seconds
-    snapshot = take_snapshot(subject, controller, tallies, elapsed=elapsed, now=now, stopped=False)
+    snapshot = take_snapshot(subject, controller, usages, elapsed=elapsed, now=now, stopped=False)
     if snapshot is None:
         return None
     results = build_results(snapshot)
-    warnings = (*results.warnings, *_beyond_the_record(source, performed))
+    warnings = (*results.warnings, *_beyond_the_record(source, performed), *_always_graded_alike(source))
     return replace(results, warnings=warnings, turns=_turns(timeline))
 
 
@@ -258,7 +265,23 @@ def _turns(timeline: Timeline | None) -> tuple[TurnsRow, ...]:
     return (TurnsRow("one server", models, len(timeline.swaps), seconds),)
 
 
-def _beyond_the_record(source: Source, performed: Performed) -> Iterator[Caution]:
+def _always_graded_alike(source: OutcomeSource) -> Iterator[Caution]:
+    """Of whom each question has one grade in all its trials, where nothing but grades was recorded."""
+    if source.counts is None or source.answers is not None:
+        return
+    trials = source.counts.sum(axis=-1)
+    for name, counts, each in zip(source.models, source.counts, trials, strict=True):
+        pairs = int((each // 2).sum())
+        if pairs >= LEAST_PAIRS and (counts.max(axis=-1) == each).all() and np.count_nonzero(counts.any(axis=0)) > 1:
+            text = (
+                f"all trials of each question have one and the same grade ({int(each.sum()):,} trials of {len(each)} "
+                "questions), as if one answer had been counted many times: a server that ignores the seed gives that, "
+                "and so does a model that is sure of each; grades alone do not tell which"
+            )
+            yield Caution("repeats_unclear", name, text)
+
+
+def _beyond_the_record(source: OutcomeSource, performed: PerformedReplay) -> Iterator[Caution]:
     """Trials that nobody has recorded make a replay surer of itself than the recording is."""
     if source.recorded is None:
         return

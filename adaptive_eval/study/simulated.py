@@ -1,8 +1,6 @@
 """One simulated run: the controller that a run would have, on answers drawn from a world.
 
-Everything that simulated runs have in common.
-
-Which plans are simulated: the run's own, and the same with other budgets and other confidences.
+The plans that are simulated are the run's own, and the same with other budgets and other confidences.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import plan_on
-from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import sharing
 from adaptive_eval.core import Bench, Budget, Controller, Plan, Reason
 from adaptive_eval.core.registry import RULES, make
@@ -23,9 +21,10 @@ from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
-from adaptive_eval.study.pilot import Usage
-from adaptive_eval.study.tape import Layers, Tape, Trials
-from adaptive_eval.study.timed import Host, drive_in_time
+from adaptive_eval.study.pilot import AnswerUsage
+from adaptive_eval.study.servers import SimulatedHost
+from adaptive_eval.study.tape import Layers, Tape, TrialArrays
+from adaptive_eval.study.timed import Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 CONFIDENCES = (0.90, 0.95, 0.99)
@@ -84,10 +83,10 @@ def covers_everything(budget: Budget, bench: Bench, most_trials: int) -> bool:
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
 
 
-class Served(NamedTuple):
+class ServiceCosts(NamedTuple):
     """What trials take and cost: the same in every simulated run."""
 
-    usage: Usage
+    usage: AnswerUsage
     costs: Sequence[Sequence[Cost]]
     """By model and category."""
     slots: Sequence[int]
@@ -100,7 +99,7 @@ class Served(NamedTuple):
     """What it takes to bring another one of a group."""
 
 
-class Ended(NamedTuple):
+class EndedComparison(NamedTuple):
     """One of the objective's comparisons at the end of a simulated run."""
 
     better: int
@@ -123,7 +122,9 @@ class Simulated(NamedTuple):
     """nan where it was not timed."""
     unhindered: float
     """The least cap on trials, and on nothing else, with which this run would have been the same."""
-    comparisons: tuple[Ended, ...]
+    comparisons: tuple[EndedComparison, ...]
+    held: tuple[float, ...] = ()
+    """Seconds until the last answer of each model; nothing where it was not timed."""
 
     @property
     def reached(self) -> bool:
@@ -136,7 +137,9 @@ class Simulated(NamedTuple):
         return sum(one.verdict in DECIDED for one in self.comparisons)
 
 
-def simulate(plan: Plan, chances: FloatArray, served: Served, seed: Sequence[int], *, timed: bool = True) -> Simulated:
+def simulate_run(
+    plan: Plan, chances: FloatArray, served: ServiceCosts, seed: Sequence[int], *, timed: bool = True
+) -> Simulated:
     """Run the plan in a world of these chances (L, M, K); the same seed gives the same answers under any plan.
 
     What it takes in time is only found out where it is `timed`, or where a cap on time may end the run.
@@ -147,7 +150,7 @@ def simulate(plan: Plan, chances: FloatArray, served: Served, seed: Sequence[int
         tape = Tape.of_chances(chances, weights, answers)
     else:
         tape = Tape.continued(served.recorded, chances, weights, answers)
-    seconds = _drive(controller, tape, served, seed, timed or plan.budget.wall_seconds is not None)
+    timeline = _drive(controller, tape, served, seed, timed or plan.budget.wall_seconds is not None)
     assert controller.finished is not None
     counts = controller.arrived.sum(axis=1) + _not_needed(controller, served.recorded)
     tokens, usd, gpu_seconds = priced(counts, served.costs)
@@ -158,20 +161,23 @@ def simulate(plan: Plan, chances: FloatArray, served: Served, seed: Sequence[int
         tokens=tokens,
         usd=usd,
         gpu_seconds=gpu_seconds,
-        seconds=seconds,
+        seconds=nan if timeline is None else timeline.seconds,
         unhindered=controller.unhindered,
         comparisons=tuple(_comparisons(controller, truth)),
+        held=() if timeline is None else tuple(float(one.end.max(initial=0.0)) for one in timeline.served),
     )
 
 
-def _drive(controller: Controller, tape: Tape, served: Served, seed: Sequence[int], timed: bool) -> float:
-    """Run to the end; the seconds that it takes, nan where nobody asks."""
+def _drive(
+    controller: Controller, tape: Tape, served: ServiceCosts, seed: Sequence[int], timed: bool
+) -> Timeline | None:
+    """Run to the end; how it went in time, where somebody asks."""
     if not timed:
         drive_rounds(controller, tape, served.costs)
-        return nan
+        return None
     times = _Seconds(served, controller.plan.bench.questions, np.random.default_rng([*seed, 1]))
-    shared = [Host(group, served.slots[group[0]], served.swap_seconds) for group in served.in_turn]
-    return drive_in_time(controller, tape, times, served.slots, shared=shared, costs=served.costs).seconds
+    shared = [SimulatedHost(group, served.slots[group[0]], served.swap_seconds) for group in served.in_turn]
+    return drive_in_time(controller, tape, times, served.slots, shared=shared, costs=served.costs)
 
 
 def priced(counts: IntArray, costs: Sequence[Sequence[Cost]]) -> tuple[float, float, float]:
@@ -180,7 +186,7 @@ def priced(counts: IntArray, costs: Sequence[Sequence[Cost]]) -> tuple[float, fl
     return tokens, usd, gpu_seconds
 
 
-def tallied(recorded: IntArray, categories: int) -> IntArray:
+def counts_of_recorded(recorded: IntArray, categories: int) -> IntArray:
     """Counts (L, K) of outcomes (L, M, N), -1 for none."""
     return np.stack([(recorded == category).sum(axis=(1, 2)) for category in range(categories)], axis=-1)
 
@@ -191,10 +197,10 @@ def _not_needed(controller: Controller, recorded: IntArray | None) -> IntArray:
     if recorded is None:
         return np.zeros((models, categories), dtype=np.int64)
     asked = np.arange(recorded.shape[2]) < controller.arrived.sum(axis=2)[..., None]
-    return tallied(np.where(asked, -1, recorded), categories)
+    return counts_of_recorded(np.where(asked, -1, recorded), categories)
 
 
-def _comparisons(controller: Controller, truth: FloatArray) -> Iterator[Ended]:
+def _comparisons(controller: Controller, truth: FloatArray) -> Iterator[EndedComparison]:
     """The comparisons of the last look; none where there was no look."""
     reference = controller.plan.objective.reference
     look = controller.latest_look()
@@ -202,19 +208,19 @@ def _comparisons(controller: Controller, truth: FloatArray) -> Iterator[Ended]:
         other = reference if pair.worse is None else truth[pair.worse]
         assert other is not None
         gap = abs(float(truth[pair.better] - other)) if controller.plan.objective.compares else nan
-        yield Ended(pair.better, pair.worse, str(pair.verdict), gap, pair.trials_needed)
+        yield EndedComparison(pair.better, pair.worse, str(pair.verdict), gap, pair.trials_needed)
 
 
 class _Seconds:
     """How long each trial takes, log-normal around its mean; nothing where it is recorded, or where nobody knows."""
 
-    def __init__(self, served: Served, questions: int, rng: np.random.Generator) -> None:
+    def __init__(self, served: ServiceCosts, questions: int, rng: np.random.Generator) -> None:
         spread = served.usage.log_spread[:, None]
         self._medians = np.nan_to_num(served.usage.seconds * np.exp(-(spread**2) / 2.0))
         self._factors = Layers[float](_factors(spread, questions, rng))
         self._recorded = served.recorded
 
-    def seconds(self, trials: Trials, categories: IntArray) -> FloatArray:
+    def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial."""
         if not self._medians.any():
             return np.zeros(len(categories))
@@ -222,7 +228,7 @@ class _Seconds:
         return took if self._recorded is None else np.where(_is_recorded(self._recorded, trials), 0.0, took)
 
 
-def _is_recorded(recorded: IntArray, trials: Trials) -> NDArray[np.bool_]:
+def _is_recorded(recorded: IntArray, trials: TrialArrays) -> NDArray[np.bool_]:
     """Which trials are there already."""
     known = trials.trial < recorded.shape[2]
     known[known] = recorded[tuple(column[known] for column in trials)] >= 0
@@ -242,7 +248,7 @@ class Scene:
     bench: Bench
     decisions: Decisions
     names: tuple[str, ...]
-    served: Served
+    served: ServiceCosts
     seed: int
     elapsed: float = 0.0
     """Seconds that the run to be continued has been active."""
@@ -259,11 +265,11 @@ class Scene:
         return replace(plan, budget=replace(variant.budget, wall_seconds=left))
 
 
-def decisions_of(prepared: Prepared) -> Decisions:
+def simulated_decisions(prepared: PreparedRun) -> Decisions:
     """What decides, without what only a run needs: addresses and keys stay where they are."""
     return Decisions.model_construct(**{name: getattr(prepared.config, name) for name in Decisions.model_fields})
 
 
-def turns(prepared: Prepared) -> Sequence[Sequence[int]]:
+def groups_in_turn(prepared: PreparedRun) -> Sequence[Sequence[int]]:
     """Models that are served one at a time, by their numbers."""
     return list(sharing(prepared.config.models).values())

@@ -1,11 +1,8 @@
 """All simulated runs of a forecast: those of the run as it is configured, and those of the table.
 
-Worlds are added until what they say stands (`settled`), so that many models, whose costs differ little from world to
-world, take few of them.
-
-Simulated runs on all cores: results in the order of the jobs, the same whatever the number of processes.
-
-Whether further worlds would still move what a forecast says.
+Worlds are added until what they say stands (`figures_settled`), so that many models, whose costs differ little from
+world to world, take few of them. They run on all cores, with results in the order of the jobs, the same whatever the
+number of processes.
 
 Standard errors after n runs: of a quantile of about normal values sqrt(p (1 - p)/n) / phi(z_p) standard deviations,
 1.71/sqrt(n) for the ends of the 80% interval; of a share sqrt(p (1 - p)/(n + 4)), with two more runs either way so that
@@ -39,7 +36,7 @@ from adaptive_eval.study.simulated import (
     is_capped,
     only_trials,
     scaled,
-    simulate,
+    simulate_run,
 )
 from adaptive_eval.study.types import range_of
 from scorio.moments import FloatArray
@@ -79,7 +76,7 @@ WORTH_A_PROCESS = 1.5
 """Seconds of work that repay the one that a process takes to start."""
 
 
-class Job(NamedTuple):
+class SimulationJob(NamedTuple):
     """One run to be simulated."""
 
     world: int
@@ -88,7 +85,7 @@ class Job(NamedTuple):
     timed: bool = True
 
 
-class Crew:
+class WorkerCrew:
     """Does jobs, in processes of its own where that was found to be worth it; a context that ends them."""
 
     def __init__(self, scene: Scene, jobs: int) -> None:
@@ -97,7 +94,7 @@ class Crew:
         self._pool: ProcessPoolExecutor | None = None
         self._took: list[float] = []
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "WorkerCrew":
         return self
 
     def __exit__(
@@ -106,7 +103,7 @@ class Crew:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def simulate(self, jobs: Sequence[Job], another: Callable[[], None] = lambda: None) -> list[Simulated]:
+    def simulate(self, jobs: Sequence[SimulationJob], another: Callable[[], None] = lambda: None) -> list[Simulated]:
         """The simulated runs in the order of the jobs; `another` is called after each of them."""
         done: list[Simulated] = []
         while self._pool is None and len(done) < len(jobs):
@@ -142,10 +139,10 @@ class _Worker:
         self._scene = scene
         self._plan = lru_cache(maxsize=None)(scene.plan)
 
-    def do(self, job: Job) -> Simulated:
+    def do(self, job: SimulationJob) -> Simulated:
         scene = self._scene
         plan, seed = self._plan(job.variant), (scene.seed, job.world)
-        return simulate(plan, job.chances, scene.served, seed, timed=job.timed and scene.served.usage.knows_seconds)
+        return simulate_run(plan, job.chances, scene.served, seed, timed=job.timed and scene.served.usage.knows_seconds)
 
 
 _here: list[_Worker] = []
@@ -157,7 +154,7 @@ def _begin(scene: Scene) -> None:
     _here.append(_Worker(scene))
 
 
-def _do(job: Job) -> Simulated:
+def _do(job: SimulationJob) -> Simulated:
     return _here[0].do(job)
 
 
@@ -167,8 +164,8 @@ FIRST, STEP = 20, 10
 """Worlds before the first question whether they are enough, and from one such question to the next."""
 TABLE_FIRST, TABLE_STEP = 10, 5
 
-Watch = Callable[[float, str], None]
-"""Told how much is done, 0 to 1, and what is being done."""
+OnForecastProgress = Callable[[float, str], None]
+"""Hears how much is done, 0 to 1, and what is being done."""
 Runs = dict[Variant, list[Simulated]]
 
 
@@ -195,7 +192,9 @@ class Simulations:
         return self.capped or self.need
 
 
-def simulate_all(scene: Scene, worlds: Sequence[FloatArray], budget: Budget, most: int, watch: Watch) -> Simulations:
+def simulate_all(
+    scene: Scene, worlds: Sequence[FloatArray], budget: Budget, most: int, watch: OnForecastProgress
+) -> Simulations:
     """The runs of the forecast in as many of the worlds as it takes, and those of the table in the first of them.
 
     `budget` is the run's own, and `most` its maximum of trials a question.
@@ -205,8 +204,8 @@ def simulate_all(scene: Scene, worlds: Sequence[FloatArray], budget: Budget, mos
     capped = Variant(own, budget) if is_capped(budget) else None
     first = [need] if capped is None else [need, capped]
     expected = len(worlds) * len(first) + few * (len(confidences(scene.decisions)) * len(FACTORS) - 1)
-    with Crew(scene, expected) as crew:
-        work = _Work(crew, worlds, _Progress(expected, watch))
+    with WorkerCrew(scene, expected) as crew:
+        work = _Workload(crew, worlds, _Progress(expected, watch))
         for end in _ends(len(worlds), STEP, STEP):
             work.do(first, end, timed=True)
             work.progress.found(work.runs[need])
@@ -226,7 +225,7 @@ def _ends(worlds: int, first: int, step: int) -> list[int]:
     return [*range(min(first, worlds), worlds, step), worlds]
 
 
-def _fill_table(work: "_Work", table: Mapping[tuple[float, float], Variant], few: int) -> int:
+def _fill_table(work: "_Workload", table: Mapping[tuple[float, float], Variant], few: int) -> int:
     """Simulate the cells in the first worlds, in `few` of them at most; how many were enough."""
     cells = list(dict.fromkeys(table.values()))
     done = 0
@@ -238,10 +237,10 @@ def _fill_table(work: "_Work", table: Mapping[tuple[float, float], Variant], few
     return done
 
 
-class _Work:
+class _Workload:
     """Simulated runs so far, of each variant in the first worlds."""
 
-    def __init__(self, crew: Crew, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
+    def __init__(self, crew: WorkerCrew, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
         self._crew, self._worlds = crew, worlds
         self.progress = progress
         self.runs: Runs = {}
@@ -253,7 +252,7 @@ class _Work:
             missing = [(world, one) for one in same for world in range(len(self.runs.setdefault(one, [])), end)]
             known = [self._unhindered(world, one) for world, one in missing]
             jobs = [
-                Job(world, self._worlds[world], one, timed)
+                SimulationJob(world, self._worlds[world], one, timed)
                 for (world, one), run in zip(missing, known, strict=True)
                 if run is None
             ]
@@ -279,7 +278,7 @@ def _cap(budget: Budget) -> float:
 class _Progress:
     """Counts simulated runs, and tells what they say so far."""
 
-    def __init__(self, expected: int, watch: Watch) -> None:
+    def __init__(self, expected: int, watch: OnForecastProgress) -> None:
         self._expected, self._watch = expected, watch
         self._done, self._share = 0, 0.0
         self._found = ""

@@ -1,7 +1,4 @@
-"""From simulated runs to what is said of them.
-
-How close two models may be: the smallest gap that is called, and the smallest delta that certifies a tie.
-"""
+"""From simulated runs to what a forecast says of them: costs, chances, and how close two models may be."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,7 +8,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
 from adaptive_eval import __version__
-from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Budget, Plan, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import first_call
@@ -19,9 +16,20 @@ from adaptive_eval.core.rules import Correctable, Rule
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.pilot import Pilot
-from adaptive_eval.study.simulated import CAPS, DECIDED, Ended, Scene, Simulated, priced, tallied
+from adaptive_eval.study.simulated import CAPS, DECIDED, EndedComparison, Scene, Simulated, counts_of_recorded, priced
 from adaptive_eval.study.simulations import Simulations
-from adaptive_eval.study.types import FORMAT, Cell, Costs, Forecast, Limits, Outlook, Range, Spent, Undecided, range_of
+from adaptive_eval.study.types import (
+    FORMAT,
+    AlreadySpent,
+    Costs,
+    Forecast,
+    Outlook,
+    Range,
+    SmallestDifferences,
+    TableCell,
+    Undecided,
+    range_of,
+)
 from scorio.moments import FloatArray
 from scorio.sinf.compare import trial_variance
 
@@ -29,16 +37,16 @@ POWER = 0.80
 """The chance with which a gap is called, or a tie certified."""
 
 
-def limits_of(runs: Sequence[Simulated], plan: Plan, chances: Sequence[FloatArray]) -> Limits:
+def limits_of(runs: Sequence[Simulated], plan: Plan, chances: Sequence[FloatArray]) -> SmallestDifferences:
     """What these runs of the plan could tell apart; `chances` (L, M, K) are of the worlds that delta is for."""
     if not plan.objective.compares:
-        return Limits(None, None, None)
+        return SmallestDifferences(None, None, None)
     compared = [(one.gap, one.verdict == Verdict.RESOLVED) for run in runs for one in run.comparisons]
     if not compared:
-        return Limits(None, None, None)
+        return SmallestDifferences(None, None, None)
     gaps, called = np.array(compared, dtype=float).T
-    deltas = [smallest_delta(plan, world) for world in chances]
-    return Limits(smallest_gap(gaps, called), float(gaps.max()), float(np.median(deltas)))
+    deltas = [smallest_certified_delta(plan, world) for world in chances]
+    return SmallestDifferences(smallest_gap(gaps, called), float(gaps.max()), float(np.median(deltas)))
 
 
 def smallest_gap(gaps: FloatArray, called: FloatArray) -> float | None:
@@ -52,7 +60,7 @@ def smallest_gap(gaps: FloatArray, called: FloatArray) -> float | None:
     return float(gaps[order][first]) if first < len(order) else None
 
 
-def smallest_delta(plan: Plan, chances: FloatArray) -> float:
+def smallest_certified_delta(plan: Plan, chances: FloatArray) -> float:
     """The delta within which two equal models are certified as tied in 80%, with the budget spread evenly.
 
     A tie is certified when |d| + b s <= delta, and d of two equals is about N(0, s^2), so that delta = (b + 1.28) s; s
@@ -109,7 +117,7 @@ HOUR = 3600.0
 
 
 def summarise(
-    prepared: Prepared,
+    prepared: PreparedRun,
     scene: Scene,
     pilot: Pilot | None,
     worlds: Sequence[FloatArray],
@@ -147,7 +155,7 @@ def summarise(
     )
 
 
-def _outlook(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> Outlook:
+def _outlook(runs: Sequence[Simulated], scene: Scene, prepared: PreparedRun) -> Outlook:
     ended = Counter(run.reason for run in runs)
     return Outlook(
         costs=_costs(runs, scene, prepared),
@@ -159,7 +167,7 @@ def _outlook(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> Out
     )
 
 
-def _gate(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> dict[str, float]:
+def _gate(runs: Sequence[Simulated], scene: Scene, prepared: PreparedRun) -> dict[str, float]:
     """The share of each outcome among all models and runs, where there is a gate."""
     margin = prepared.plan.objective.margin
     if margin is None:
@@ -172,7 +180,7 @@ def _gate(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> dict[s
     return {outcome: called.count(outcome) / max(len(called), 1) for outcome in (PASS, FAIL, UNDECIDED)}
 
 
-def _known(scene: Scene, prepared: Prepared) -> dict[str, bool]:
+def _known(scene: Scene, prepared: PreparedRun) -> dict[str, bool]:
     """What the configuration and the usage tell of: tokens, usd, gpu_hours, seconds."""
     models, usage = prepared.config.models, scene.served.usage
     return {
@@ -183,7 +191,7 @@ def _known(scene: Scene, prepared: Prepared) -> dict[str, bool]:
     }
 
 
-def _costs(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> Costs:
+def _costs(runs: Sequence[Simulated], scene: Scene, prepared: PreparedRun) -> Costs:
     known = _known(scene, prepared)
 
     def over(name: str, of: Callable[[Simulated], float]) -> Range | None:
@@ -198,12 +206,12 @@ def _costs(runs: Sequence[Simulated], scene: Scene, prepared: Prepared) -> Costs
     )
 
 
-def _spent(scene: Scene, prepared: Prepared) -> Spent | None:
+def _spent(scene: Scene, prepared: PreparedRun) -> AlreadySpent | None:
     recorded, known = scene.served.recorded, _known(scene, prepared)
     if recorded is None:
         return None
-    tokens, usd, gpu_seconds = priced(tallied(recorded, scene.bench.categories), scene.served.costs)
-    return Spent(
+    tokens, usd, gpu_seconds = priced(counts_of_recorded(recorded, scene.bench.categories), scene.served.costs)
+    return AlreadySpent(
         trials=int((recorded >= 0).sum()),
         tokens=tokens if known["tokens"] else None,
         usd=usd if known["usd"] else None,
@@ -212,7 +220,7 @@ def _spent(scene: Scene, prepared: Prepared) -> Spent | None:
     )
 
 
-def _fixed(scene: Scene, worlds: Sequence[FloatArray], prepared: Prepared) -> dict[str, float | None]:
+def _fixed(scene: Scene, worlds: Sequence[FloatArray], prepared: PreparedRun) -> dict[str, float | None]:
     """The maximum of trials for everyone, at the mean over the worlds."""
     each, known = prepared.plan.trials.max, _known(scene, prepared)
     counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0)
@@ -226,14 +234,14 @@ def _fixed(scene: Scene, worlds: Sequence[FloatArray], prepared: Prepared) -> di
     }
 
 
-def _table(simulated: Simulations) -> tuple[Cell, ...]:
+def _table(simulated: Simulations) -> tuple[TableCell, ...]:
     cells = []
     for (factor, confidence), variant in simulated.table.items():
         runs = simulated.runs[variant][: simulated.table_worlds]
         decided = [run.decided / max(len(run.comparisons), 1) for run in runs]
         caps = {name: getattr(simulated.reference, name) for name in CAPS}
         cells.append(
-            Cell(
+            TableCell(
                 factor=factor,
                 confidence=confidence,
                 budget={name: cap * factor for name, cap in caps.items() if cap is not None},
@@ -247,7 +255,7 @@ def _table(simulated: Simulations) -> tuple[Cell, ...]:
 
 def _undecided(runs: Sequence[Simulated], names: Sequence[str]) -> tuple[Undecided, ...]:
     """The comparisons that are left undecided most often."""
-    left: dict[frozenset[int | None], list[Ended]] = {}
+    left: dict[frozenset[int | None], list[EndedComparison]] = {}
     for run in runs:
         for one in run.comparisons:
             if one.verdict not in DECIDED:
@@ -256,7 +264,7 @@ def _undecided(runs: Sequence[Simulated], names: Sequence[str]) -> tuple[Undecid
     return tuple(_undecided_pair(ends, names, len(runs)) for ends in likeliest)
 
 
-def _undecided_pair(ends: Sequence[Ended], names: Sequence[str], runs: int) -> Undecided:
+def _undecided_pair(ends: Sequence[EndedComparison], names: Sequence[str], runs: int) -> Undecided:
     (better, worse), _ = Counter((one.better, one.worse) for one in ends).most_common(1)[0]
     needed, gap = (float(np.median([getattr(one, name) for one in ends])) for name in ("trials_needed", "gap"))
     return Undecided(

@@ -2,10 +2,9 @@
 
 The same tape gives the same outcomes whatever is asked in which order, as servers with fixed seeds do.
 
-Values for every trial of every model and question, drawn layer by layer: layer t holds trial t of all of them.
-
-A layer is drawn when it is first needed and always after those before it, so a trial's value depends on the seed alone,
-not on what is asked in which order.
+Values are drawn layer by layer: layer t holds trial t of every model and question. A layer is drawn when it is first
+needed and always after those before it, so a trial's value depends on the seed alone, not on what is asked in which
+order.
 """
 
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from scorio.moments import FloatArray, IntArray
 Value = TypeVar("Value", int, float)
 
 
-class Trials(NamedTuple):
+class TrialArrays(NamedTuple):
     """Trials by model, question and number: arrays of one length."""
 
     model: IntArray
@@ -28,7 +27,7 @@ class Trials(NamedTuple):
     trial: IntArray
 
     @classmethod
-    def of_round(cls, first: IntArray, extra: IntArray) -> "Trials":
+    def of_round(cls, first: IntArray, extra: IntArray) -> "TrialArrays":
         """`extra` (L, M) trials of each question, numbered from `first`: model by model, question by question."""
         cell = np.repeat(np.arange(extra.size), extra.ravel())
         begins = np.cumsum(extra.ravel()) - extra.ravel()
@@ -52,7 +51,7 @@ class Layers(Generic[Value]):
         value: Value = self._values[trial, model, question]  # a memoryview, four times as fast as an array
         return value
 
-    def of(self, trials: Trials) -> NDArray[Any]:
+    def of(self, trials: TrialArrays) -> NDArray[Any]:
         """The values of many."""
         deepest = int(trials.trial.max(initial=0))
         if deepest >= self._depth:
@@ -108,7 +107,7 @@ class Tape:
         """The outcome of one trial."""
         return self._categories.at(model, question, trial)
 
-    def categories(self, trials: Trials) -> Categories:
+    def categories(self, trials: TrialArrays) -> Categories:
         """The outcomes of many."""
         return self._categories.of(trials)
 

@@ -1,134 +1,40 @@
 """A replay against simulated servers in simulated time: slots that are busy, answers that come in their own order.
 
-Nothing waits for real. Each model has its own slots, unless it shares them in turn with others; and since looks depend
-on complete rounds only, the outcomes of a round are told together, at the end of its last trial, as counts: whole
-arrays take a tenth of the time of as many trials.
-
-Simulated servers in simulated time: slots, first come first served, and models that take turns on the same slots.
-
-Nothing waits for real. A trial begins as soon as its model is served and a slot is free, so its end is known then.
-Where several models share a host, one is served until everything that was issued for it has ended; then comes the next
-one, after a swap, in a circle. So a round is served model by model, and the next one begins with the model that is
-there.
+Nothing waits for real. Each model has its own slots, unless it shares them in turn with others (`study.servers`); and
+since decisions depend on complete batches only, the outcomes of a batch are told together, at the end of its last
+trial, as counts: whole arrays take a tenth of the time of as many trials.
 """
 
-import heapq
-import math
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.rounds import Round
+from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.types import NO_COST, Ask, Look, Outcome
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.study.drive import CostTable, Drawn
-from adaptive_eval.study.tape import Layers, Tape, Trials
+from adaptive_eval.study.drive import CostTable, DrawnRound
+from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
+from adaptive_eval.study.tape import Layers, Tape, TrialArrays
 from scorio.moments import FloatArray, IntArray
 
 
-class Load:
-    """The trials of one model in one round, in the order of their asks; they end at infinity until they are served."""
-
-    __slots__ = ("end", "ends", "model", "seconds")
-
-    def __init__(self, model: int, seconds: FloatArray) -> None:
-        self.model = model
-        self.seconds = seconds
-        self.ends = np.full(len(seconds), math.inf)
-        self.end = math.inf
-        """When the last of them has ended."""
-
-
-class Swap(NamedTuple):
-    """A model that was brought onto a host: since when, and for how long nothing was served."""
-
-    model: int
-    at: float
-    seconds: float
-
-
-class Host:
-    """Slots that serve one of their models at a time; a lone model is there from the start."""
-
-    def __init__(self, models: Sequence[int], slots: int, swap_seconds: float = 0.0) -> None:
-        self.models = tuple(models)
-        self.swaps: list[Swap] = []
-        self.spans: dict[int, list[tuple[FloatArray, FloatArray]]] = {model: [] for model in self.models}
-        """When the trials of each load of a model began and ended."""
-        self._swap_seconds = swap_seconds
-        self._loaded = self.models[0] if len(self.models) == 1 else None
-        self._slots = slots
-        self._free = [0.0] * slots
-        """When each slot is free, in order."""
-        self._over = 0.0
-        """When everything that has begun will have ended."""
-        self._issued = 0.0
-        self._waiting: dict[int, deque[Load]] = {}
-        """What is served at the next turn of each model."""
-
-    def issue(self, load: Load, now: float) -> None:
-        """Serve a model's trials in its turn of now, or let them wait for one."""
-        self._issued = now
-        if load.model == self._loaded:
-            self._serve(load, now)
-        else:
-            self._waiting.setdefault(load.model, deque()).append(load)
-
-    def due(self) -> float:
-        """When the next swap begins; infinity where nothing waits."""
-        return max(self._over, self._issued) if self._waiting else math.inf
-
-    def swap(self) -> None:
-        """Begin the swap that is due, and serve what waits for it."""
-        at = self.due()
-        served = self._waiting.pop(self._next())
-        self._loaded = served[0].model
-        self.swaps.append(Swap(self._loaded, at, self._swap_seconds))
-        begin = at + self._swap_seconds
-        self._free = [begin] * self._slots
-        for load in served:
-            self._serve(load, begin)
-
-    def _next(self) -> int:
-        """The first model in the circle for which something waits."""
-        after = -1 if self._loaded is None else self.models.index(self._loaded)
-        circle = (*self.models[after + 1 :], *self.models[: after + 1])
-        return next(model for model in circle if model in self._waiting)
-
-    def _serve(self, load: Load, now: float) -> None:
-        """Each trial in the slot that is free first: as many at once as are idle, the rest one after the other."""
-        free, seconds = self._free, load.seconds
-        idle = min(bisect_right(free, now), len(seconds))
-        starts = [now] * idle
-        free[:idle] = (now + seconds[:idle]).tolist()
-        free.sort()
-        for took in seconds[idle:].tolist():
-            starts.append(free[0])
-            heapq.heapreplace(free, free[0] + took)
-        free.sort()
-        begun = np.array(starts)
-        load.ends = begun + seconds
-        load.end = float(load.ends.max(initial=now))
-        self._over = max(self._over, load.end)
-        self.spans[load.model].append((begun, load.ends))
-
-
-class Served(NamedTuple):
+class ServedSpans(NamedTuple):
     """When a model's trials began and ended, in seconds."""
 
     start: FloatArray
     end: FloatArray
 
     @classmethod
-    def of(cls, spans: Sequence[tuple[FloatArray, FloatArray]]) -> "Served":
-        """From the beginnings and ends of its loads."""
-        begun, ended = ([span[which] for span in spans] for which in (0, 1))
-        return cls(np.concatenate([np.zeros(0), *begun]), np.concatenate([np.zeros(0), *ended]))
+    def of(cls, loads: Sequence[TrialLoad]) -> "ServedSpans":
+        """From what was served of its loads."""
+        begun = np.concatenate([np.zeros(0), *(load.begins for load in loads)])
+        ended = np.concatenate([np.zeros(0), *(load.ends for load in loads)])
+        there = np.isfinite(begun)
+        return cls(begun[there], ended[there])
 
     def busy_until(self, times: FloatArray) -> FloatArray:
         """Slot-seconds in use up to each time: sum_i min(end_i, t) - min(start_i, t)."""
@@ -143,7 +49,7 @@ class Timeline:
     slots: tuple[int, ...]
     """Requests at a time, by model."""
     looks: FloatArray
-    served: tuple[Served, ...]
+    served: tuple[ServedSpans, ...]
     swaps: tuple[Swap, ...] = ()
     """Of the models that take turns, in the order of their hosts."""
 
@@ -156,10 +62,10 @@ def latency_of_mean(
     return Latency(seconds / mean_factor, sigma, wrong_factor)
 
 
-class Times(Protocol):
+class ServiceTimes(Protocol):
     """How long answers take."""
 
-    def seconds(self, trials: Trials, categories: IntArray) -> FloatArray:
+    def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """The seconds of each trial, which falls into its category."""
         ...
 
@@ -175,85 +81,133 @@ class AnswerTimes:
         """How long one answer takes."""
         return float(self._median[category]) * self._spread.at(ask.model, ask.question, ask.trial)
 
-    def seconds(self, trials: Trials, categories: IntArray) -> FloatArray:
+    def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:
         """How long many answers take."""
         return np.asarray(self._median[categories] * self._spread.of(trials))
 
 
-class _Served:
-    """A round that was issued: its outcomes, and when they come."""
+class _Flying:
+    """A batch that was issued: its load, and what will come of it.
 
-    def __init__(self, asked: Round, tape: Tape, times: Times, categories: int) -> None:
-        self.drawn = Drawn.of(asked, tape, categories)
-        ends = np.cumsum(asked.extra.sum(axis=1))
-        seconds = times.seconds(self.drawn.trials, self.drawn.categories)
-        self.loads = [
-            Load(model, seconds[ends[model] - batch.size : ends[model]]) for model, batch in asked.batches.items()
-        ]
+    It is told as a whole, unless answers that have come decide before all are there: then one by one.
+    """
+
+    def __init__(self, batch: Batch, drawn: DrawnRound, seconds: FloatArray, *, one_by_one: bool) -> None:
+        self.batch = batch
+        self.load = TrialLoad(batch.model, seconds)
+        self._drawn = drawn
+        self._one_by_one = one_by_one
+        self._told = 0
 
     @property
-    def end(self) -> float:
-        """When the last trial has ended; infinity while that is not known."""
-        return max(load.end for load in self.loads)
+    def next(self) -> float:
+        """When there is something to tell."""
+        return float(np.partition(self.load.ends, self._told)[self._told]) if self._one_by_one else self.load.end
 
-    def outcomes(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
-        """What has come before the cap."""
-        came = np.concatenate([load.ends for load in self.loads]) < cap
-        columns = (column[came].tolist() for column in (*self.drawn.trials, self.drawn.categories))
-        for model, question, trial, category in zip(*columns, strict=True):
-            yield Outcome(model, question, trial, category, NO_COST if costs is None else costs[model][category])
+    @property
+    def told(self) -> bool:
+        """All of it."""
+        return self._told == self.batch.size
+
+    def tell(self, controller: Controller, costs: CostTable | None) -> list[Look]:
+        """What comes next."""
+        if self._one_by_one:
+            which = np.arange(self.batch.size) == self._order[self._told]
+            self._told += 1
+            return controller.tell(self._outcomes(which, costs))
+        self._told = self.batch.size
+        own = None if costs is None else costs[self.batch.model]
+        return controller.tell_batch(self.batch, self._drawn.counts, own, float(self.load.seconds.sum()))
+
+    def before(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
+        """What has come before the cap and was not told."""
+        came = self.load.ends < cap
+        came[self._order[: self._told]] = False
+        return self._outcomes(came, costs)
+
+    @property
+    def _order(self) -> IntArray:
+        return np.argsort(self.load.ends, kind="stable")
+
+    def _outcomes(self, which: NDArray[np.bool_], costs: CostTable | None) -> Iterator[Outcome]:
+        values = (*self._drawn.trials, self._drawn.categories, self.load.seconds)
+        for model, question, trial, category, seconds in zip(*(value[which].tolist() for value in values), strict=True):
+            cost = NO_COST if costs is None else costs[model][category]
+            yield Outcome(model, question, trial, category, cost, seconds=seconds)
+
+
+def _flying(asked: Round, tape: Tape, times: ServiceTimes, controller: Controller) -> Iterator[_Flying]:
+    """The batches of a round; where servers are held, those of the first set the clock while they come."""
+    drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
+    seconds = times.seconds(drawn.trials, drawn.categories)
+    one_by_one = controller.plan.pace.held and asked.index == 0
+    end = 0
+    for model, batch in sorted(asked.batches.items()):
+        own = slice(end, end := end + batch.size)
+        trials = TrialArrays(*(column[own] for column in drawn.trials))
+        part = DrawnRound(trials, drawn.categories[own], drawn.counts[model])
+        yield _Flying(batch, part, seconds[own], one_by_one=one_by_one)
 
 
 def drive_in_time(
     controller: Controller,
     tape: Tape,
-    times: Times,
+    times: ServiceTimes,
     slots: int | Sequence[int],
     on_look: Callable[[Look], None] | None = None,
-    shared: Sequence[Host] = (),
+    shared: Sequence[SimulatedHost] = (),
     costs: CostTable | None = None,
+    gain: float = 0.0,
 ) -> Timeline:
     """Run the controller with `slots` requests at a time for each model; a cap on wall time means simulated time.
 
-    `shared` are the hosts of models that take turns; every other model has one of its own.
-    Without `costs` trials cost nothing.
+    `shared` are the hosts of models that take turns; every other model has one of its own, on which few sequences are
+    faster by `gain`. Without `costs` trials cost nothing.
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
-    hosts = _everyones_hosts(width, shared)
-    rounds: deque[_Served] = deque()
+    hosts = _everyones_hosts(width, shared, gain)
+    flying: list[_Flying] = []
     cap = controller.plan.budget.wall_seconds
     now, looks = 0.0, []
     while controller.finished is None:
         for asked in controller.ask_rounds():
-            rounds.append(_Served(asked, tape, times, bench.categories))
-            for load in rounds[-1].loads:
-                hosts[load.model].issue(load, now)
-        now = max(now, _end_of(rounds[0], shared))
+            for one in _flying(asked, tape, times, controller):
+                flying.append(one)
+                hosts[one.load.model].issue(one.load, now)
+        landed = _next_to_land(flying, shared)
+        now = max(now, landed.next)
         if cap is not None and now >= cap:
-            controller.tell(outcome for one in rounds for outcome in one.outcomes(cap, costs))
+            controller.tell(outcome for one in flying for outcome in one.before(cap, costs))
             controller.tick(cap)
             now = cap
             break
-        for look in controller.tell_round(rounds.popleft().drawn.counts, costs):
+        for look in landed.tell(controller, costs):
             looks.append(now)
             if on_look is not None:
                 on_look(look)
-    served = tuple(Served.of(host.spans[model]) for model, host in enumerate(hosts))
+        if landed.told:
+            flying.remove(landed)
+    served = tuple(
+        ServedSpans.of([load for load in host.loads if load.model == model]) for model, host in enumerate(hosts)
+    )
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
     return Timeline(now, width, np.array(looks), served, swaps)
 
 
-def _everyones_hosts(slots: Sequence[int], shared: Sequence[Host]) -> list[Host]:
+def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain: float) -> list[SimulatedHost]:
     of = {model: host for host in shared for model in host.models}
-    return [of.get(model) or Host((model,), own) for model, own in enumerate(slots)]
+    return [of.get(model) or SimulatedHost((model,), own, gain=gain) for model, own in enumerate(slots)]
 
 
-def _end_of(oldest: _Served, shared: Sequence[Host]) -> float:
-    """When the oldest round ends, after every swap that begins before."""
-    while shared and (host := min(shared, key=Host.due)).due() < oldest.end:
+def _next_to_land(flying: Sequence[_Flying], shared: Sequence[SimulatedHost]) -> _Flying:
+    """The batch of which there is something to tell first, after every swap that begins before."""
+    while True:
+        first = min(flying, key=lambda one: one.next)
+        host = min(shared, key=SimulatedHost.due, default=None)
+        if host is None or host.due() >= first.next:
+            return first
         host.swap()
-    return oldest.end
 
 
 def _factors(weights: FloatArray, wrong_factor: float) -> FloatArray:

@@ -61,7 +61,7 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """The table: how runs under one budget and one confidence end."""
 
     factor: float
@@ -92,7 +92,7 @@ class Undecided:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SmallestDifferences:
     """How close two models may be."""
 
     gap: float | None
@@ -106,7 +106,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class AlreadySpent:
     """What the run has used already."""
 
     trials: int
@@ -114,6 +114,22 @@ class Spent:
     usd: float | None
     gpu_hours: float | None
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PaceCosts:
+    """What the run would cost at one pace, without any cap: medians over some of the worlds; None for what nobody
+    knows."""
+
+    favour: str
+    trials: float
+    tokens: float | None
+    usd: float | None
+    server_hours: float | None
+    """Until the last answer of each server that is paid by the hour; None too where there is none."""
+    seconds: float | None
+    decided: float
+    """Comparisons that are resolved or tied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +159,17 @@ class Forecast:
     """Without any cap."""
     capped: Outlook | None
     """Within the configured budget; None where there is none."""
-    spent: Spent | None
+    spent: AlreadySpent | None
     """None unless the pilot is the run that would be continued; the costs of `need` and `capped` contain it."""
     fixed: Mapping[str, float | None]
     """Trials, tokens, usd, gpu_hours and seconds of the maximum of trials for everyone."""
     times_as_long: float | None
     """The time of the run in that of the fixed design, within the budget; None where it is not known."""
-    table: tuple[Cell, ...]
+    table: tuple[TableCell, ...]
     undecided: tuple[Undecided, ...]
     """Within the budget, the likeliest first."""
-    limits: Limits
+    limits: SmallestDifferences
+    paces: tuple[PaceCosts, ...] = ()
+    """Every pace that could be favoured; empty where it is given by itself, or where that would take too long."""
+    why_favoured: str | None = None
+    """Why `trials.favour: auto` takes what the decisions name; None where it was given."""

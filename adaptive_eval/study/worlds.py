@@ -1,6 +1,6 @@
 """What a pilot leaves open about the true probabilities: draws from their joint posterior.
 
-The model of one experiment (`sticks`) with k_lq successes in n_lq trials of model l on question q:
+The model of one experiment (`Stick`) with k_lq successes in n_lq trials of model l on question q:
 
     k_lq ~ Binomial(n_lq, 1/(1 + exp(-theta_lq))),   theta_lq = a_l + b_q + e_lq
     a_l ~ N(mu, A^2),   b_q ~ N(0, B^2),   e_lq ~ N(0, E^2)
@@ -18,16 +18,16 @@ question together with their theta. Chains run side by side, and every few sweep
 
 Worlds drawn without a pilot, from what benchmarks and models are usually like.
 
-On the scale of the logits, as in `posterior`: theta_lq = mu + a_l + b_q + e_lq, with
+On the scale of the logits, as above: theta_lq = mu + a_l + b_q + e_lq, with
 
     mu ~ N(0, 1)                     the level: scores between 30% and 70%, mostly
     a_l ~ N(0, A^2), A about 0.7     the models: neighbours among ten lie about two points apart
     b_q ~ N(0, B^2), B about 2.5     the questions: some are nearly always right, some nearly never
     e_lq ~ N(0, E^2), E about 1.2    what one model knows of one question beyond that
 
-A, B and E themselves are log-normal around these medians, with standard deviation 0.5, drawn anew for every world.
-`posterior` finds A, B and E of 0.8, 3.9 and 1.9 for the twelve best models of a recorded AIME'24, of 0.8, 1.4 and 2.0
-for a recorded GPQA, and of 0.8, 0.1 and 1.1 for the paper's coins, which share no difficulties.
+A, B and E themselves are log-normal around these medians, with standard deviation 0.5, drawn anew for every world. The
+posterior draws find A, B and E of 0.8, 3.9 and 1.9 for the twelve best models of a recorded AIME'24, of 0.8, 1.4 and
+2.0 for a recorded GPQA, and of 0.8, 0.1 and 1.1 for the paper's coins, which share no difficulties.
 
 Worlds whose neighbours differ by a given gap: what does it take to tell apart models that are so close?
 
@@ -37,8 +37,8 @@ is exact: the middle of the scores, plus or minus whole gaps, in the order that 
 Category probabilities as independent yes-or-no questions: is it the best category? if not, the second best? ...
 
 With the categories ordered by weight, the best first, P(category j) = x_j (1 - x_(j-1)) ... (1 - x_1): a stick that is
-broken K - 1 times (Sethuraman 1994). Counts of categories are then counts of K - 1 separate experiments
-with successes and trials each, so that whatever holds for right and wrong answers serves every rubric.
+broken K - 1 times (Sethuraman 1994). Counts of categories are then counts of K - 1 separate experiments with successes
+and trials each, so that whatever holds for right and wrong answers serves every rubric.
 """
 
 from collections.abc import Iterator
@@ -129,7 +129,7 @@ def with_scores(chances: FloatArray, weights: FloatArray, scores: FloatArray) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Prior:
+class WorldPrior:
     """The medians of the spreads, in logits."""
 
     level: float = 1.0
@@ -148,7 +148,7 @@ class Prior:
 
 
 def prior_chances(
-    prior: Prior, models: int, questions: int, weights: FloatArray, draws: int, rng: np.random.Generator
+    prior: WorldPrior, models: int, questions: int, weights: FloatArray, draws: int, rng: np.random.Generator
 ) -> Iterator[FloatArray]:
     """`draws` worlds: probabilities (L, M, K)."""
     for _ in range(draws):
@@ -156,7 +156,7 @@ def prior_chances(
         yield chances_of(np.stack(sticks, axis=-1), weights)
 
 
-def _theta(prior: Prior, models: int, questions: int, rng: np.random.Generator) -> FloatArray:
+def _theta(prior: WorldPrior, models: int, questions: int, rng: np.random.Generator) -> FloatArray:
     """Logits (L, M) of one experiment."""
     ability, difficulty, taste = (
         median * np.exp(prior.doubt * rng.standard_normal())

@@ -6,7 +6,7 @@ import numpy as np
 
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.testing.rules import check_rule
-from adaptive_eval.testing.runs import check_runs, require
+from adaptive_eval.testing.runs import check_runs, fail_unless
 
 ORDERS = 40
 
@@ -15,11 +15,11 @@ def check_objective(objective: Objective, models: int = 4) -> None:
     """Raise AssertionError unless the objective keeps to its contract in runs of so many models."""
     name, reference = type(objective).__name__, objective.reference
     known = reference is None or math.isfinite(reference)
-    require(known, f"{name}: reference must be a finite number, or None, but got {reference!r}")
+    fail_unless(known, f"{name}: reference must be a finite number, or None, but got {reference!r}")
     for seed in range(ORDERS):
         _check_order(objective, np.random.default_rng(seed).permutation(models), name)
     _check_family(objective, models, name)
-    require(
+    fail_unless(
         objective.compares or objective.rule is not None,
         f"{name} does not compare, so that no configured rule can judge it: it must bring a rule of its own",
     )
@@ -31,39 +31,45 @@ def check_objective(objective: Objective, models: int = 4) -> None:
 def _check_order(objective: Objective, order: np.ndarray[tuple[int, ...], np.dtype[np.intp]], name: str) -> None:
     models, kept = len(order), order.copy()
     pairs = np.asarray(objective.comparisons(order))
-    require(np.array_equal(order, kept), f"{name} changes the order that it is shown")
-    require(pairs.ndim == 2 and pairs.shape[1] == 2, f"{name}: comparisons must be (n, 2), but got {pairs.shape}")
-    require(np.issubdtype(pairs.dtype, np.integer), f"{name}: comparisons are positions, but got {pairs.dtype}")
-    require(len(pairs) > 0, f"{name} compares nothing in the order {order.tolist()}")
+    fail_unless(np.array_equal(order, kept), f"{name} changes the order that it is shown")
+    fail_unless(pairs.ndim == 2 and pairs.shape[1] == 2, f"{name}: comparisons must be (n, 2), but got {pairs.shape}")
+    fail_unless(np.issubdtype(pairs.dtype, np.integer), f"{name}: comparisons are positions, but got {pairs.dtype}")
+    fail_unless(len(pairs) > 0, f"{name} compares nothing in the order {order.tolist()}")
     same = pairs[pairs[:, 0] == pairs[:, 1]].tolist()
-    require(not same, f"{name} compares a model with itself: {same[:1]}")
+    fail_unless(not same, f"{name} compares a model with itself: {same[:1]}")
     last = models if objective.reference is not None else models - 1
     outside = pairs[(pairs.min(axis=1) < 0) | (pairs[:, 0] >= models) | (pairs[:, 1] > last)].tolist()
-    require(not outside, f"{name} compares what is none of the models 0 to {models - 1}: {outside[:1]}")
+    fail_unless(not outside, f"{name} compares what is none of the models 0 to {models - 1}: {outside[:1]}")
     if objective.reference is not None:
         others = pairs[pairs[:, 1] != models].tolist()
-        require(not others, f"{name} has a reference, number {models}: the second of every pair, but got {others[:1]}")
+        fail_unless(
+            not others, f"{name} has a reference, number {models}: the second of every pair, but got {others[:1]}"
+        )
     twice = len({frozenset(pair) for pair in pairs.tolist()}) < len(pairs)
-    require(not twice, f"{name} names a comparison twice in the order {order.tolist()}")
+    fail_unless(not twice, f"{name} names a comparison twice in the order {order.tolist()}")
     again = np.array_equal(objective.comparisons(order), pairs)
-    require(again, f"{name} names other comparisons when it is asked again: it remembers, or it draws")
+    fail_unless(again, f"{name} names other comparisons when it is asked again: it remembers, or it draws")
     family = objective.family(models)
     if isinstance(family, int | np.integer):
         few = objective.rule is None and len(pairs) > family
-        require(not few, f"{name}: family is {family}, but {len(pairs)} comparisons could each turn out to be wrong")
+        fail_unless(
+            not few, f"{name}: family is {family}, but {len(pairs)} comparisons could each turn out to be wrong"
+        )
     else:
         members = {frozenset(pair) for pair in np.asarray(family).tolist()}
         missing = [pair for pair in pairs.tolist() if frozenset(pair) not in members]
-        require(not missing, f"{name} compares {missing[:1]}, which is not in its family, so no error is left for it")
+        fail_unless(
+            not missing, f"{name} compares {missing[:1]}, which is not in its family, so no error is left for it"
+        )
 
 
 def _check_family(objective: Objective, models: int, name: str) -> None:
     family = objective.family(models)
     if isinstance(family, int | np.integer):
-        require(family >= 1, f"{name}: family must be at least 1, but got {family}")
+        fail_unless(family >= 1, f"{name}: family must be at least 1, but got {family}")
         return
     pairs = np.asarray(family)
     shaped = pairs.ndim == 2 and pairs.shape[1] == 2
-    require(shaped, f"{name}: family must be a number, or pairs (n, 2), but got {pairs.shape}")
+    fail_unless(shaped, f"{name}: family must be a number, or pairs (n, 2), but got {pairs.shape}")
     twice = len({frozenset(pair) for pair in pairs.tolist()}) < len(pairs)
-    require(not twice, f"{name}: family names a pair twice")
+    fail_unless(not twice, f"{name}: family names a pair twice")

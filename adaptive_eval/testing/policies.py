@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from adaptive_eval.core.policies import Policy, View
-from adaptive_eval.testing.runs import check_runs, require
+from adaptive_eval.testing.runs import check_runs, fail_unless
 from scorio.moments import IntArray
 
 CASES = 60
@@ -24,31 +24,31 @@ def check_allocation(policy: Policy, view: View) -> None:
     name = type(policy).__name__
     given = _allocated(policy, view, name)
     shape = view.issued.shape
-    require(
+    fail_unless(
         given.shape == shape, f"{name}: allocate gives shape {given.shape}, but must give (models, questions) {shape}"
     )
-    require(np.issubdtype(given.dtype, np.integer), f"{name}: trials must be whole numbers, but got {given.dtype}")
-    require(bool(given.min() >= 0), f"{name}: trials must not be negative, but got {given.min()}")
+    fail_unless(np.issubdtype(given.dtype, np.integer), f"{name}: trials must be whole numbers, but got {given.dtype}")
+    fail_unless(bool(given.min() >= 0), f"{name}: trials must not be negative, but got {given.min()}")
     aside = np.flatnonzero(given.any(axis=1) & ~view.in_play)
-    require(not len(aside), f"{name} asks for trials of a model that is not in play: {aside.tolist()}")
+    fail_unless(not len(aside), f"{name} asks for trials of a model that is not in play: {aside.tolist()}")
     over = np.flatnonzero(given.sum(axis=1) > view.sizes)
     told = f"{given.sum(axis=1)[over].tolist()} where view.sizes allows {view.sizes[over].tolist()}"
-    require(not len(over), f"{name} gives models {over.tolist()} more trials than they may have: {told}")
+    fail_unless(not len(over), f"{name} gives models {over.tolist()} more trials than they may have: {told}")
     again = _allocated(policy, view, name)
-    require(
+    fail_unless(
         np.array_equal(given, again), f"{name} gives other trials when it is asked again: it remembers, or it draws"
     )
     nothing = replace(view, open_pairs=view.open_pairs[:0], power=view.power[:0])
-    require(not _allocated(policy, nothing, name).any(), f"{name} gives trials where no comparison is open")
+    fail_unless(not _allocated(policy, nothing, name).any(), f"{name} gives trials where no comparison is open")
     able = replace(view, sizes=np.where(view.in_play, np.maximum(view.sizes, 1), 0))
     stalled = len(view.open_pairs) > 0 and not _allocated(policy, able, name).any()
-    require(not stalled, f"{name} gives nothing though a comparison is open: the run would end undecided")
+    fail_unless(not stalled, f"{name} gives nothing though a comparison is open: the run would end undecided")
     rng = np.random.default_rng(len(given))
     for model in range(len(given)):
         other = view.trial_var.copy()
         other[model] = rng.exponential(1.0, other.shape[1])
         same = np.array_equal(_allocated(policy, replace(view, trial_var=other), name)[model], given[model])
-        require(same, f"{name} spreads the trials of a model by its own outcomes, which biases its score")
+        fail_unless(same, f"{name} spreads the trials of a model by its own outcomes, which biases its score")
 
 
 def view_cases(cases: int = CASES) -> Iterator[View]:

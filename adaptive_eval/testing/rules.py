@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from adaptive_eval.core.evidence import Evidence, pair_indices
 from adaptive_eval.core.rules import Correctable, Rule
-from adaptive_eval.testing.runs import check_runs, require
+from adaptive_eval.testing.runs import check_runs, fail_unless
 from scorio.moments import FloatArray
 
 CASES = 60
@@ -22,7 +22,7 @@ def check_rule(rule: Rule) -> None:
     """Raise AssertionError unless the rule keeps to its contract; its p-values are tried where it gives any."""
     name = type(rule).__name__
     has = [part for part in CORRECTABLE if hasattr(rule, part)]
-    require(
+    fail_unless(
         len(has) == len(CORRECTABLE) or not hasattr(rule, "p_value"),
         f"{name} has {' and '.join(has)}, but a rule that can be corrected needs {', '.join(CORRECTABLE)}",
     )
@@ -39,23 +39,23 @@ def check_boundary(rule: Rule, on: Evidence) -> None:
     """The boundary on one piece of evidence."""
     name = type(rule).__name__
     boundary = _boundary(rule, on, name)
-    require(not np.isnan(boundary).any(), f"{name}: the boundary is nan where {_first(on, np.isnan(boundary))}")
-    require(bool(np.all(boundary >= 0.0)), f"{name}: the boundary is negative where {_first(on, boundary < 0.0)}")
+    fail_unless(not np.isnan(boundary).any(), f"{name}: the boundary is nan where {_first(on, np.isnan(boundary))}")
+    fail_unless(bool(np.all(boundary >= 0.0)), f"{name}: the boundary is negative where {_first(on, boundary < 0.0)}")
     unknown = _called(boundary, on) & ~np.isfinite(on.sigma)
-    require(not unknown.any(), f"{name} calls a pair of which nothing is known: {_first(on, unknown)}")
+    fail_unless(not unknown.any(), f"{name} calls a pair of which nothing is known: {_first(on, unknown)}")
     again = _boundary(rule, on, name)
-    require(np.array_equal(again, boundary), f"{name} gives another boundary when it is asked again: it remembers")
+    fail_unless(np.array_equal(again, boundary), f"{name} gives another boundary when it is asked again: it remembers")
     for at in range(min(len(boundary), 3)):
         alone = _boundary(rule, _part(on, np.array([at])), name)
         same = np.allclose(alone, boundary[at], rtol=1e-9, atol=0.0, equal_nan=True)
-        require(same, f"{name}: the boundary of a pair depends on which other pairs there are: {_first(on, at)}")
+        fail_unless(same, f"{name}: the boundary of a pair depends on which other pairs there are: {_first(on, at)}")
     turned = replace(on, difference=-on.difference, z=-on.z, sigma_first=on.sigma_second, sigma_second=on.sigma_first)
     other = _boundary(rule, turned, name) != boundary
-    require(not other.any(), f"{name} favours the first or the second of a pair: {_first(on, other)}")
+    fail_unless(not other.any(), f"{name} favours the first or the second of a pair: {_first(on, other)}")
     larger = replace(on, difference=1.5 * on.difference, z=1.5 * on.z)
     edge = np.abs(np.abs(on.z) - boundary) < 1e-9
     lost = _called(boundary, on) & ~edge & ~_called(_boundary(rule, larger, name), larger)
-    require(not lost.any(), f"{name} no longer calls a pair whose difference is larger: {_first(on, lost)}")
+    fail_unless(not lost.any(), f"{name} no longer calls a pair whose difference is larger: {_first(on, lost)}")
 
 
 def check_p_values(rule: Correctable, on: Evidence) -> None:
@@ -63,27 +63,27 @@ def check_p_values(rule: Correctable, on: Evidence) -> None:
     name, alpha, boundary = type(rule).__name__, 1.0 - rule.confidence, rule.boundary(on)
     for sign in (1, -1):
         p = np.asarray(rule.p_value(on, sign))
-        require(p.shape == on.z.shape, f"{name}: p_value has shape {p.shape}, but there are {on.z.shape} pairs")
+        fail_unless(p.shape == on.z.shape, f"{name}: p_value has shape {p.shape}, but there are {on.z.shape} pairs")
         wrong = ~((p > 0.0) & (p <= 1.0))
-        require(not wrong.any(), f"{name}: a p-value is not in (0, 1] where {_first(on, wrong)}")
+        fail_unless(not wrong.any(), f"{name}: a p-value is not in (0, 1] where {_first(on, wrong)}")
         against = (sign * on.z <= 0.0) & (p != 1.0)
-        require(not against.any(), f"{name}: the p-value must be 1 where the other is ahead: {_first(on, against)}")
+        fail_unless(not against.any(), f"{name}: the p-value must be 1 where the other is ahead: {_first(on, against)}")
         low = (p <= alpha) & ~(sign * on.z >= boundary - 1e-6)
-        require(not low.any(), f"{name}: p <= 1 - confidence below the boundary, where {_first(on, low)}")
+        fail_unless(not low.any(), f"{name}: p <= 1 - confidence below the boundary, where {_first(on, low)}")
         high = (sign * on.z >= 1.1 * boundary) & (p > alpha)
-        require(not high.any(), f"{name}: p > 1 - confidence far beyond the boundary, where {_first(on, high)}")
+        fail_unless(not high.any(), f"{name}: p > 1 - confidence far beyond the boundary, where {_first(on, high)}")
         more = np.asarray(rule.p_value(replace(on, z=1.5 * on.z), sign)) > np.maximum(p, sign * on.z < 0.0)
-        require(not more.any(), f"{name}: the p-value rises with the difference where {_first(on, more)}")
+        fail_unless(not more.any(), f"{name}: the p-value rises with the difference where {_first(on, more)}")
     finite = np.isfinite(boundary)
     own, stricter = rule.at_level(alpha), rule.at_level(alpha / 10.0)
     same = np.allclose(own.boundary(on), boundary, rtol=1e-9)
-    require(same, f"{name}: at_level(1 - confidence) has another boundary than the rule itself")
+    fail_unless(same, f"{name}: at_level(1 - confidence) has another boundary than the rule itself")
     level = abs(stricter.confidence - (1.0 - alpha / 10.0)) < 1e-12
-    require(level, f"{name}: at_level(alpha) must have confidence 1 - alpha, but has {stricter.confidence}")
+    fail_unless(level, f"{name}: at_level(alpha) must have confidence 1 - alpha, but has {stricter.confidence}")
     lower = finite & (stricter.boundary(on) <= boundary)
-    require(not lower.any(), f"{name}: a smaller error must take a higher boundary: {_first(on, lower)}")
+    fail_unless(not lower.any(), f"{name}: a smaller error must take a higher boundary: {_first(on, lower)}")
     same = np.allclose(stricter.p_value(on, 1), rule.p_value(on, 1), rtol=1e-9)
-    require(same, f"{name}: at_level changes the p-values, which must not depend on the level")
+    fail_unless(same, f"{name}: at_level changes the p-values, which must not depend on the level")
 
 
 def evidence_cases(cases: int = CASES) -> Iterator[Evidence]:
@@ -131,7 +131,7 @@ def _check_ties(rule: Correctable, name: str) -> None:
         least = np.minimum(least, rule.p_value(on, 1))
     for alpha in (0.01, 0.05, 0.2):
         share, error = float(np.mean(least <= alpha)), 4.0 * np.sqrt(alpha * (1.0 - alpha) / PATHS)
-        require(
+        fail_unless(
             share <= alpha + error,
             f"{name}: the p-values do not survive repeated looks: of exact ties, {share:.1%} have p <= {alpha:g} at "
             f"one of {LOOKS} looks, and {alpha:.0%} may",
@@ -151,7 +151,9 @@ def _boundary(rule: Rule, on: Evidence, name: str) -> FloatArray:
             raise
         raise AssertionError(f"{name} writes into the evidence that it is shown: {error}") from error
     shape = getattr(boundary, "shape", None)
-    require(shape == on.z.shape, f"{name}: boundary has shape {shape}, but there are {on.z.shape} pairs: one for each")
+    fail_unless(
+        shape == on.z.shape, f"{name}: boundary has shape {shape}, but there are {on.z.shape} pairs: one for each"
+    )
     return boundary
 
 

@@ -13,7 +13,7 @@ MOST_ROUNDS = 10_000
 TRIES = 12
 
 
-def require(holds: bool, said: str) -> None:
+def fail_unless(holds: bool, said: str) -> None:
     """Raise AssertionError unless it holds."""
     if not holds:
         raise AssertionError(said)
@@ -39,13 +39,13 @@ def check_runs(
             pace=Pace(lookahead=int(rng.integers(0, 3))),
         )
         straight, shuffled = _run(plan, seed, None, what), _run(plan, seed, rng, what)
-        require(
+        fail_unless(
             repr(straight.looks) == repr(shuffled.looks),
             f"{what} makes the looks of a run depend on the order in which its answers come, so it remembers something",
         )
         last = straight.looks[-1] if straight.looks else None
         settled = straight.finished is not None and straight.finished == "settled"
-        require(
+        fail_unless(
             not settled or (last is not None and last.count(Verdict.OPEN) == 0),
             f"{what} lets a run end as settled with comparisons that are open",
         )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorio.categorical.signals import RANGES, Signals
-from scorio.categorical.variables import INVALID, PERCENTILES, VARIABLES, Comparison, Thresholds
+from scorio.categorical.variables import INVALID, PERCENTILES, VARIABLES, SignalCondition, Thresholds
 from scorio.moments import IntArray
 
 Mask = NDArray[np.bool_]
@@ -153,7 +153,7 @@ class _Trials:
                 held &= self.compare(comparison)
         return held
 
-    def compare(self, comparison: Comparison) -> Mask:
+    def compare(self, comparison: SignalCondition) -> Mask:
         bound = comparison.bound
         if isinstance(bound, str):
             bound = getattr(self.signals, bound) if bound in RANGES else self._threshold(bound)

@@ -117,7 +117,7 @@ def _fit(signals: Signals, rule: Percentile, name: str) -> float | None:
     return float(np.percentile(values, rule.percent)) if values.size else None
 
 
-class Comparison(NamedTuple):
+class SignalCondition(NamedTuple):
     """`signal relation bound`; the bound is a number, or the name of a threshold or of another signal."""
 
     signal: str
@@ -127,42 +127,42 @@ class Comparison(NamedTuple):
 
 # Category 0 of every schema: a degenerate output, or one the verifier calls off-task. Either is enough.
 INVALID = (
-    Comparison("repeated_pattern", operator.eq, 1.0),
-    Comparison("verifier_c", operator.ge, 0.50),
+    SignalCondition("repeated_pattern", operator.eq, 1.0),
+    SignalCondition("verifier_c", operator.ge, 0.50),
 )
 
-CORRECT = Comparison("is_correct", operator.ge, 0.5)
-WRONG = Comparison("is_correct", operator.lt, 0.5)
-A_HIGH = Comparison("verifier_a", operator.ge, 0.6)
-A_NOT_HIGH = Comparison("verifier_a", operator.lt, 0.6)
+CORRECT = SignalCondition("is_correct", operator.ge, 0.5)
+WRONG = SignalCondition("is_correct", operator.lt, 0.5)
+A_HIGH = SignalCondition("verifier_a", operator.ge, 0.6)
+A_NOT_HIGH = SignalCondition("verifier_a", operator.lt, 0.6)
 
 # All comparisons of a variable must hold.
-VARIABLES: Mapping[str, tuple[Comparison, ...]] = {
+VARIABLES: Mapping[str, tuple[SignalCondition, ...]] = {
     "correct": (CORRECT,),
     "wrong": (WRONG,),
-    "high_conf": (Comparison("completion_bpt", operator.le, "high"),),
-    "low_conf": (Comparison("completion_bpt", operator.gt, "high"),),
-    "wrong_high_conf": (WRONG, Comparison("completion_bpt", operator.le, "low_wrong")),
-    "wrong_low_conf": (WRONG, Comparison("completion_bpt", operator.gt, "low_wrong")),
-    "correct_high_conf": (CORRECT, Comparison("completion_bpt", operator.le, "corr_p33")),
+    "high_conf": (SignalCondition("completion_bpt", operator.le, "high"),),
+    "low_conf": (SignalCondition("completion_bpt", operator.gt, "high"),),
+    "wrong_high_conf": (WRONG, SignalCondition("completion_bpt", operator.le, "low_wrong")),
+    "wrong_low_conf": (WRONG, SignalCondition("completion_bpt", operator.gt, "low_wrong")),
+    "correct_high_conf": (CORRECT, SignalCondition("completion_bpt", operator.le, "corr_p33")),
     "correct_mid_conf": (
         CORRECT,
-        Comparison("completion_bpt", operator.gt, "corr_p33"),
-        Comparison("completion_bpt", operator.le, "corr_p66"),
+        SignalCondition("completion_bpt", operator.gt, "corr_p33"),
+        SignalCondition("completion_bpt", operator.le, "corr_p66"),
     ),
-    "correct_low_conf": (CORRECT, Comparison("completion_bpt", operator.gt, "corr_p66")),
-    "ood": (Comparison("prompt_bpt", operator.ge, "prompt"),),
-    "ind": (Comparison("prompt_bpt", operator.lt, "prompt"),),
-    "economical": (Comparison("token_ratio", operator.le, "len_p33"),),
+    "correct_low_conf": (CORRECT, SignalCondition("completion_bpt", operator.gt, "corr_p66")),
+    "ood": (SignalCondition("prompt_bpt", operator.ge, "prompt"),),
+    "ind": (SignalCondition("prompt_bpt", operator.lt, "prompt"),),
+    "economical": (SignalCondition("token_ratio", operator.le, "len_p33"),),
     "moderate": (
-        Comparison("token_ratio", operator.gt, "len_p33"),
-        Comparison("token_ratio", operator.le, "len_p66"),
+        SignalCondition("token_ratio", operator.gt, "len_p33"),
+        SignalCondition("token_ratio", operator.le, "len_p66"),
     ),
-    "verbose": (Comparison("token_ratio", operator.gt, "len_p66"),),
-    "boxed": (Comparison("has_box", operator.ge, 0.5),),
-    "unboxed": (Comparison("has_box", operator.lt, 0.5),),
+    "verbose": (SignalCondition("token_ratio", operator.gt, "len_p66"),),
+    "boxed": (SignalCondition("has_box", operator.ge, 0.5),),
+    "unboxed": (SignalCondition("has_box", operator.lt, 0.5),),
     "A_high": (A_HIGH,),
     "A_not_high": (A_NOT_HIGH,),
-    "B_high": (A_NOT_HIGH, Comparison("verifier_b", operator.ge, "verifier_c")),
-    "C_high": (A_NOT_HIGH, Comparison("verifier_c", operator.gt, "verifier_b")),
+    "B_high": (A_NOT_HIGH, SignalCondition("verifier_b", operator.ge, "verifier_c")),
+    "C_high": (A_NOT_HIGH, SignalCondition("verifier_c", operator.gt, "verifier_b")),
 }

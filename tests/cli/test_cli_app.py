@@ -49,7 +49,7 @@ def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", t
     result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(tmp_path / "run"), "--display", "plain"])
     assert re.search(r"^ *1 +a +coin-11", result.output, re.MULTILINE)
     decisions = json.loads((tmp_path / "run" / "results.json").read_bytes())["decisions"]
-    assert decisions["trials"] == {"min": 2, "max": 2, "favour": "balanced"}
+    assert decisions["trials"] == {"min": 2, "max": 2, "favour": "balanced", "hour_is_worth": 10.0}
     assert (decisions["objective"]["kind"], decisions["stopping"]["confidence"]) == ("ranking", 0.95)
     assert httpx2.get(found[0] + "/models").json()["data"][0]["id"] == "coin-01"
     assert 'result="server_error"' in httpx2.get(found[0].removesuffix("/v1") + "/metrics").text
@@ -105,12 +105,20 @@ def test_a_mistake_in_the_arguments_of_a_command_is_told_with_its_usage() -> Non
     assert re.search(r"Usage: .*validate \[OPTIONS\]", told.stderr) and "--nothing" in told.stderr
 
 
+RUNNING = {"asyncio", "tenacity", "sqlite3", "rich.live", "adaptive_eval.store"}
+"""What only those need who open endpoints and runs."""
 HEAVY = {"scipy", "openai", "aiohttp", "httpx2", "sympy", "mpmath", "pandas"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "heavy"),
-    [("--help", HEAVY), ("init new.yaml", HEAVY), ("schema", HEAVY), ("validate given.yaml", HEAVY - {"scipy"})],
+    [
+        ("--version", HEAVY | RUNNING),
+        ("--help", HEAVY | RUNNING),
+        ("init new.yaml", HEAVY),
+        ("schema", HEAVY | RUNNING),
+        ("validate given.yaml", (HEAVY - {"scipy"}) | {"rich.live"}),
+    ],
 )
 def test_what_is_done_without_a_run_does_not_load_what_runs_need(
     tmp_path: Path, arguments: str, heavy: set[str]

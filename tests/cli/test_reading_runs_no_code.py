@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import httpx2
@@ -23,7 +24,9 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.cli import COMMANDS, app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import read_counts
-from adaptive_eval.record.view import read_run
+from adaptive_eval.record.view import RunView, read_view
+from adaptive_eval.show.track.follow import Tracked
+from adaptive_eval.show.track.points import Point, draw, identity, ranking, settings, write_files
 from adaptive_eval.store.database import DATABASE_FILE
 
 PLUG_IN = '''
@@ -50,7 +53,7 @@ class Objective(Best):
         return Judge()
 
 class Judge(Rule):
-    """As the rule, but sterner."""
+    """As the rule, but sterner: |z| > 2 / √t."""
 
 def grade(text, question, sign="{"):
     return sign + question.answer + "}" in text
@@ -74,6 +77,7 @@ CASES: dict[str, Sequence[str] | None] = {
         "report RUN --format csv --output -",
         "report RUN --plots PLOTS",
     ),
+    "track": ("track RUN --mlflow",),
     "compare": ("compare RUN COPY", "compare RUN COPY --format json"),
     "regrade": ("regrade RUN",),
     "verify": ("verify RUN",),
@@ -139,7 +143,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
         objective={"kind": {"use": "evilrun.payload:Objective", "options": {"depth": 2}}},
         stopping={"rule": "evilrun.payload:Rule"},
         allocation={"policy": "evilrun.payload:Policy"},
-        grader={"kind": "python", "function": "evilrun.payload:grade", "options": {"sign": "{"}},
+        grader={"kind": "python", "function": "evilrun.payload:grade", "options": {"sign": "{"}, "workers": 1},
         trials={"min": 2, "max": 4},
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -153,6 +157,21 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     (site.folder / ".env").write_text("PORT=1\n")
     payload.write_text(ATTACK)
     return site.folder
+
+
+class Listener:
+    """A tracker that is told all that the real ones are, and keeps none of it."""
+
+    def begin(self, view: RunView, created: float, directory: Path) -> Tracked:
+        assert identity(view, created) and settings(view)
+        return Tracked(-1, "nowhere")
+
+    def log(self, points: Sequence[Point]) -> None:
+        assert points
+
+    def finish(self, view: RunView, status: str, directory: Path, folder: Path) -> None:
+        assert ranking(view) and write_files(view, directory, folder)
+        draw(view, folder / "figures")
 
 
 @pytest.fixture(params=["finished", "killed"])
@@ -181,7 +200,8 @@ def test_every_command_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, lines in CASES.items() if lines is not None])
-def test_no_command_runs_the_code_of_a_run(stranger: Stranger, name: str) -> None:
+def test_no_command_runs_the_code_of_a_run(stranger: Stranger, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Listener())
     importing = list(sys.path)
     stranger.command("report RUN --format csv")
     for line in CASES[name] or ():
@@ -263,14 +283,14 @@ def test_secrets_that_a_stored_configuration_asks_for_are_not_filled_in(
 
 
 def test_what_the_run_has_found_is_told_all_the_same(stranger: Stranger) -> None:
-    view = read_run(stranger.run)
+    view = read_view(stranger.run)
     assert view.results is not None
     assert [model.name for model in view.results.models][-1] == "cyd"
     assert view.looks
     said = "Which scores and pairs matter is said by the plug-in evilrun.payload:Objective."
-    assert view.words.objective == f"{said} It says of itself: 'The first against those of iitsi kind.'."
+    assert view.words.objective == f"{said} It says of itself: 'The first against those of ＜i＞its＜/i＞ kind.'."
     assert view.words.rule.startswith("It is judged by the rule that the plug-in evilrun.payload:Objective brings")
-    assert view.words.promise.endswith("It says of itself: 'As the rule, but sterner.'.")
+    assert view.words.promise.endswith("It says of itself: 'As the rule, but sterner： ｜z｜ ＞ 2 / √t.'.")
     assert view.results.compares
     assert "evilrun.payload:Policy" in view.words.allocation
     counts = read_counts(stranger.run)
@@ -301,5 +321,5 @@ def test_a_run_from_before_anything_was_told_of_plug_ins_opens(stranger: Strange
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
         without_checksums(database)
         database.commit()
-    words = read_run(stranger.run).words
+    words = read_view(stranger.run).words
     assert words.promise == "That of the plug-in evilrun.payload:Rule, not one of adaptive-eval's own."

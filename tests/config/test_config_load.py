@@ -227,7 +227,7 @@ sampling: {top_p: 3}
             "line 7: objective.k must be given for the objective top_k",
             "line 7: objective.baseline is only for the objective baseline, not for top_k, but got 'a'",
             "line 8: stopping.confidence must lie between 0.5 and 1, but got 2; for 95 in a hundred write 0.95 or 95%",
-            "line 8: stopping.threshold is only for the rule zscore, not for sequential, but got 1.6",
+            "line 8: stopping.threshold is only for the rule zscore and published, not for sequential, but got 1.6",
             "line 8: stopping.futility must be a probability between 0 and 1, but got 7; write false for never",
             "line 9: trials.max must be at least trials.min, which is 9, but got 8",
             "line 10: sampling.top_p must be less than or equal to 1, but got 3",

@@ -10,7 +10,7 @@ from adaptive_eval.core.evidence import Estimates, Prior, update
 from adaptive_eval.core.judge import Judging, Memory
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.rules import Rule, Sequential
-from adaptive_eval.core.standing import Standing, Supply, pair_verdicts, stand
+from adaptive_eval.core.standing import JudgedLook, Supply, judge_look, pair_verdicts
 
 BINARY = (0.0, 1.0)
 
@@ -38,7 +38,7 @@ class Looker:
 
     def look(
         self, counts: Sequence[object], *, affordable: float = math.inf, set_aside: Collection[int] = ()
-    ) -> tuple[Standing, dict[tuple[int, int | None], PairVerdict]]:
+    ) -> tuple[JudgedLook, dict[tuple[int, int | None], PairVerdict]]:
         """The standing, and the comparisons by their models."""
         tally = np.array(counts, dtype=np.int32)
         models, questions, _ = tally.shape
@@ -52,7 +52,7 @@ class Looker:
         trials = tally.sum(axis=(1, 2), dtype=np.int64)
         aside = np.isin(np.arange(models), list(set_aside))
         supply = Supply(trials, self.horizon * questions - trials, affordable, aside, np.zeros_like(trials))
-        standing = stand(estimates, self.memory, self.objective, rule, self.judging, supply)
+        standing = judge_look(estimates, self.memory, self.objective, rule, self.judging, supply)
         self.memory = standing.memory
         found = {(pair.better, pair.worse): pair for pair in pair_verdicts(standing, supply, questions)}
         return standing, found

@@ -50,7 +50,8 @@ class Answers:
         share = min(1.0, 1.2 * unit(*place, 2))
         worst = self.plan.bench.worst_cost[ask.model]
         cost = Cost(int(share * worst.tokens), share * worst.usd, share * worst.gpu_seconds)
-        return Outcome(ask.model, ask.question, ask.trial, category, cost)
+        seconds = 2.0 ** (ask.model % 3) * 4.0 * unit(*place, 3)
+        return Outcome(ask.model, ask.question, ask.trial, category, cost, seconds=seconds)
 
 
 def straight(plan: Plan, answers: Answers) -> Controller:
@@ -173,12 +174,28 @@ def plans(draw: st.DrawFn, capped: bool = True, most_models: int = 5) -> Plan:
         objective,
         rule,
         draw(st.sampled_from(POLICIES)),
-        Judging(draw(st.sampled_from([0.0, 0.05])), futility, correctable and draw(st.booleans())),
+        Judging(
+            draw(st.sampled_from([0.0, 0.05])),
+            futility,
+            correctable and draw(st.booleans()),
+            latch=draw(st.sampled_from([True, True, False])),
+        ),
         draw(st.sampled_from(["uniform", "self"])),
         Trials(trials, trials + draw(st.integers(0, 12))),
-        Pace(draw(st.sampled_from([0.0, 0.1, 0.35])), draw(st.integers(0, 3))),
+        draw(paces()),
         draw(budgets(bench)) if capped else Budget(),
+        estimator=draw(st.sampled_from(["average", "average", "bayes"])),
     )
+
+
+@st.composite
+def paces(draw: st.DrawFn) -> Pace:
+    """All models in step, or each in rounds of its own."""
+    lookahead = draw(st.integers(0, 3))
+    if draw(st.booleans()):
+        return Pace(draw(st.sampled_from([0.0, 0.1, 0.35])), lookahead)
+    share, opening = draw(st.sampled_from([0.2, 0.5, 1.0])), draw(st.integers(0, 6))
+    return Pace(lookahead=lookahead, share=share, opening=opening, held=draw(st.booleans()))
 
 
 @st.composite

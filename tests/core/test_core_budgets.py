@@ -1,6 +1,7 @@
 """Hard caps: whatever trials cost up to their worst, and whatever happens, what is asked for never exceeds them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,6 +107,15 @@ def test_what_trials_leave_of_their_worst_is_spent_on_further_ones() -> None:
     assert result.spent == Cost(9_500)
 
 
+def test_what_was_lost_may_leave_just_what_the_round_in_flight_needs() -> None:
+    controller = Controller(never(Budget(tokens=2_100), Pace(lookahead=0)))
+    assert len(controller.ask(99)) == 20  # at most 100 tokens each
+    controller.lose(0, Cost(tokens=100))
+    assert controller.finished is None and controller.in_flight == 20
+    controller.lose(1, Cost(tokens=1))
+    assert controller.finished is Reason.BUDGET
+
+
 def test_rounds_ahead_are_reserved_at_their_worst() -> None:
     controller = Controller(never(Budget(trials=44), Pace(lookahead=3)))
     assert len(controller.ask(1000)) == 40  # 20, and two rounds of 10 ahead; a third would need 50
@@ -127,8 +137,7 @@ def test_where_not_all_comparisons_fit_the_best_value_goes_first() -> None:
 @given(plans(), seeds, st.integers(0, 60), st.booleans())
 def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, before: bool) -> None:
     budget = Budget(plan.budget.trials, plan.budget.tokens, plan.budget.usd, plan.budget.gpu_seconds, 60.0)
-    parts = (plan.objective, plan.rule, plan.policy, plan.judging, plan.prior, plan.trials, plan.pace)
-    capped = Plan(plan.bench, *parts, budget)
+    capped = replace(plan, budget=budget)
     answers = Answers(plan, seed)
     expected = straight(plan, answers)
     shell = Shell(capped, answers, np.random.default_rng(seed))
@@ -138,7 +147,7 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
         if controller.finished is None:
             shell.step()
     looks, counts, ended = exact(controller.looks), controller.counts.copy(), controller.finished
-    controller.tick(60.0)
+    assert controller.tick(60.0), "also when it was finished before"
     assert controller.finished is (ended or Reason.WALL_TIME)
     assert controller.ask(100) == []
     assert controller.in_flight == 0

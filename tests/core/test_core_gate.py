@@ -32,7 +32,7 @@ def carried_out(plan: Plan, chances: NDArray[np.float64], seed: int) -> Controll
     while controller.finished is None:
         for one in controller.ask_rounds():
             right = rng.binomial(one.extra, chances)
-            controller.tell_round(np.stack([one.extra - right, right], axis=-1))
+            controller.tell_round(one, np.stack([one.extra - right, right], axis=-1))
     return controller
 
 
@@ -99,15 +99,15 @@ def test_passing_takes_fewer_trials_than_certifying_a_tie() -> None:
     assert spent[0] < 0.6 * spent[1]
 
 
-@pytest.mark.parametrize("edge", [PASS, FAIL])
-def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails(edge: str) -> None:
+def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails() -> None:
     runs = 200
     found = outcomes(gate(), 0.80, 0.75, runs)
-    assert found[edge] <= allowed(0.05, runs)
+    assert found[PASS] <= allowed(0.05, runs)
+    assert found[FAIL] <= allowed(0.05, runs)
 
 
 def test_an_equal_build_hardly_ever_fails() -> None:
-    assert outcomes(gate(), 0.8, 0.8, 100)[FAIL] == 0.0
+    assert outcomes(gate(), 0.8, 0.8, 60)[FAIL] == 0.0
 
 
 def test_a_build_that_is_much_worse_fails() -> None:

@@ -1,7 +1,7 @@
 """A horizon that is changed after looks: ties stay as rare as promised, calls stay, and a restart changes nothing."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +11,14 @@ from core_runs import Answers, Shell, exact, straight
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import Anytime, Rule, Sequential, ZScore
 
 BINARY = np.array([0.0, 1.0])
 HORIZONS = (8, 16, 32, 64)
+Ungraded = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+UNGRADED = 0.02
+"""A share of ungraded answers with which models stay in play."""
 
 
 def stages(trials: Sequence[int], looks: Sequence[int], pace: Pace) -> tuple[Stage, ...]:
@@ -120,7 +124,22 @@ def test_a_rule_without_a_horizon_is_left_as_it_is() -> None:
     assert len(large.looks) >= len(small.looks)
 
 
-def false_winners(runs: int, futility: float | None, p: np.ndarray, adaptive: bool) -> float:
+def ungraded_at_random(right: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Which answers have no grade: any, alike."""
+    return rng.random(right.shape) < UNGRADED
+
+
+def ungraded_in_favour(right: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The grader fails on wrong answers of the first model alone: as many as set nobody aside."""
+    share = UNGRADED / np.maximum((~right).mean(axis=-1, keepdims=True), UNGRADED)
+    hidden = ~right & (rng.random(right.shape) < share)
+    hidden[1] = False
+    return np.asarray(hidden)
+
+
+def false_winners(
+    runs: int, futility: float | None, p: np.ndarray, adaptive: bool, ungraded: Ungraded | None = None
+) -> float:
     """The share of runs on two copies that end with a winner, when the horizon is raised until there is one.
 
     `adaptive`: raised at once, and by little, when z looks promising.
@@ -128,14 +147,17 @@ def false_winners(runs: int, futility: float | None, p: np.ndarray, adaptive: bo
     called = 0
     plan = Plan(Bench(2, len(p), BINARY), rule=Sequential(start=0.5), judging=Judging(futility=futility))
     for seed in range(runs):
-        answers = np.random.default_rng(seed).random((2, len(p), 300)) < p[:, None]
+        rng = np.random.default_rng(seed)
+        answers = rng.random((2, len(p), 300)) < p[:, None]
+        hidden = np.zeros_like(answers) if ungraded is None else ungraded(answers, rng)
         earlier: tuple[Stage, ...] = ()
         most = HORIZONS[0]
         while most <= HORIZONS[-1]:
             run = Controller(replace(plan, trials=Trials(4, most), earlier=earlier))
             while run.finished is None:
-                asks = run.ask(1 << 20)
-                run.tell(Outcome(*ask[:3], int(answers[ask.model, ask.question, ask.trial])) for ask in asks)
+                run.tell(
+                    Outcome(*ask[:3], None if hidden[ask[:3]] else int(answers[ask[:3]])) for ask in run.ask(1 << 20)
+                )
             if run.looks[-1].count(Verdict.RESOLVED):
                 called += 1
                 break
@@ -155,6 +177,20 @@ def test_raising_the_horizon_until_there_is_a_winner_finds_few_between_copies() 
     assert false_winners(25, 0.3, p, adaptive=False) <= allowed(25)
 
 
+def test_neither_do_ungraded_answers_make_winners_of_copies() -> None:
+    p = np.random.default_rng(7).beta(0.6, 0.6, 30)
+    assert false_winners(25, 0.3, p, adaptive=True, ungraded=ungraded_in_favour) <= allowed(25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ungraded", [ungraded_at_random, ungraded_in_favour])
+@pytest.mark.parametrize("shape", [0.6, 400.0], ids=["spread", "alike"])
+def test_raising_the_horizon_keeps_the_promise_with_ungraded_answers(shape: float, ungraded: Ungraded) -> None:
+    """8 -> 16 -> 32 -> 64, in small steps where z looks promising, and 2% of the answers without a grade."""
+    p = np.random.default_rng(7).beta(shape, shape, 30)
+    assert false_winners(200, 0.3, p, adaptive=True, ungraded=ungraded) <= allowed(200)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize("futility", [0.3, None])
@@ -165,3 +201,28 @@ def test_raising_the_horizon_keeps_the_promise_on_exact_ties(
     """8 -> 16 -> 32 -> 64, or in small steps where z looks promising: a winner in at most 10% of runs."""
     p = np.random.default_rng(7).beta(shape, shape, 30)
     assert false_winners(300, futility, p, adaptive) <= allowed(300)
+
+
+@pytest.mark.parametrize(("most", "lookahead"), [(10, 2), (10, 8), (8, 4)])
+def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_copies(most: int, lookahead: int) -> None:
+    """What is in flight still comes, beyond the new horizon or just before it, and is looked at."""
+    pace, runs, called = Pace(lookahead=lookahead), 30, 0
+    plan = Plan(
+        Bench(2, 10, BINARY),
+        rule=Sequential(start=0.1),
+        judging=Judging(futility=None),
+        policy=Uniform(),
+        pace=pace,
+        trials=Trials(4, most),
+        earlier=(Stage(Trials(4, 40), pace, 7),),
+    )
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        run = Controller(plan)
+        while run.finished is None:
+            for one in run.ask_rounds():
+                right = rng.binomial(one.extra, 0.5)
+                run.tell_round(one, np.stack([one.extra - right, right], axis=-1))
+        called += run.looks[-1].count(Verdict.RESOLVED)
+        assert run.trials.max() <= 10 * max(most, 10 + lookahead)
+    assert called / runs <= allowed(runs)

@@ -2,6 +2,7 @@
 
 import string
 
+import numpy as np
 import pytest
 
 from adaptive_eval import core
@@ -60,6 +61,9 @@ def test_an_objective_is_what_its_entry_says(entry: ObjectiveEntry) -> None:
     objective = make(entry.make, examples(entry), KNOWN)
     assert objective.compares == entry.compares
     assert (objective.rule is None) == (entry.own_rule is None)
+    for order in (np.arange(4), np.array([2, 0, 3, 1])):
+        next_ones = np.stack([order[:-1], order[1:]], axis=1)
+        assert np.array_equal(objective.comparisons(order), next_ones) == entry.in_order
 
 
 def test_no_two_mean_different_things_by_one_key() -> None:

@@ -58,7 +58,7 @@ def called(rule: Rule, on: Evidence) -> np.ndarray:
 
 
 @every_rule
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(on=cases())
 def test_it_passes_the_suite_that_ships_on_any_evidence(rule: Rule, on: Evidence) -> None:
     check_boundary(rule, on)
@@ -67,7 +67,7 @@ def test_it_passes_the_suite_that_ships_on_any_evidence(rule: Rule, on: Evidence
 
 
 @every_rule
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(on=cases())
 def test_it_gives_one_boundary_a_pair(rule: Rule, on: Evidence) -> None:
     boundary = rule.boundary(on)
@@ -78,7 +78,7 @@ def test_it_gives_one_boundary_a_pair(rule: Rule, on: Evidence) -> None:
 
 
 @every_rule
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(on=cases())
 def test_neither_side_is_favoured(rule: Rule, on: Evidence) -> None:
     turned = replace(on, difference=-on.difference, z=-on.z, sigma_first=on.sigma_second, sigma_second=on.sigma_first)
@@ -86,7 +86,7 @@ def test_neither_side_is_favoured(rule: Rule, on: Evidence) -> None:
 
 
 @every_rule
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(on=cases(), more=st.floats(1.0, 5.0))
 def test_a_larger_difference_is_called_as_well(rule: Rule, on: Evidence, more: float) -> None:
     larger = replace(on, difference=more * on.difference, z=more * on.z)
@@ -95,7 +95,7 @@ def test_a_larger_difference_is_called_as_well(rule: Rule, on: Evidence, more: f
 
 
 @every_rule
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(on=cases())
 def test_it_is_a_function_of_what_it_sees(rule: Rule, on: Evidence) -> None:
     values = {field.name: getattr(on, field.name) for field in fields(on)}
@@ -106,7 +106,7 @@ def test_it_is_a_function_of_what_it_sees(rule: Rule, on: Evidence) -> None:
 
 
 @correctable
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(on=cases(), sign=st.sampled_from([1, -1]))
 def test_p_values_say_what_the_boundary_says(rule: Correctable, on: Evidence, sign: int) -> None:
     """A p-value of one side alone is at most alpha where the boundary is crossed, but for the paths that cross both."""

@@ -191,6 +191,24 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
     assert exact(told_before.restore(told)) == exact(first.looks)
 
 
+@settings(max_examples=40, deadline=None)
+@given(plans(), seeds, st.data())
+def test_batches_do_not_change_what_it_was_judged_with(plan: Plan, seed: int, data: st.DataObject) -> None:
+    """What came before a model was set aside counts with it, whether they are told together or one after another."""
+    answers = Answers(plan, seed)
+    one_by_one, together = Controller(plan), Controller(plan)
+    for _ in range(3):
+        asks = one_by_one.ask(1000)
+        assert together.ask(1000) == asks
+        gone = data.draw(st.lists(st.integers(0, plan.bench.models - 1), max_size=2))
+        told = [*answers.of(asks), *(SetAside(model, "gone") for model in gone)]
+        together.tell(told)
+        for event in told:
+            if one_by_one.finished is None:
+                one_by_one.tell([event])
+        assert exact(together.looks) == exact(one_by_one.looks) and together.finished == one_by_one.finished
+
+
 def test_a_second_time_is_no_news() -> None:
     controller, answers = told_once(never(Ranking(), 3))
     controller.tell([SetAside(1, "first"), SetAside(1, "second")])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from adaptive_eval.core import Ask, Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.evidence import Estimates, update
-from adaptive_eval.core.horizon import Continued, Stage
+from adaptive_eval.core.horizon import ContinuedSequential, Stage
 from adaptive_eval.core.judge import Judging, Memory, judge
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.rules import Sequential, ZScore
@@ -201,7 +201,7 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
     bench, rule = Bench(3, 6, np.array([0.0, 1.0])), Sequential(start=0.5)
     plan = Plan(bench, rule=rule, judging=judging, trials=Trials(4, 32), earlier=earlier)
     standing = straight(plan, Answers(plan, 1)).standing
-    assert standing is not None and isinstance(standing.rule, Continued)
+    assert standing is not None and isinstance(standing.rule, ContinuedSequential)
     here, blank = standing.evidence, Memory.blank(3)
     apart = replace(here, difference=here.difference + 1.0)
     near, _ = judge(blank, [replace(here, z=0.0 * here.z)], Ranking(), standing.rule, judging)

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw_servers import CHAT, TEXT
 
-from adaptive_eval.endpoints.answers import Arrival, Reader, bits_per_token, without_text
-from adaptive_eval.endpoints.failures import FAILED, FINISHED, Failure, Kind, UnknownFinish, finish_word
+from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text, bits_per_token
+from adaptive_eval.endpoints.failures import FAILED, FINISHED, Failure, FailureKind, UnknownFinish, finish_word
 from adaptive_eval.endpoints.types import Answer, EndpointConfig
 
-ARRIVAL = Arrival("http://a/v1", 1.5, 0.25, 2)
+ARRIVAL = ResponseOrigin("http://a/v1", 1.5, 0.25, 2)
 LN2 = log(2.0)
 
 
-def reader(**values: Any) -> Reader:
-    return Reader(EndpointConfig(base_url="http://a/v1", model="m", **values))
+def reader(**values: Any) -> AnswerReader:
+    return AnswerReader(EndpointConfig(base_url="http://a/v1", model="m", **values))
 
 
 def chat(payload: object, n: int = 1, **values: Any) -> list[Answer]:
@@ -88,7 +88,7 @@ def test_a_refusal_is_the_text_where_there_is_no_other() -> None:
 def test_a_server_that_gave_up_in_the_middle_has_not_answered(reason: str) -> None:
     with pytest.raises(Failure) as caught:
         chat({"choices": [choice("half an ans", reason)]})
-    assert caught.value.kind is Kind.SERVER_ERROR
+    assert caught.value.kind is FailureKind.SERVER_ERROR
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_an_answer_without_a_finish_reason_has_to_be_declared_as_finished() -> N
 def test_a_finish_reason_that_is_no_text_is_a_bad_response() -> None:
     with pytest.raises(Failure) as caught:
         chat({"choices": [choice("42", 7)]})
-    assert caught.value.kind is Kind.BAD_RESPONSE
+    assert caught.value.kind is FailureKind.BAD_RESPONSE
 
 
 def test_finished_and_failed_have_nothing_in_common() -> None:
@@ -170,9 +170,9 @@ def counted(text: str, reason: str = "stop", **usage: int) -> tuple[int, list[st
     """Tokens of an answer that may have 100, and what is noticed."""
     notices: list[str] = []
     config = EndpointConfig(base_url="http://a/v1", model="m")
-    told = Reader(config, (), 100, lambda notice: notices.append(notice.kind))
+    told = AnswerReader(config, (), 100, lambda notice: notices.append(notice.kind))
     payload = {"choices": [choice(text, reason)], "usage": {"prompt_tokens": 9, **usage}}
-    (answer,) = told.answers(payload, CHAT, range(1), Arrival("here", 0.1, None, 1))
+    (answer,) = told.answers(payload, CHAT, range(1), ResponseOrigin("here", 0.1, None, 1))
     return answer.completion_tokens, notices
 
 
@@ -242,7 +242,7 @@ def test_an_echoed_prompt_is_cut_off_the_text_and_its_logprobs() -> None:
 def test_what_holds_no_answer_is_a_failure(payload: object) -> None:
     with pytest.raises(Failure) as caught:
         chat(payload)
-    assert caught.value.kind is Kind.BAD_RESPONSE
+    assert caught.value.kind is FailureKind.BAD_RESPONSE
 
 
 JSON = st.recursive(
@@ -272,7 +272,7 @@ def test_no_json_breaks_the_reader(payload: dict[str, Any], api: str) -> None:
 
 
 def test_answers_without_a_text_carry_their_signal_for_every_seed() -> None:
-    answers = without_text("timed_out", range(4, 6), ARRIVAL)
+    answers = answers_without_text("timed_out", range(4, 6), ARRIVAL)
     assert [(answer.seed, answer.signals, answer.text) for answer in answers] == [
         (4, {"timed_out"}, ""),
         (5, {"timed_out"}, ""),

@@ -3,7 +3,15 @@
 import orjson
 import pytest
 
-from adaptive_eval.endpoints.failures import Failure, Kind, clean, error_in, retry_after, signal_of_error, status_of
+from adaptive_eval.endpoints.failures import (
+    Failure,
+    FailureKind,
+    error_in,
+    safe_excerpt,
+    signal_of_error,
+    status_in_body,
+)
+from adaptive_eval.endpoints.told_waits import told_wait
 from adaptive_eval.errors import Rejected
 
 
@@ -15,13 +23,14 @@ def error(message: str, **fields: object) -> bytes:
 def test_server_errors_are_repeated(status: int) -> None:
     with pytest.raises(Failure) as caught:
         signal_of_error(status, b"<html>oops</html>", {})
-    assert caught.value.kind is Kind.SERVER_ERROR
+    assert caught.value.kind is FailureKind.SERVER_ERROR
 
 
 def test_a_refusal_carries_how_long_to_wait() -> None:
     with pytest.raises(Failure) as caught:
         signal_of_error(429, error("slow down"), {"retry-after": "7"})
-    assert (caught.value.kind, caught.value.retry_after) == (Kind.RATE_LIMITED, 7.0)
+    assert caught.value.kind is FailureKind.RATE_LIMITED
+    assert caught.value.told is not None and caught.value.told.seconds == 7.0
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 402, 403, 404, 405, 422])
@@ -88,7 +97,6 @@ def test_any_body_can_be_an_error(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
-        ({}, None),
         ({"retry-after": "3"}, 3.0),
         ({"retry-after": " 1.5 "}, 1.5),
         ({"retry-after-ms": "250", "retry-after": "3"}, 0.25),
@@ -98,10 +106,19 @@ def test_any_body_can_be_an_error(body: bytes) -> None:
         ({"retry-after": "-3"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after-ms": "nan-ish"}, None),
+        ({"retry-after-ms": "-1"}, None),
+        ({"retry-after-ms": "nan"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": "9" * 400}, float("inf")),
+        ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, 253402300739.0),
+        ({"retry-after": "Fri, 31 Dec 99999 23:59:59 GMT"}, None),
+        ({"retry-after": "Fri, 01 Jan 2100 00:00:00 +9999"}, None),
     ],
 )
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(headers, now=60.0) == seconds
+    told = told_wait(headers, now=60.0)
+    assert told is not None and told.seconds == seconds
 
 
 @pytest.mark.parametrize(
@@ -134,7 +151,7 @@ def test_a_redirect_is_named_and_no_key_with_it(location: str, told: str) -> Non
     ],
 )
 def test_an_error_within_a_200_is_found_wherever_it_stands(payload: dict[str, object], status: int) -> None:
-    assert status_of(error_in(payload)) == status
+    assert status_in_body(error_in(payload)) == status
 
 
 @pytest.mark.parametrize(
@@ -145,6 +162,6 @@ def test_where_no_error_is_none_is_found(payload: object) -> None:
 
 
 def test_a_shown_text_is_one_short_line_without_secrets() -> None:
-    shown = clean("key sk-1234567890 is\nwrong " + "x" * 1000, ("sk-1234567890",))
+    shown = safe_excerpt("key sk-1234567890 is\nwrong " + "x" * 1000, ("sk-1234567890",))
     assert shown.startswith("key *** is wrong")
     assert len(shown) < 310

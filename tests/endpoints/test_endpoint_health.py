@@ -9,7 +9,7 @@ from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.errors import Unavailable
-from adaptive_eval.simulate.faults import Faults, Window
+from adaptive_eval.simulate.faults import Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary
 
@@ -22,7 +22,7 @@ def question(index: int) -> Prompt:
 
 async def test_a_request_in_flight_on_a_stuck_replica_is_sent_elsewhere(endpoint: Opener) -> None:
     async with (
-        SimulatedServer(WORLD, faults=Faults(stuck=(Window(0.0, 60.0),))) as stuck,
+        SimulatedServer(WORLD, faults=Faults(stuck=(TimeWindow(0.0, 60.0),))) as stuck,
         SimulatedServer(WORLD) as well,
     ):
         model = endpoint(stuck.base_url, well.base_url, timeout=60.0, patience=60.0)
@@ -157,7 +157,7 @@ async def test_check_does_not_wait_for_a_server_that_is_silent(
     async def silent(asked: Exchange) -> None:
         await asyncio.sleep(5)
 
-    monkeypatch.setattr("adaptive_eval.endpoints.endpoint.CHECK_SECONDS", 0.2)
+    monkeypatch.setattr("adaptive_eval.endpoints.checking.CHECK_SECONDS", 0.2)
     async with raw_server(silent) as server:
         health = await endpoint(server.base_url, timeout=60.0).check()
     assert health.replicas[0].detail == "no answer within 0.2 s"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.endpoints.load import DOUBT_SECONDS, MARGIN, Load, Move, Steering, grown, load_in
-from adaptive_eval.endpoints.replicas import Window
+from adaptive_eval.endpoints.load import DOUBT_SECONDS, MARGIN, ServerLoad, Steering, WindowChange, grown, load_in
+from adaptive_eval.endpoints.replicas import RequestWindow
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -22,12 +22,12 @@ vllm:num_requests_waiting_total 99
 
 
 def test_vllm_says_its_load_for_each_engine() -> None:
-    assert load_in(VLLM) == Load(15.0, 14.0)
+    assert load_in(VLLM) == ServerLoad(15.0, 14.0)
 
 
 def test_llama_server_says_the_same_of_its_slots() -> None:
     text = b"# TYPE x gauge\nllamacpp:requests_processing 4\nllamacpp:requests_deferred 20\nllamacpp:n_decode_total 7\n"
-    assert load_in(text) == Load(4.0, 20.0)
+    assert load_in(text) == ServerLoad(4.0, 20.0)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_any_bytes_may_come(junk: bytes) -> None:
     assert load is None or (load.running >= 15.0 and load.waiting >= 14.0)
 
 
-def resized(ceiling: int, in_flight: int, move: Move) -> int:
+def resized(ceiling: int, in_flight: int, move: WindowChange) -> int:
     """What becomes of a window that is alone at its server."""
     if move.factor > 1.0:
         return grown([ceiling], move.factor - 1.0)[0]
@@ -73,14 +73,14 @@ class Server:
 
     def __init__(self, places: int, configured: int, start: int, polls: int = 3, others: int = 0) -> None:
         self.places, self.polls, self.others = places, polls, others
-        self.window = Window(configured)
+        self.window = RequestWindow(configured)
         self.window.steer(start)
         self.steering = Steering()
         self.ages: deque[int] = deque()
         self.now = 0.0
         self.idle = 0
 
-    def poll(self) -> Load:
+    def poll(self) -> ServerLoad:
         """One second: answers come back, the window is filled up, the load is read."""
         running = max(0, min(len(self.ages), self.places - self.others))
         for at in range(running):
@@ -89,7 +89,7 @@ class Server:
             self.ages.popleft()
         self.ages += [0] * (self.window.ceiling - len(self.ages))
         inside = len(self.ages) + self.others
-        load = Load(float(min(inside, self.places)), float(max(0, inside - self.places)))
+        load = ServerLoad(float(min(inside, self.places)), float(max(0, inside - self.places)))
         self.idle += max(0, self.places - inside)
         self.now += 1.0
         move = self.steering.read(load, len(self.ages), len(self.ages) >= self.window.ceiling, self.now)
@@ -134,27 +134,29 @@ def test_the_configured_concurrency_is_the_most() -> None:
 
 def test_one_reading_alone_moves_nothing() -> None:
     steering = Steering()
-    busy, calm = Load(4.0, 20.0), Load(4.0, 0.0)
-    assert [steering.read(load, 24, True, 0.0) for load in (busy, calm, busy, calm)] == [Move()] * 4
+    busy, calm = ServerLoad(4.0, 20.0), ServerLoad(4.0, 0.0)
+    assert [steering.read(load, 24, True, 0.0) for load in (busy, calm, busy, calm)] == [WindowChange()] * 4
     assert steering.read(calm, 24, True, 0.0).factor > 1.0
 
 
 def test_a_window_that_does_not_limit_is_left_alone() -> None:
     steering = Steering()
-    assert {steering.read(load, 3, False, 0.0) for load in [Load(4.0, 0.0), Load(4.0, 50.0)] * 5} == {Move()}
+    assert {steering.read(load, 3, False, 0.0) for load in [ServerLoad(4.0, 0.0), ServerLoad(4.0, 50.0)] * 5} == {
+        WindowChange()
+    }
 
 
 def test_growth_is_careful_after_a_queue_was_seen() -> None:
     steering = Steering()
-    steering.read(Load(8.0, 1.0), 9, True, 0.0)
-    moves = [steering.read(Load(8.0, 0.0), 9, True, 0.0).factor for _ in range(10)]
+    steering.read(ServerLoad(8.0, 1.0), 9, True, 0.0)
+    moves = [steering.read(ServerLoad(8.0, 0.0), 9, True, 0.0).factor for _ in range(10)]
     assert moves == [1.0, 1.125, 1.0, 1.25, 1.0, 1.5, 1.0, 2.0, 1.0, 2.0]
 
 
 def test_a_window_shrinks_by_half_at_most() -> None:
     steering = Steering()
-    moves = [steering.read(Load(1.0, 1000.0), 64, True, 0.0) for _ in range(2)]
-    assert moves == [Move(), Move(0.5)]
+    moves = [steering.read(ServerLoad(1.0, 1000.0), 64, True, 0.0) for _ in range(2)]
+    assert moves == [WindowChange(), WindowChange(0.5)]
     assert resized(64, 64, moves[1]) == 32
 
 
@@ -168,17 +170,17 @@ def test_others_who_fill_the_server_are_made_room_for_in_proportion() -> None:
 
 def test_a_reading_that_does_not_follow_is_not_believed() -> None:
     """A gauge that stands still, while there is nothing that it could mean."""
-    window, steering, now = Window(64), Steering(), 0.0
+    window, steering, now = RequestWindow(64), Steering(), 0.0
     sizes = []
     for _ in range(20):
         now += 1.0
-        move = steering.read(Load(4.0, 5.0), window.ceiling, True, now)
+        move = steering.read(ServerLoad(4.0, 5.0), window.ceiling, True, now)
         window.steer(64 if move.let_go else resized(window.ceiling, window.ceiling, move))
         sizes.append(window.ceiling)
     assert sizes[:4] == [64, 32, 32, 64] and set(sizes[4:]) == {64}
-    assert steering.read(Load(4.0, 5.0), 64, True, now) == Move()
+    assert steering.read(ServerLoad(4.0, 5.0), 64, True, now) == WindowChange()
     late = now + DOUBT_SECONDS
-    assert [steering.read(Load(4.0, 5.0), 64, True, late + i).factor for i in range(2)] == [1.0, 0.5]
+    assert [steering.read(ServerLoad(4.0, 5.0), 64, True, late + i).factor for i in range(2)] == [1.0, 0.5]
 
 
 def test_among_many_others_nothing_is_gained_by_staying_away() -> None:
@@ -193,7 +195,7 @@ def test_among_many_others_nothing_is_gained_by_staying_away() -> None:
 
 
 def test_a_steered_window_still_halves_when_refused() -> None:
-    window = Window(64)
+    window = RequestWindow(64)
     window.steer(32)
     window.refused(1.0, 2.0)
     assert (window.size, window.ceiling) == (16, 32)
@@ -207,5 +209,5 @@ def test_a_steered_window_still_halves_when_refused() -> None:
 
 def test_after_a_queue_a_share_of_what_runs_is_to_wait() -> None:
     steering = Steering()
-    move = [steering.read(Load(64.0, 30.0), 94, True, 0.0) for _ in range(2)][1]
+    move = [steering.read(ServerLoad(64.0, 30.0), 94, True, 0.0) for _ in range(2)][1]
     assert resized(94, 94, move) == round(64 * (1 + MARGIN))

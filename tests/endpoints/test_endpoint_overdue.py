@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints import overdue
-from adaptive_eval.endpoints.overdue import KNOWN, LEAST, QUIET_SECONDS, SAFETY, Pulse, Times
+from adaptive_eval.endpoints.overdue import KNOWN, LEAST, QUIET_SECONDS, SAFETY, LastHeard, ResponseTimes
 
 TIMEOUT = 1800.0
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -29,8 +29,8 @@ def piece(text: str, reason: str = "null") -> bytes:
 END = piece(" 42", '"stop"') + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
 
 
-def told(times: Times, tokens: int, seconds: float, first: float | None = None, gap: float = 0.0) -> None:
-    pulse = Pulse(0.0, first is not None, 0)
+def told(times: ResponseTimes, tokens: int, seconds: float, first: float | None = None, gap: float = 0.0) -> None:
+    pulse = LastHeard(0.0, first is not None, 0)
     if first is not None:
         pulse.beat(first)
         pulse.beat(first + gap)
@@ -38,7 +38,7 @@ def told(times: Times, tokens: int, seconds: float, first: float | None = None, 
 
 
 def test_until_answers_are_known_nothing_is_cut_before_its_time_limit() -> None:
-    times = Times(TIMEOUT, 4000)
+    times = ResponseTimes(TIMEOUT, 4000)
     for _ in range(KNOWN - 1):
         told(times, 100, 1.0, first=0.1, gap=0.1)
     assert (times.whole(), times.first(), times.silence()) == (TIMEOUT, TIMEOUT, QUIET_SECONDS)
@@ -54,7 +54,7 @@ def test_no_full_length_answer_at_the_slowest_known_speed_is_cut(
     answers: list[tuple[int, float]], slowest: float
 ) -> None:
     """However many answers there are, and whatever of them is forgotten."""
-    times = Times(TIMEOUT, 4000)
+    times = ResponseTimes(TIMEOUT, 4000)
     for tokens, pace in answers:
         told(times, tokens, tokens * max(pace, slowest))
     longer = sorted(answers)[len(answers) // 2 :]
@@ -64,14 +64,14 @@ def test_no_full_length_answer_at_the_slowest_known_speed_is_cut(
 
 
 def test_without_a_longest_answer_a_whole_response_has_the_time_limit() -> None:
-    times = Times(TIMEOUT, None)
+    times = ResponseTimes(TIMEOUT, None)
     for _ in range(KNOWN):
         told(times, 100, 1.0)
     assert times.whole() == TIMEOUT
 
 
 def test_streams_that_are_held_back_until_the_end_are_given_the_time_of_a_whole_response() -> None:
-    times = Times(TIMEOUT, 4000)
+    times = ResponseTimes(TIMEOUT, 4000)
     for _ in range(KNOWN):
         told(times, 100, 1.0, first=0.99)
     assert times.first() == times.whole() == SAFETY * 40.0
@@ -136,7 +136,7 @@ async def test_a_server_that_refuses_streams_is_asked_without_from_then_on(endpo
         model = endpoint(server.base_url, stream=None)
         for seed in range(3):
             assert (await model.sample(CHAT, range(seed, seed + 1)))[0].text == "42"
-    assert ["stream" in asked.body for asked in server.seen] == [True, False, False, False]
+    assert ["stream" in asked.body for asked in server.seen] == [True, True, False, False, False]
 
 
 async def test_a_server_whose_streams_break_is_asked_without(endpoint: Opener) -> None:

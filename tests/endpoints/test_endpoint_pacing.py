@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.endpoints.replicas import BURST_SECONDS, Pace, Pacer
+from adaptive_eval.endpoints.pacing import BURST_SECONDS, RateLimit, RateLimits
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
 def test_requests_are_spaced_evenly() -> None:
     clock = Clock()
-    pace = Pace(120.0, clock)
+    pace = RateLimit(120.0, clock)
     assert [pace.reserve(1.0) for _ in range(3)] == pytest.approx([0.0, 0.5 - BURST_SECONDS, 1.0 - BURST_SECONDS])
     clock.now += 60.0
     assert pace.reserve(1.0) == 0.0
@@ -29,7 +29,7 @@ def test_requests_are_spaced_evenly() -> None:
 )
 def test_no_window_holds_more_than_its_share(rate: float, steps: list[tuple[float, float]]) -> None:
     clock = Clock()
-    pace = Pace(rate, clock)
+    pace = RateLimit(rate, clock)
     passed: list[tuple[float, float]] = []
     for pause, amount in steps:
         clock.now += pause
@@ -44,7 +44,7 @@ def test_no_window_holds_more_than_its_share(rate: float, steps: list[tuple[floa
 
 def test_what_was_expected_is_corrected_by_what_was_used() -> None:
     clock = Clock()
-    pacer = Pacer(None, 60.0, clock)
+    pacer = RateLimits(None, 60.0, clock)
     pacer.reserve(10.0)
     pacer.correct(expected=10.0, used=40.0)
     assert pacer.reserve(1.0) == pytest.approx(40.0 - BURST_SECONDS)
@@ -54,7 +54,7 @@ def test_what_was_expected_is_corrected_by_what_was_used() -> None:
 
 def test_the_later_of_both_limits_holds() -> None:
     clock = Clock()
-    pacer = Pacer(60.0, 600.0, clock)
+    pacer = RateLimits(60.0, 600.0, clock)
     assert not pacer.unlimited
     pacer.reserve(50.0)
     assert pacer.reserve(1.0) == pytest.approx(5.0 - BURST_SECONDS)
@@ -64,6 +64,6 @@ def test_the_later_of_both_limits_holds() -> None:
 
 
 def test_without_limits_nothing_waits() -> None:
-    pacer = Pacer(None, None, Clock())
+    pacer = RateLimits(None, None, Clock())
     assert pacer.unlimited
     assert pacer.reserve(1e9) == 0.0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw_servers import CHAT, Exchange, raw_server
 
-from adaptive_eval.endpoints.parsing import parsed
+from adaptive_eval.endpoints.parsing import parse_server_json
 
 JSON = st.recursive(
     st.none()
@@ -34,18 +34,18 @@ JSON = st.recursive(
     ],
 )
 def test_flaws_are_read_over(body: bytes, value: object) -> None:
-    assert parsed(body) == value
+    assert parse_server_json(body) == value
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"a": [', b"[" * 100_000, b"\xff"])
 def test_what_is_no_json_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError):
-        parsed(body)
+        parse_server_json(body)
 
 
 @given(JSON)
 def test_json_is_read_as_ever(value: Any) -> None:
-    assert parsed(orjson.dumps(value)) == value
+    assert parse_server_json(orjson.dumps(value)) == value
 
 
 @pytest.mark.parametrize("client", ["http", "openai"])

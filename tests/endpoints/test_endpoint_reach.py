@@ -15,10 +15,10 @@ from raw_servers import CHAT, Exchange, raw_server
 from small_proxy import small_proxy
 
 from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
-from adaptive_eval.endpoints.failures import Failure, Kind
+from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.opening import open_endpoint
-from adaptive_eval.endpoints.reach import Reach
+from adaptive_eval.endpoints.reach import ServerAccess
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.endpoints.wire import longest_response
 from adaptive_eval.errors import ConfigError
@@ -111,7 +111,7 @@ async def test_what_no_proxy_names_is_asked_directly(
         if direct:
             with pytest.raises(Failure) as caught:
                 await asking.ask(url, BODY)
-            assert caught.value.kind is Kind.UNREACHABLE
+            assert caught.value.kind is FailureKind.UNREACHABLE
         else:
             await asking.ask(url, BODY)
         await asking.close()
@@ -123,7 +123,7 @@ async def test_no_proxy_names_networks(spared: str, direct: bool, monkeypatch: p
     monkeypatch.setenv("HTTP_PROXY", "proxy.test:3128")
     monkeypatch.setenv("NO_PROXY", spared)
     config = EndpointConfig(base_url="http://10.0.0.7:8000/v1", model="m")
-    async with Reach(config, Path()).client({}, 1000) as client:
+    async with ServerAccess(config, Path()).client({}, 1000) as client:
         way = client._transport_for_url(httpx2.URL("http://10.0.0.7:8000/v1/models"))
         assert (way is client._transport) is direct
 
@@ -148,7 +148,7 @@ async def test_a_proxy_may_ask_for_a_password(monkeypatch: pytest.MonkeyPatch) -
         assert "proxy-authorization" in server.seen[0].headers  # this small proxy passes everything on
         with pytest.raises(Failure, match="407") as caught:
             await asking.models("https://model.test/v1")
-        assert caught.value.kind is Kind.UNREACHABLE and "wrong" not in str(caught.value)
+        assert caught.value.kind is FailureKind.UNREACHABLE and "wrong" not in str(caught.value)
         await asking.close()
 
 
@@ -207,7 +207,7 @@ async def test_https_checks_the_certificate(
         asking = caller(url, client)
         with pytest.raises(Failure, match="certificate") as caught:
             await asking.ask(url, BODY)
-        assert caught.value.kind is Kind.UNREACHABLE
+        assert caught.value.kind is FailureKind.UNREACHABLE
         await asking.close()
         values = {}
         if how == "SSL_CERT_FILE":
@@ -330,7 +330,7 @@ async def test_no_redirect_breaks_anything(client: str, location: str) -> None:
         try:
             assert (await asking.ask(server.base_url, BODY)).status == 307
         except Failure as failure:
-            assert failure.kind is Kind.BAD_RESPONSE
+            assert failure.kind is FailureKind.BAD_RESPONSE
         await asking.close()
 
 
@@ -418,7 +418,7 @@ async def test_an_answer_that_never_ends_is_over_its_time_limit(client: str, str
         asking = caller(server.base_url, client, timeout=0.3)
         with pytest.raises(Failure, match=r"no answer within 0\.3 s") as caught:
             await asking.ask(server.base_url, {**BODY, "stream": stream})
-        assert caught.value.kind is Kind.TIMED_OUT
+        assert caught.value.kind is FailureKind.TIMED_OUT
         await asking.close()
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from adaptive_eval.endpoints.replicas import LONGEST_PAUSE, ONLY_FAILURES, STEPS, TOGETHER, ReplicaSet, Window
+from adaptive_eval.endpoints.replicas import LONGEST_PAUSE, ONLY_FAILURES, STEPS, TOGETHER, ReplicaSet, RequestWindow
 from adaptive_eval.errors import Unavailable
 
 
@@ -13,7 +13,7 @@ def replica_set(count: int = 2, ceiling: int = 2) -> ReplicaSet:
 
 
 def test_a_window_is_halved_once_for_all_that_was_on_its_way() -> None:
-    window = Window(64)
+    window = RequestWindow(64)
     window.refused(sent_at=1.0, now=2.0)
     window.refused(sent_at=1.5, now=2.1)
     assert window.size == 32
@@ -25,7 +25,7 @@ def test_a_window_is_halved_once_for_all_that_was_on_its_way() -> None:
 
 
 def test_a_window_grows_by_steps_up_to_its_ceiling() -> None:
-    window = Window(64)
+    window = RequestWindow(64)
     window.refused(sent_at=1.0, now=2.0)
     for _ in range(32):
         window.answered()
@@ -36,7 +36,7 @@ def test_a_window_grows_by_steps_up_to_its_ceiling() -> None:
 
 
 def test_failures_now_and_then_leave_a_window_as_it_is() -> None:
-    window = Window(64)
+    window = RequestWindow(64)
     for moment in range(40):
         window.failed(moment, moment + 0.5)
         for _ in range(9):
@@ -45,7 +45,7 @@ def test_failures_now_and_then_leave_a_window_as_it_is() -> None:
 
 
 def test_failures_that_come_together_halve_it_and_answers_soon_bring_it_back() -> None:
-    window = Window(64)
+    window = RequestWindow(64)
     for moment in range(TOGETHER - 1):
         window.failed(moment, moment + 0.5)
     assert window.size == 64
@@ -58,7 +58,7 @@ def test_failures_that_come_together_halve_it_and_answers_soon_bring_it_back() -
 
 
 def test_a_replica_of_failures_alone_is_asked_with_short_pauses() -> None:
-    window, pauses = Window(64), []
+    window, pauses = RequestWindow(64), []
     for moment in range(40):
         window.failed(moment, moment + 0.5)
         pauses.append(window.pause)

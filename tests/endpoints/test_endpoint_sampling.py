@@ -9,6 +9,7 @@ from endpoint_opener import Opener
 from raw_servers import CHAT, TEXT, Exchange, raw_server
 
 from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.refusals import AT_FIRST
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.errors import ConfigError, Rejected, Unavailable
 
@@ -36,12 +37,16 @@ def failing(times: int, failure: Any) -> Any:
 
 @CLIENTS
 async def test_an_answer(endpoint: Opener, client: str) -> None:
-    async with raw_server(by_seed) as server:
+    async def thoughtfully(asked: Exchange) -> None:
+        await asyncio.sleep(0.25)
+        await by_seed(asked)
+
+    async with raw_server(thoughtfully) as server:
         model = endpoint(server.base_url, client=client, key="sk-123456", temperature=0.5, top_k=7)
         (answer,) = await model.sample(CHAT, range(9, 10))
         (asked,) = server.seen
     assert (answer.text, answer.seed, answer.attempts, answer.replica) == ("#9", 9, 1, server.base_url)
-    assert 0.0 < answer.latency < 1.0
+    assert answer.latency == pytest.approx(0.25)
     assert (asked.path, asked.headers["authorization"]) == ("/v1/chat/completions", "Bearer sk-123456")
     assert {"temperature": 0.5, "top_k": 7, "seed": 9, "model": "m"}.items() <= asked.body.items()
     assert model.stats.requests == 1
@@ -117,11 +122,11 @@ async def test_attempts_do_not_run_out_before_patience(endpoint: Opener) -> None
 
 @CLIENTS
 @pytest.mark.parametrize("code", [301, 400, 401, 403, 404, 422])
-async def test_what_no_retry_mends_is_told_at_once(endpoint: Opener, client: str, code: int) -> None:
+async def test_what_no_retry_mends_is_told_soon(endpoint: Opener, client: str, code: int) -> None:
     async with raw_server(failing(99, lambda asked: status(asked, code))) as server:
         with pytest.raises(Rejected, match=f"HTTP {code}: not now"):
             await endpoint(server.base_url, client=client).sample(CHAT, range(1))
-        assert len(server.seen) == 1
+        assert len(server.seen) == AT_FIRST
 
 
 @CLIENTS
@@ -166,13 +171,6 @@ async def test_refusals_are_waited_out_however_many_attempts_it_takes(endpoint: 
         (answer,) = await endpoint(server.base_url, attempts=2, timeout=60.0).sample(CHAT, range(1))
     assert answer.attempts == 13
     assert len(waits) == 12
-
-
-async def test_nobody_waits_for_tomorrow(endpoint: Opener) -> None:
-    async with raw_server(failing(99, lambda asked: asked.reply(429, b"{}", "Retry-After: 86400"))) as server:
-        with pytest.raises(Unavailable, match="rate_limited"):
-            await endpoint(server.base_url).sample(CHAT, range(1))
-        assert len(server.seen) == 1
 
 
 async def test_a_refusal_halves_what_is_sent(endpoint: Opener) -> None:
@@ -354,8 +352,8 @@ async def test_a_streamed_answer_has_a_time_to_its_first_token(endpoint: Opener,
     async with raw_server(script) as server:
         (answer,) = await endpoint(server.base_url, client=client, stream=True).sample(CHAT, range(1))
     assert (answer.text, answer.finish_reason) == ("42", "stop")
-    assert answer.ttft is not None
-    assert 0.04 < answer.ttft < answer.latency - 0.05
+    assert answer.ttft == pytest.approx(0.05)
+    assert answer.latency == pytest.approx(0.15)
 
 
 @CLIENTS

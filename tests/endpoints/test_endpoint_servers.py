@@ -210,7 +210,7 @@ async def test_more_answers_than_it_has_slots_are_asked_for_slot_by_slot(endpoin
         answers = await model.sample(CHAT, range(10))
         await model.sample(CHAT, range(10, 20))
     assert [answer.seed for answer in answers] == list(range(10))
-    assert [asked.body.get("n", 1) for asked in server.seen] == [10, 4, 4, 2, 4, 4, 2]
+    assert [asked.body.get("n", 1) for asked in server.seen] == [10, 10, 4, 4, 2, 4, 4, 2]
     (notice,) = model.stats.notices
     assert notice.text.startswith("its server refuses n = 10: HTTP 400: Field 'n': Value must be between 1")
     assert notice.text.endswith("it is asked for 4 at a time")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.endpoints.failures import Failure, Kind, error_in
+from adaptive_eval.endpoints.failures import Failure, FailureKind, error_in
 from adaptive_eval.endpoints.parsing import StreamReader
 
 
@@ -74,7 +74,7 @@ def test_a_stream_that_ends_too_early_is_no_answer() -> None:
     reader.feed(event([delta("4", reason="stop"), delta("x", index=1)]))
     with pytest.raises(Failure) as caught:
         reader.payload()
-    assert caught.value.kind is Kind.RESET
+    assert caught.value.kind is FailureKind.RESET
 
 
 def test_an_error_in_the_stream_is_kept() -> None:
@@ -92,7 +92,7 @@ def test_an_error_in_the_stream_is_kept() -> None:
 def test_what_is_no_event_is_a_failure(data: bytes) -> None:
     with pytest.raises(Failure) as caught:
         StreamReader(True, lambda: 0.0).feed(data)
-    assert caught.value.kind is Kind.BAD_RESPONSE
+    assert caught.value.kind is FailureKind.BAD_RESPONSE
 
 
 @pytest.mark.parametrize("choices", ["x", [1], [{"index": "a"}], [{"delta": 3, "logprobs": {"content": 7}}]])
@@ -143,7 +143,7 @@ def test_a_response_that_is_no_stream_has_an_end() -> None:
     reader.feed(b"{")
     with pytest.raises(Failure) as caught:
         reader.feed(b"x" * 17_000_000)
-    assert caught.value.kind is Kind.BAD_RESPONSE
+    assert caught.value.kind is FailureKind.BAD_RESPONSE
 
 
 def test_the_model_that_a_stream_names_is_kept() -> None:

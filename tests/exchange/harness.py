@@ -4,7 +4,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from adaptive_eval.exchange.epochs import Arrival, Desk, Epoch, Settings
+from adaptive_eval.exchange.epochs import DecisionSettings, Epoch, EpochController, EpochDecision
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Harness:
         questions: int,
         epochs: int,
         places: int,
-        settings: Settings,
+        settings: DecisionSettings,
         *,
         errors: float = 0.0,
         disorder: int = 0,
@@ -36,7 +36,7 @@ class Harness:
     ) -> None:
         self.rng = random.Random(seed)
         names = [f"model-{number}" for number in range(len(skills))]
-        self.desk = Desk(names, [f"q{number}" for number in range(questions)], epochs, settings)
+        self.controller = EpochController(names, [f"q{number}" for number in range(questions)], epochs, settings)
         self.skills, self.errors = skills, errors
         self.lanes = [Lane(self._order(questions, epochs, disorder), places) for _ in skills]
 
@@ -58,25 +58,25 @@ class Harness:
                 raise AssertionError("nothing moves, and nobody can give way")
 
     def _fill(self, number: int) -> bool:
-        lane, epochs = self.lanes[number], self.desk.models[number]
+        lane, epochs = self.lanes[number], self.controller.models[number]
         moved = False
         while lane.queue and len(lane.running) + len(lane.held) < lane.places:
             epoch, moved = lane.queue.popleft(), True
-            if self.desk.why_over(number) is not None:
+            if self.controller.why_over(number) is not None:
                 lane.skipped += 1
                 continue
             match epochs.arrive(epoch):
-                case Arrival.RUN:
+                case EpochDecision.RUN:
                     lane.running.append(epoch)
-                case Arrival.HOLD:
+                case EpochDecision.HOLD:
                     lane.held.append(epoch)
-                case Arrival.SKIP:
+                case EpochDecision.SKIP:
                     lane.skipped += 1
         return moved
 
     def _let_go(self, number: int) -> bool:
-        lane, epochs = self.lanes[number], self.desk.models[number]
-        if self.desk.why_over(number) is not None:
+        lane, epochs = self.lanes[number], self.controller.models[number]
+        if self.controller.why_over(number) is not None:
             let_go, lane.held = lane.held, []
             for epoch in let_go:
                 epochs.leave(epoch)
@@ -92,11 +92,11 @@ class Harness:
         epoch = lane.running.pop(self.rng.randrange(len(lane.running)))
         lane.ran += 1
         if self.rng.random() >= self.errors:
-            self.desk.complete(number, epoch, int(self.rng.random() < self.skills[number]))
-        self.desk.end(number, epoch)
+            self.controller.complete(number, epoch, int(self.rng.random() < self.skills[number]))
+        self.controller.end(number, epoch)
 
     def _give_way(self, number: int) -> bool:
-        lane, epoch = self.lanes[number], self.desk.models[number].give_way()
+        lane, epoch = self.lanes[number], self.controller.models[number].give_way()
         if epoch is None:
             return False
         lane.held.remove(epoch)

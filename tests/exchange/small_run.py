@@ -10,7 +10,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.store import Batch, Store, TrialRecord
+from adaptive_eval.store import CommitBatch, Store, TrialRecord
 
 HOSTILE = (
     '=cmd|"/c calc"!A0',
@@ -88,6 +88,6 @@ def make_run(folder: Path, records: Iterable[TrialRecord], **settings: object) -
     store = Store.open(directory, prepare(load_config(path)).header).store
     rest = iter(records)
     while some := list(islice(rest, 1000)):
-        store.commit(Batch(some))
+        store.commit(CommitBatch(some))
     store.close()
     return directory

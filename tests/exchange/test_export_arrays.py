@@ -9,7 +9,7 @@ from small_run import MODELS, QUESTIONS, make_run, make_trial, ragged
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.exchange.export import Request, export
+from adaptive_eval.exchange.export import ExportRequest, export
 from adaptive_eval.exchange.recording import read_recording
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import answer_facts
@@ -17,7 +17,7 @@ from scorio.categorical import SCHEMATA, Thresholds, classify, signals_of
 
 
 def test_the_array_has_each_category_at_the_number_of_its_trial(tmp_path: Path) -> None:
-    path = export(Request(make_run(tmp_path, ragged()), "npz")).path
+    path = export(ExportRequest(make_run(tmp_path, ragged()), "npz")).path
     assert path.name == "tensor.npz"
     with np.load(path, allow_pickle=False) as file:
         assert file["R"].tolist() == [
@@ -29,7 +29,7 @@ def test_the_array_has_each_category_at_the_number_of_its_trial(tmp_path: Path) 
 
 
 def test_replay_takes_it(tmp_path: Path) -> None:
-    path = export(Request(make_run(tmp_path, ragged()), "npz")).path
+    path = export(ExportRequest(make_run(tmp_path, ragged()), "npz")).path
     recording = read_recording(path)
     assert (recording.models, recording.questions) == (MODELS, QUESTIONS)
     assert recording.counts.tolist() == [[[1, 2], [1, 1]], [[2, 1], [2, 0]]]
@@ -39,7 +39,7 @@ def test_replay_takes_it(tmp_path: Path) -> None:
 
 
 def test_a_model_without_a_trial_is_left_out(tmp_path: Path) -> None:
-    exported = export(Request(make_run(tmp_path, [make_trial("bob", "q2", 0, 1)]), "npz"))
+    exported = export(ExportRequest(make_run(tmp_path, [make_trial("bob", "q2", 0, 1)]), "npz"))
     assert (exported.models, exported.untried) == (1, 1)
     with np.load(exported.path) as file:
         assert (file["models"].tolist(), file["R"].tolist()) == (["bob"], [[[-1], [1]]])
@@ -59,7 +59,7 @@ def test_the_lines_of_signals_lead_to_the_same_categories(tmp_path: Path, schema
         category = rubric.category({**answer_facts(bare.answer), **marks})
         changes = {"signals": marks, "completion_tokens": 2 * number}
         trials.append(make_trial("bob", "q1", number, category, **changes))
-    path = export(Request(make_run(tmp_path, trials, rubric=settings), "scorio")).path
+    path = export(ExportRequest(make_run(tmp_path, trials, rubric=settings), "scorio")).path
     records = [json.loads(line) for line in path.read_text().splitlines()]
     signals = signals_of(records)
     given = {name: getattr(signals, name) for name in SCHEMATA[schema].signals if getattr(signals, name) is not None}
@@ -72,7 +72,7 @@ def test_the_lines_of_signals_lead_to_the_same_categories(tmp_path: Path, schema
 
 def test_bits_per_token_survive_the_way_to_log_probabilities_and_back(tmp_path: Path) -> None:
     trials = [make_trial("bob", "q1", 0, 1, completion_bpt=0.75, prompt_bpt=3.5), make_trial("bob", "q1", 1, None)]
-    path = export(Request(make_run(tmp_path, trials), "scorio")).path
+    path = export(ExportRequest(make_run(tmp_path, trials), "scorio")).path
     records = [json.loads(line) for line in path.read_text().splitlines()]
     signals = signals_of(records)
     assert signals.completion_bpt == pytest.approx([0.75, 0.5])

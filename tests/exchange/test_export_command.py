@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from inspect_ai.log import read_eval_log
 from live_runs import Site, wait_for_trials
+from patient_time import HANGS
 from small_run import make_run, make_trial, ragged
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import StoreError
-from adaptive_eval.exchange.export import FORMATS, Format, Request, export
+from adaptive_eval.exchange.export import FORMATS, ExportRequest, Format, export
 from adaptive_eval.store import RunReader, TrialRecord
 
 
@@ -34,7 +35,7 @@ def test_an_export_that_fails_leaves_what_was_there(
     tmp_path: Path, form: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = make_run(tmp_path, ragged())
-    path = export(Request(directory, form)).path
+    path = export(ExportRequest(directory, form)).path
     before = {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])}
 
     def cut_off(self: RunReader, *arguments: object) -> Iterator[TrialRecord]:
@@ -46,7 +47,7 @@ def test_an_export_that_fails_leaves_what_was_there(
     if form == "npz":
         monkeypatch.setattr("numpy.savez_compressed", cut_off_now)
     with pytest.raises(StoreError, match=r"cannot be written: No space left on device; give another --output"):
-        export(Request(directory, form, force=True))
+        export(ExportRequest(directory, form, force=True))
     assert {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])} == before
     assert not [file for file in directory.iterdir() if "draft" in file.name or "old" in file.name]
 
@@ -94,7 +95,7 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     directory = make_run(tmp_path, ragged())
     for form in FORMATS:
         with pytest.raises(StoreError, match="cannot be written: .*No such file or directory"):
-            export(Request(directory, form, output=tmp_path / "not" / "there"))
+            export(ExportRequest(directory, form, output=tmp_path / "not" / "there"))
     assert not (tmp_path / "not").exists()
 
 
@@ -111,12 +112,12 @@ def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
     process = site.start(config)
     assert wait_for_trials(site.directory(), 150, process)
     for form in FORMATS:
-        exported = export(Request(site.directory(), form, output=site.folder / form))
+        exported = export(ExportRequest(site.directory(), form, output=site.folder / form))
         assert exported.trials >= 150
     assert process.poll() is None
     live = read_eval_log(str(site.folder / "inspect" / "ada.eval"))
     assert live.status == "cancelled" and live.samples
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANGS)
     assert process.returncode in (0, 3)
-    with_all = export(Request(site.directory(), "jsonl"))
+    with_all = export(ExportRequest(site.directory(), "jsonl"))
     assert len(with_all.path.read_text().splitlines()) == with_all.trials > 150

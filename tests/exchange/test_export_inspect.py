@@ -8,15 +8,18 @@ import pytest
 from inspect_ai.log import EvalLog, read_eval_log, read_eval_log_sample, read_eval_log_sample_summaries
 from live_runs import MODELS as LIVE_MODELS
 from live_runs import Site
+from logs import header, imported, inspect_log, sample
 from small_run import HOSTILE, make_run, make_trial, ragged
 
-from adaptive_eval.exchange.export import Request, export
+from adaptive_eval.exchange.export import ExportRequest, export
 from adaptive_eval.record.results import RESULTS_FILE
+
+pytestmark = pytest.mark.usefixtures("quick_graders")
 
 
 def logs_of(directory: Path) -> dict[str, EvalLog]:
     """Every exported log of a run, by its file."""
-    folder = export(Request(directory, "inspect")).path
+    folder = export(ExportRequest(directory, "inspect")).path
     return {file.name: read_eval_log(str(file)) for file in sorted(folder.iterdir())}
 
 
@@ -42,7 +45,7 @@ def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
 
 
 def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -> None:
-    folder = export(Request(make_run(tmp_path, ragged()), "inspect")).path
+    folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
     sample = read_eval_log_sample(str(folder / "org-ada-7b.eval"), id="q1", epoch=3)
     assert [(one.role, one.text) for one in sample.messages] == [
         ("system", "Be brief."),
@@ -59,7 +62,7 @@ def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -
 
 
 def test_a_trial_without_a_grade_has_an_error_and_no_score(tmp_path: Path) -> None:
-    folder = export(Request(make_run(tmp_path, ragged()), "inspect")).path
+    folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
     sample = read_eval_log_sample(str(folder / "bob.eval"), id="q1", epoch=2)
     assert sample.error is not None and sample.error.message == "the grader failed: killed after 10 s"
     assert not sample.scores
@@ -127,7 +130,7 @@ def test_models_whose_names_are_alike_have_a_file_each(tmp_path: Path) -> None:
 
 
 def test_members_are_deflated_and_the_header_is_last(tmp_path: Path) -> None:
-    folder = export(Request(make_run(tmp_path, ragged()), "inspect")).path
+    folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
     with zipfile.ZipFile(folder / "bob.eval") as archive:
         members = archive.infolist()
     assert {member.compress_type for member in members} == {zipfile.ZIP_DEFLATED}
@@ -157,6 +160,23 @@ def test_the_metrics_are_those_of_the_results_and_each_skipped_epoch_has_its_rea
         for stop in stops.early_stops[:1]:
             assert stop.reason is not None and results["run"]["reason"] in stop.reason
             assert all(verdict.replace("_", " ") in stop.reason for verdict in verdicts)
+
+
+def test_logs_that_were_imported_are_as_whole_as_they_were(tmp_path: Path) -> None:
+    """Nobody has cancelled them, though their trials leave comparisons open."""
+    samples = [sample(key, epoch, "CI"[epoch % 2]) for key in ("q1", "q2") for epoch in (1, 2, 3)]
+    files = [
+        inspect_log(tmp_path / f"{name}.eval", given, header(name))
+        for name, given in (("ada", samples), ("bob", samples[:-1]))
+    ]
+    run = tmp_path / "run"
+    done = imported(*files, "--to", run, "--scorer", "match")
+    assert done.exit_code == 0, done.output
+    logs = logs_of(run)
+    assert {name: log.status for name, log in logs.items()} == {"ada.eval": "success", "bob.eval": "success"}
+    assert logs["bob.eval"].results is not None and logs["bob.eval"].results.early_stopping is not None
+    (stop,) = logs["bob.eval"].results.early_stopping.early_stops
+    assert (stop.id, stop.epoch, stop.reason) == ("q2", 3, "the logs that were imported have no such trial")
 
 
 def test_a_run_before_its_first_look_has_samples_and_no_metrics(tmp_path: Path) -> None:

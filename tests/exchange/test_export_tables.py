@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 from small_run import HOSTILE, MODELS, make_run, make_trial, ragged
 
-from adaptive_eval.exchange.export import Request, export
+from adaptive_eval.exchange.export import ExportRequest, export
 from adaptive_eval.exchange.tables.writer import COLUMNS, FORMULA
 
 
@@ -26,7 +26,7 @@ def test_a_row_has_everything_that_is_stored_of_a_trial(tmp_path: Path) -> None:
     trial = make_trial(
         "bob", "q2", 3, 1, signals={"is_correct": True}, ttft=0.1, attempts=2, round=4, prompt_bpt=1.25, text="It is 3"
     )
-    row = json_rows(export(Request(make_run(tmp_path, [trial]), "jsonl")).path)[0]
+    row = json_rows(export(ExportRequest(make_run(tmp_path, [trial]), "jsonl")).path)[0]
     assert row == {
         "model": "bob",
         "question": "q2",
@@ -60,13 +60,13 @@ def test_a_row_has_everything_that_is_stored_of_a_trial(tmp_path: Path) -> None:
 def test_all_three_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path) -> None:
     trials = ragged()
     directory = make_run(tmp_path, trials)
-    lines = json_rows(export(Request(directory, "jsonl")).path)
+    lines = json_rows(export(ExportRequest(directory, "jsonl")).path)
     assert [(row["model"], row["question"], row["trial"]) for row in lines] == [
         (one.model, one.question, one.trial) for one in trials
     ]
-    table = pyarrow.parquet.read_table(export(Request(directory, "parquet")).path)
+    table = pyarrow.parquet.read_table(export(ExportRequest(directory, "parquet")).path)
     assert [row | {"signals": json.loads(row["signals"])} for row in table.to_pylist()] == lines
-    cells = csv_rows(export(Request(directory, "csv", texts=True)).path)
+    cells = csv_rows(export(ExportRequest(directory, "csv", texts=True)).path)
     for row, line in zip(cells, lines, strict=True):
         assert row.keys() == line.keys()
         for name, kind in COLUMNS.items():
@@ -76,7 +76,7 @@ def test_all_three_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path)
 
 
 def test_without_a_grade_there_is_no_category(tmp_path: Path) -> None:
-    row = json_rows(export(Request(make_run(tmp_path, ragged()), "jsonl")).path)[6]
+    row = json_rows(export(ExportRequest(make_run(tmp_path, ragged()), "jsonl")).path)[6]
     assert (row["category"], row["label"], row["value"], row["grader_error"]) == (None, None, None, "killed after 10 s")
 
 
@@ -84,7 +84,7 @@ def test_without_a_grade_there_is_no_category(tmp_path: Path) -> None:
 def test_a_spreadsheet_runs_nothing(tmp_path: Path, hostile: str) -> None:
     told = hostile.encode("utf-8", "replace").decode()
     trials = [make_trial("bob", "q1", 0, 1, text=hostile, reasoning=hostile, extracted=told, finish_reason=told)]
-    rows = csv_rows(export(Request(make_run(tmp_path, trials), "csv", texts=True)).path)
+    rows = csv_rows(export(ExportRequest(make_run(tmp_path, trials), "csv", texts=True)).path)
     assert len(rows) == 1
     for name in ("text", "reasoning", "extracted", "finish_reason"):
         cell = rows[0][name]
@@ -97,21 +97,27 @@ def test_a_negative_number_stays_a_number(tmp_path: Path) -> None:
     rubric = {
         "categories": [{"name": "-wrong", "weight": -1.0}, {"name": "right", "weight": 2, "when": {"has_box": False}}]
     }
-    rows = csv_rows(export(Request(make_run(tmp_path, [make_trial("bob", "q1", 0, 0)], rubric=rubric), "csv")).path)
+    rows = csv_rows(
+        export(ExportRequest(make_run(tmp_path, [make_trial("bob", "q1", 0, 0)], rubric=rubric), "csv")).path
+    )
     assert (rows[0]["value"], rows[0]["label"]) == ("-1.0", "'-wrong")
 
 
 def test_texts_are_left_out_of_csv_and_can_be_left_out_elsewhere(tmp_path: Path) -> None:
     directory = make_run(tmp_path, ragged())
-    assert list(csv_rows(export(Request(directory, "csv")).path)[0]) == list(COLUMNS)
-    assert "text" not in json_rows(export(Request(directory, "jsonl", texts=False)).path)[0]
-    assert "text" not in pyarrow.parquet.read_schema(export(Request(directory, "parquet", texts=False)).path).names
+    assert list(csv_rows(export(ExportRequest(directory, "csv")).path)[0]) == list(COLUMNS)
+    assert "text" not in json_rows(export(ExportRequest(directory, "jsonl", texts=False)).path)[0]
+    assert (
+        "text" not in pyarrow.parquet.read_schema(export(ExportRequest(directory, "parquet", texts=False)).path).names
+    )
 
 
 def test_what_is_no_unicode_does_not_stop_an_export(tmp_path: Path) -> None:
     directory = make_run(tmp_path, [make_trial("bob", "q1", 0, 1, text="half \ud800", reasoning=None)])
-    assert json_rows(export(Request(directory, "jsonl")).path)[0]["text"] == "half ?"
-    assert pyarrow.parquet.read_table(export(Request(directory, "parquet")).path)["text"].to_pylist() == ["half ?"]
+    assert json_rows(export(ExportRequest(directory, "jsonl")).path)[0]["text"] == "half ?"
+    assert pyarrow.parquet.read_table(export(ExportRequest(directory, "parquet")).path)["text"].to_pylist() == [
+        "half ?"
+    ]
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "inspect", "scorio"])
@@ -121,9 +127,9 @@ def test_texts_are_in_memory_one_at_a_time(tmp_path: Path, form: str) -> None:
     trials = (make_trial(model, "q1", number, 1, text=text) for model in MODELS for number in range(50))
     directory = make_run(tmp_path, trials, trials={"min": 2, "max": 50})
     texts = True if form in ("csv", "jsonl") else None
-    export(Request(directory, form, output=tmp_path / "warm-up", texts=texts))  # type: ignore[arg-type]
+    export(ExportRequest(directory, form, output=tmp_path / "warm-up", texts=texts))  # type: ignore[arg-type]
     tracemalloc.start()
-    export(Request(directory, form, texts=texts))  # type: ignore[arg-type]
+    export(ExportRequest(directory, form, texts=texts))  # type: ignore[arg-type]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2e6

@@ -16,6 +16,8 @@ from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.samples import LogError
 from adaptive_eval.store import RunReader
 
+pytestmark = pytest.mark.usefixtures("quick_graders")
+
 TIME = "2026-01-02T03-04-05.678901"
 
 

@@ -1,5 +1,6 @@
 """Files that are wrong, cut off, or made to do harm: an error that names them, and nothing is left behind."""
 
+import copy
 import json
 import shutil
 import sys
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from logs import DEFLATED, ZSTANDARD, archive, header, imported, inspect_log, lines, lm_eval_row, outcomes, sample
 
 from adaptive_eval.exchange import bounded
-from adaptive_eval.exchange.configure import Request
+from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.exchange.samples import LogError
+
+pytestmark = pytest.mark.usefixtures("quick_graders")
 
 START = ("_journal/start.json", json.dumps(header()).encode())
 
@@ -166,23 +169,33 @@ JSON = st.recursive(
 )
 
 
+RECORDS: dict[str, dict[str, object]] = {
+    "inspect": {**header(), "samples": [sample()]},
+    "lm_eval": lm_eval_row(0, ["4"]),
+    "matharena_problem": {"problem": "2 + 2?", "idx": 1, "gold_answer": 4, "answers": ["4"], "correct": [True],
+                          "messages": [[{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]],
+                          "detailed_costs": [{"cost": 0.1, "input_tokens": 5, "output_tokens": 7}]},
+    "matharena_output": {"problem_idx": 1, "model_name": "a", "idx_answer": 0, "correct": True, "gold_answer": "4",
+                         "answer": "4", "parsed_answer": "4", "problem": "2 + 2?", "user_message": "2 + 2?",
+                         "cost": 0.1, "input_tokens": 5, "output_tokens": 7},
+    "long": {"model": "a", "question": "q", "category": 1, "text": "x", "signals": {"a": 1}, "choices": ["x"]},
+}  # fmt: skip
+"""A record of every format that is JSON."""
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), value=JSON)
 def test_anything_in_any_place_of_a_record_is_imported_or_named(
     tmp_path: Path, data: st.DataObject, value: object
 ) -> None:
     """No value makes an import fail in another way than by a message."""
-    form = data.draw(st.sampled_from(["inspect", "lm_eval", "long"]))
-    record: dict[str, object] = {
-        "inspect": {**header(), "samples": [sample()]},
-        "lm_eval": lm_eval_row(0, ["4"]),
-        "long": {"model": "a", "question": "q", "category": 1, "text": "x", "signals": {"a": 1}, "choices": ["x"]},
-    }[form]
+    form = data.draw(st.sampled_from(sorted(RECORDS)))
+    record = copy.deepcopy(RECORDS[form])
     spoil(record, data, value)
     path = lines(tmp_path / "log.jsonl", [record])
     grader = "exact" if form == "lm_eval" else None
     try:
-        import_logs(Request([f"m={path}"], tmp_path / "run", grader=grader))
+        import_logs(ImportRequest([f"m={path}"], tmp_path / "run", grader=grader))
     except LogError as error:
         assert str(path) in str(error)
     shutil.rmtree(tmp_path / "run", ignore_errors=True)

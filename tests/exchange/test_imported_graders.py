@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.store import GraderChosen, RunReader, only
+from adaptive_eval.store import GraderChosen, RunReader, events_of_kind
 
 SKILLS = {"ada": 0.9, "bob": 0.3}
 QUESTIONS = 6
@@ -114,6 +114,7 @@ def test_a_grader_that_gives_other_grades_is_left_out_and_not_gone_on_with(
     assert server.asked == [] and kind_of(run) == "logged"
 
 
+@pytest.mark.usefixtures("quick_graders")
 def test_a_grader_that_gives_the_grades_is_taken_and_stays(
     tmp_path: Path, server: Saying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,12 +126,15 @@ def test_a_grader_that_gives_the_grades_is_taken_and_stays(
     after = outcomes(run)
     assert {trial: after[trial] for trial in before} == before
     with closing(RunReader.open(run)) as reader:
-        assert [(one.grader, one.compared) for one in only(reader.events(), GraderChosen)] == [("numeric", 48)]
+        assert [(one.grader, one.compared) for one in events_of_kind(reader.events(), GraderChosen)] == [
+            ("numeric", 48)
+        ]
     assert kind_of(run) == "numeric"
     refused = run_on(run, server, monkeypatch, grader="exact")
     assert refused.exit_code == ExitCode.CONFIGURATION and "other settings" in refused.stderr
 
 
+@pytest.mark.usefixtures("quick_graders")
 def test_everything_graded_by_another_grader_is_not_mixed_either(
     tmp_path: Path, server: Saying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +148,7 @@ def test_everything_graded_by_another_grader_is_not_mixed_either(
     assert set(outcomes(run).values()) == {0} and kind_of(run) == "exact"
 
 
+@pytest.mark.usefixtures("quick_graders")
 def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Saying) -> None:
     rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.core import Reason
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.exchange.export import Request as Export
+from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
 from adaptive_eval.record.restore import StoredRun, read_counts
-from adaptive_eval.record.view import read_run
-from adaptive_eval.show.changes import changes
+from adaptive_eval.record.view import read_view
+from adaptive_eval.show.changes import changes_between
 from adaptive_eval.store import RunReader, RunResumed, TrialsImported
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
@@ -66,9 +66,9 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     assert ended.exit_code in FINISHED, ended.stderr
     assert first_look(run) == [32, 32, 32]
     found, before = Found.of(run).outcomes, whole.found.outcomes
-    view, counts = read_run(run), read_counts(run)
+    view, counts = read_view(run), read_counts(run)
     assert view.words.seeds.startswith("Imported trials have the seeds of where they were sampled")
-    assert changes(view, counts, view, counts).same_seeds == ()
+    assert changes_between(view, counts, view, counts).same_seeds == ()
     common = before.keys() & found.keys()
     assert len(common) > 150
     assert {trial: found[trial] for trial in common} == {trial: before[trial] for trial in common}
@@ -111,7 +111,7 @@ def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, whole:
     done = imported(whole.log(site), "--to", site.directory(), "--config", config)
     assert done.exit_code == 0
     assert "no look yet: every model lacks trials that the first look needs" in done.stdout
-    assert read_run(site.directory()).results is None
+    assert read_view(site.directory()).results is None
     assert site.run(config).exit_code in FINISHED
     assert first_look(site.directory()) == [48, 48, 48]
 
@@ -156,9 +156,9 @@ def test_it_reads_as_it_was_published(site: Site, whole: Whole) -> None:
     assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
     published = json.loads((run / "results.json").read_text())
     del published["checksum"]  # of the file
-    assert read_run(run).results is not None
+    assert read_view(run).results is not None
     (run / "results.json").unlink()
-    view = read_run(run)
+    view = read_view(run)
     worked_out = json.loads(orjson.dumps(view.results))
     for results in (published, worked_out):
         del results["run"]

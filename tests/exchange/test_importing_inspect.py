@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from logs import DEFLATED, STORED, ZSTANDARD, archive, header, imported, inspect_log, outcomes, sample
 
-from adaptive_eval.store import RunReader, TrialsImported, only
+from adaptive_eval.store import RunReader, TrialsImported, events_of_kind
+
+pytestmark = pytest.mark.usefixtures("quick_graders")
 
 
 def wrote(content: object, stop_reason: str = "stop") -> dict[str, object]:
@@ -77,7 +79,7 @@ def test_everything_that_is_logged_is_kept(tmp_path: Path, method: int) -> None:
     with closing(RunReader.open(tmp_path / "run")) as reader:
         first, second = reader.trials()
         stored = reader.header()
-        (event,) = only(reader.events(), TrialsImported)
+        (event,) = events_of_kind(reader.events(), TrialsImported)
     assert (first.model, first.question, first.trial, first.category) == ("openai/m", "q1", 0, 1)
     assert (first.answer.text, first.answer.prompt_tokens, first.answer.completion_tokens) == ("answer 1", 12, 5)
     assert (first.answer.latency, first.answer.seed, first.extracted) == (1.5, -1, "4")

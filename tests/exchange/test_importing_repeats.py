@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from logs import imported, lines, lm_eval_row
+from typer.testing import CliRunner
 
-from adaptive_eval.exchange.recording import read_run
-from adaptive_eval.exchange.repeats import Answered, Repeats
+from adaptive_eval.cli import app
+from adaptive_eval.exchange.recording import recording_of_run
+from adaptive_eval.exchange.repeats import GivenAnswer, Repeats
 from adaptive_eval.exchange.samples import made_answer
-from adaptive_eval.record.view import read_run as view_of
+from adaptive_eval.record.view import read_view as view_of
 
 LONG = "because of this " * 20
 
@@ -23,7 +25,7 @@ def log(folder: Path, name: str, answers: Sequence[Sequence[str]]) -> str:
 
 
 def trials_of(run: Path) -> dict[str, list[int]]:
-    found = read_run(run)
+    found = recording_of_run(run)
     return dict(zip(found.models, found.counts.sum(axis=-1).tolist(), strict=True))
 
 
@@ -47,6 +49,23 @@ def test_repeats_that_are_samples_count_each(tmp_path: Path) -> None:
     done = imported(log(tmp_path, "stuck", STUCK), "--to", run, "--grader", "exact", "--repeats-are-samples")
     assert trials_of(run) == {"stuck": [8] * 10}
     assert "repeats   " not in done.output
+
+
+def test_counted_each_they_are_an_alarm_of_the_run_and_of_its_replay(tmp_path: Path) -> None:
+    """Long answers tell by themselves; short ones that are wrong, beside a model that is sampled."""
+    long = [[f"{LONG} {key}"] * 8 for key in range(10)]
+    sampled = [[str(trial % 3 + 5) for trial in range(8)] for _ in range(10)]
+    texts = {"long": long, "short": [["7"] * 8] * 10, "sampled": sampled}
+    files = [log(tmp_path, name, answers) for name, answers in texts.items()]
+    run = tmp_path / "run"
+    assert imported(*files, "--to", run, "--grader", "exact", "--repeats-are-samples").exit_code == 0
+    found = {(one.model, one.kind) for one in view_of(run).results.warnings}
+    assert {("long", "repeats"), ("short", "repeats")} <= found and ("sampled", "repeats") not in found
+    replayed = CliRunner().invoke(app, ["replay", str(run), "--set", "trials.max=8"])
+    assert "long: the answers of 40 of 40 pairs of trials agree word for word" in replayed.output.replace("\n", " ")
+    alone = tmp_path / "alone"
+    assert imported(files[1], "--to", alone, "--grader", "exact", "--repeats-are-samples").exit_code == 0
+    assert ("short", "repeats_unclear") in {(one.model, one.kind) for one in view_of(alone).results.warnings}
 
 
 def test_a_long_answer_counts_once_even_where_others_differ(tmp_path: Path) -> None:
@@ -73,5 +92,5 @@ def test_no_letter_of_an_honest_server_is_left_out(certain: float) -> None:
             for trial in range(8):
                 letter = "A" if rng.random() < certain else string.ascii_uppercase[rng.integers(1, 4)]
                 answer = made_answer(letter, finish_reason="stop")
-                passed += len(repeats.take(Answered("m", str(question), answer), trial))
+                passed += len(repeats.take(GivenAnswer("m", str(question), answer), trial))
         assert (passed, repeats.dropped) == (160, {}), seed

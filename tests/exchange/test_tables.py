@@ -10,8 +10,8 @@ from inspect_ai.log import read_eval_log_sample
 from logs import imported, lines, outcomes
 
 from adaptive_eval.config.load import load_config
+from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import Format, export
-from adaptive_eval.exchange.export import Request as Export
 from adaptive_eval.exchange.recording import read_recording
 from adaptive_eval.exchange.samples import NO_ANSWER
 from adaptive_eval.store import RunReader, TrialRecord

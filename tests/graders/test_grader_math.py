@@ -10,7 +10,7 @@ from sympy import Integer, Pow, Symbol, factorial, sqrt
 
 from adaptive_eval.graders.finding import MAX_BOX, last_box
 from adaptive_eval.graders.magnitude import digits_at_least, far_apart
-from adaptive_eval.graders.mathematics import Math, normal, rational
+from adaptive_eval.graders.mathematics import Math, normal_form, rational
 from adaptive_eval.questions.types import Question
 
 balanced = st.recursive(
@@ -85,11 +85,11 @@ class TestNormal:
         ],
     )
     def test_the_same(self, texts: tuple[str, ...]) -> None:
-        assert len({normal(text) for text in texts}) == 1
+        assert len({normal_form(text) for text in texts}) == 1
 
     @pytest.mark.parametrize("texts", [("12", "1 2"), (r"\Phi", r"\phi"), ("(1,2)", "[1,2]"), ("1,2", "2,1")])
     def test_not_the_same(self, texts: tuple[str, str]) -> None:
-        assert normal(texts[0]) != normal(texts[1])
+        assert normal_form(texts[0]) != normal_form(texts[1])
 
     @pytest.mark.parametrize(
         ("text", "value"),

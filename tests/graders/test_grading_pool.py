@@ -2,22 +2,25 @@
 
 import asyncio
 import os
+import select
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patient_time import HANGS, let_pass, until
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.mathematics import Math
-from adaptive_eval.graders.pool import GradingPool, _default_workers
+from adaptive_eval.graders.pool import GRACE, GradingPool, _default_workers
 from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Exact, Regex
 from adaptive_eval.graders.types import Grader, GraderOptions, Marks
+from adaptive_eval.graders.worker import Worker
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import grade_or_error
 
@@ -41,7 +44,21 @@ async def pool(grader: Grader, question: Question = QUESTION) -> AsyncIterator[G
 
 
 def custom(**options: Any) -> Python:
-    return Python(**{"function": "hanging:grade", "timeout": 0.5, "workers": 1, **options})
+    return Python(**{"function": "hanging:grade", "timeout": HANGS, "workers": 1, **options})
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[Worker]:
+    """Every worker that is started."""
+    workers: list[Worker] = []
+    begin = Worker.start
+
+    async def start(folder: Path, keys: Collection[str] = ()) -> Worker:
+        workers.append(await begin(folder, keys))
+        return workers[-1]
+
+    monkeypatch.setattr(Worker, "start", start)
+    return workers
 
 
 async def refusal(grade: Grading, text: str) -> str:
@@ -108,23 +125,33 @@ async def test_printing_does_not_disturb() -> None:
         assert (await grade("yes")).category == 1
 
 
-@pytest.mark.parametrize(
-    ("deed", "reason"),
-    [
-        ("spin", "took longer than 0.5 s"),
-        ("swallow", "took longer than 0.5 s"),
-        ("hold", "was silent for 1.5 s and was killed"),
-    ],
-)
-async def test_a_hung_worker_is_replaced_and_only_its_answer_is_lost(deed: str, reason: str) -> None:
+@pytest.mark.parametrize("deed", ["spin", "swallow"])
+async def test_a_hung_worker_is_replaced_and_only_its_answer_is_lost(deed: str) -> None:
     async with pool(custom()) as grade:
         before = (await grade("pid")).extracted
         texts = ["yes"] * 5 + [deed] + ["no"] * 5
-        start = time.monotonic()
         results = await asyncio.gather(*map(grade, texts), return_exceptions=True)
-        assert time.monotonic() - start < 30.0
         assert [result.category for result in results if not isinstance(result, GraderError)] == [1] * 5 + [0] * 5
-        assert [str(result) for result in results if isinstance(result, GraderError)] == [f"the grader {reason}"]
+        told = [str(result) for result in results if isinstance(result, GraderError)]
+        assert told == [f"the grader took longer than {HANGS:g} s"]
+        assert (await grade("pid")).extracted != before
+
+
+async def test_a_worker_that_nothing_interrupts_is_killed_and_only_its_answer_is_lost(tmp_path: Path) -> None:
+    holds = tmp_path / "holds"
+    async with pool(custom()) as grade:
+        before = (await grade("pid")).extracted
+        fine, held, others = (
+            asyncio.gather(*map(grade, texts), return_exceptions=True)
+            for texts in (["yes"] * 5, [f"hold {holds}"], ["no"] * 5)
+        )
+        assert [result.category for result in await fine] == [1] * 5
+        for _ in range(2):  # it is tried once more
+            await until(holds.exists)
+            holds.unlink()
+            let_pass(HANGS + GRACE)
+        assert [str(error) for error in await held] == [f"the grader was silent for {HANGS + GRACE:g} s and was killed"]
+        assert [result.category for result in await others] == [0] * 5
         assert (await grade("pid")).extracted != before
 
 
@@ -144,7 +171,7 @@ def test_there_are_two_workers_at_least(monkeypatch: pytest.MonkeyPatch, cores: 
 
 
 async def test_memory_is_limited() -> None:
-    async with pool(custom(memory=0.3, timeout=20.0)) as grade:
+    async with pool(custom(memory=0.3)) as grade:
         assert "used more than 0.3 GiB" in await refusal(grade, "eat")
         assert (await grade("yes")).category == 1
 
@@ -163,12 +190,22 @@ async def test_a_function_that_is_not_there_is_told_with_every_answer() -> None:
             assert "cannot start: hanging:gone: module hanging has no attribute gone" in await refusal(grade, text)
 
 
+async def test_a_grader_that_cannot_start_is_not_started_for_each_answer(starts: list[Worker]) -> None:
+    async with pool(custom(function="hanging:gone")) as grade:
+        told = await asyncio.gather(*(grade("yes") for _ in range(20)), return_exceptions=True)
+        told += await asyncio.gather(grade("no"), return_exceptions=True)
+    assert all("cannot start: hanging:gone" in str(error) for error in told)
+    assert len(starts) == 1
+
+
 async def test_catastrophic_patterns_are_stopped() -> None:
-    grader = Regex(pattern=r"(?:a+)+b", timeout=0.5, workers=1)
-    async with pool(grader, Question("q", "?", "ab")) as grade:
-        hopeless, fine = await asyncio.gather(grade("a" * 50), grade("ab"), return_exceptions=True)
-        assert "took longer than 0.5 s" in str(hopeless)
-        assert fine.category == 1
+    for text, timeout in (("a" * 50, 0.2), ("ab", HANGS)):
+        grader = Regex(pattern=r"(?:a+)+b", timeout=timeout, workers=1)
+        async with pool(grader, Question("q", "?", "ab")) as grade:
+            if text == "ab":
+                assert (await grade(text)).category == 1
+            else:
+                assert "took longer than 0.2 s" in await refusal(grade, text)
 
 
 async def test_the_loop_goes_on_while_workers_grade() -> None:
@@ -181,41 +218,47 @@ async def test_the_loop_goes_on_while_workers_grade() -> None:
             await asyncio.sleep(0.002)
             longest = max(longest, time.thread_time() - before)
 
-    async with pool(Math(timeout=20.0), Question("q", "?", "x^2-1")) as grade:
+    async with pool(Math(timeout=HANGS), Question("q", "?", "x^2-1")) as grade:
         await grade(r"\boxed{y}")
         beating = asyncio.create_task(beat())
         texts = [f"{'so ' * 5000} \\boxed{{x^{n % 4}-1}}" for n in range(200)]
         assert sum(result.category for result in await asyncio.gather(*map(grade, texts))) == 50
         beating.cancel()
-    assert longest < 0.05
+    assert longest < 0.25, "to grade them takes the processor several times as long"
 
 
-async def test_a_loop_that_was_held_up_itself_blames_no_grader() -> None:
-    async with pool(custom(timeout=0.3)) as grade:
+async def test_a_loop_that_was_held_up_itself_blames_no_grader(starts: list[Worker]) -> None:
+    async with pool(custom()) as grade:
         await grade("yes")
         waiting = asyncio.create_task(grade("yes"))
-        await asyncio.sleep(0.005)
-        time.sleep(2.0)  # noqa: ASYNC251  (the point of the test)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        (worker,) = starts
+        pipe = worker._process._transport.get_pipe_transport(1).get_extra_info("pipe")  # type: ignore[attr-defined]
+        assert select.select([pipe], [], [], HANGS)[0], "the reply lies in the pipe, and nobody takes it"
+        let_pass(HANGS + GRACE)
         assert (await waiting).category == 1
 
 
-async def test_a_caller_that_gives_up_leaves_the_pool_in_order() -> None:
+async def test_a_caller_that_gives_up_leaves_the_pool_in_order(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
     async with pool(custom()) as grade:
-        await grade("yes")
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(grade("spin"), 0.05)
-        abandoned = asyncio.create_task(grade("yes"))
-        await asyncio.sleep(0)
+        abandoned = asyncio.create_task(grade(f"count {begun}"))
+        await until(begun.exists)
         abandoned.cancel()
+        unheard = asyncio.create_task(grade("yes"))
+        await asyncio.sleep(0)
+        unheard.cancel()
         assert (await grade("no")).category == 0
 
 
-async def test_closing_ends_the_processes_and_fails_what_waits() -> None:
-    opened = GradingPool(custom(timeout=30.0), BINARY, folder=HERE)
-    answers = [Answer(text=text, finish_reason="stop", seed=0, replica="r", latency=1.0) for text in ("pid", "spin")]
+async def test_closing_ends_the_processes_and_fails_what_waits(tmp_path: Path) -> None:
+    opened, begun = GradingPool(custom(), BINARY, folder=HERE), tmp_path / "begun"
+    texts = ("pid", f"wait {begun}")
+    answers = [Answer(text=text, finish_reason="stop", seed=0, replica="r", latency=1.0) for text in texts]
     pid = int((await opened.grade(answers[0], QUESTION)).extracted or "0")
     waiting = [asyncio.create_task(opened.grade(answers[1], QUESTION)) for _ in range(3)]
-    await asyncio.sleep(0.05)
+    await until(begun.exists)
     await opened.close()
     for task in waiting:
         with pytest.raises(GraderError, match="was closed before it came to this answer"):
@@ -227,7 +270,7 @@ async def test_closing_ends_the_processes_and_fails_what_waits() -> None:
 
 
 async def test_several_workers_share_the_work() -> None:
-    async with pool(custom(workers=2, timeout=10.0)) as grade:
+    async with pool(custom(workers=2)) as grade:
         results = await asyncio.gather(*[grade("pid") for _ in range(200)])
         assert len({result.extracted for result in results}) == 2
 

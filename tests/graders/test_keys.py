@@ -30,12 +30,17 @@ def never(text, question):
 
 def points(text, question):
     return {"points": 3.0}
+
+class Wanted:
+    pass
+
+LIMIT = 3
 """
 
 
 def tried(grader: GraderOptions, *keys: str, folder: Path = Path(), choices: tuple[str, ...] = ()) -> KeysFound:
     async def run() -> KeysFound:
-        pool = GradingPool(grader, open_rubric(RubricConfig()), folder=folder)
+        pool = GradingPool(grader.model_copy(update={"workers": 1}), open_rubric(RubricConfig()), folder=folder)
         try:
             questions = [Question(f"q{number}", "?", key, choices) for number, key in enumerate(keys)]
             return await require_right_keys(grader, pool, questions)
@@ -97,6 +102,12 @@ def test_a_function_of_ones_own_is_loaded_and_called(folder: Path) -> None:
         tried(function("never"), "42", folder=folder)
     with pytest.raises(ConfigError, match="has no attribute absent"):
         tried(function("absent", key_is_answer=False), "42", folder=folder)
+    with pytest.raises(ConfigError) as refused:
+        tried(function("Wanted"), "42", "43", folder=folder)
+    assert "keygraders:Wanted must be a function of text and question, but is a class" in str(refused.value)
+    assert str(refused.value).count("Wanted") == 1 and "answer keys" not in str(refused.value), "it is said once"
+    with pytest.raises(ConfigError, match="but is a value of type int; what it is to be told"):
+        tried(function("LIMIT"), "42", folder=folder)
     with pytest.raises(ConfigError, match="module nomod could not be imported"):
         tried(Python(function="nomod:grade"), "42", folder=folder)
     assert tried(function("never", key_is_answer=False), "42", folder=folder).right == 0

@@ -15,7 +15,7 @@ def port() -> Iterator[int]:
     """A free port; no process that has it in its command may be left when the test is over."""
     port = next(free_ports())
     yield port
-    assert gone(str(port), 2.0), "a server was left behind"
+    assert gone(str(port)), "a server was left behind"
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ def running(word: str) -> list[str]:
     return [line for line in told.splitlines() if word in line and not line.startswith("Z")]
 
 
-def gone(word: str, seconds: float = 10.0) -> bool:
+def gone(word: str, seconds: float = 60.0) -> bool:
     """Whether all of them end within so many seconds."""
     deadline = time.monotonic() + seconds
     while running(word):

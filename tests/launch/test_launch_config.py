@@ -226,13 +226,13 @@ def test_who_shares_with_whom() -> None:
 @pytest.mark.parametrize(
     ("settings", "questions", "lookahead"),
     [
-        ("", 30, 12),
+        ("trials: {favour: balanced}", 30, 12),
         ("trials: {favour: cost}", 30, 6),
         ("trials: {favour: time}", 30, 20),
-        ("trials: {max: 16}", 30, 4),
-        ("", 500, 1),
-        ("", 2000, 0),
-        ("allocation: {lookahead: 3}", 30, 3),
+        ("trials: {favour: balanced, max: 16}", 30, 4),
+        ("trials: {favour: balanced}", 500, 1),
+        ("trials: {favour: balanced}", 2000, 0),
+        ("trials: {favour: balanced}\nallocation: {lookahead: 3}", 30, 3),
     ],
 )
 def test_rounds_run_further_ahead_where_models_are_served_in_turn(

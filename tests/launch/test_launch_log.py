@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from adaptive_eval.endpoints.secrets import secrets_in
-from adaptive_eval.launch.process import LAST_BYTES, LAST_LINES, LONGEST_LINE, Log
+from adaptive_eval.launch.process import LAST_BYTES, LAST_LINES, LONGEST_LINE, ServerLog
 
 KEY = "correct-horse-battery"
 
 
 def last_lines(folder: Path, printed: str) -> tuple[str, ...]:
-    log = Log(folder / "m.log", secrets_in({"VLLM_API_KEY": KEY, "MINE": "another-horse", "HOME": "/h"}, ("MINE",)))
+    log = ServerLog(
+        folder / "m.log", secrets_in({"VLLM_API_KEY": KEY, "MINE": "another-horse", "HOME": "/h"}, ("MINE",))
+    )
     log.begin("command")
     with log.path.open("a") as file:
         file.write(printed)

@@ -6,21 +6,20 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from patient_time import HANGS, let_pass, until
 from processes import SERVER, running
 
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
-from adaptive_eval.errors import LaunchFailed, Unavailable
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
+from adaptive_eval.errors import LaunchFailed, NotAskedAgain, Unavailable
 from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch import server as readiness
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
-from adaptive_eval.launch.host import Host, Places, unload_all
-from adaptive_eval.launch.server import RESTARTS, Server, Spec
-from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching
+from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
+from adaptive_eval.launch.server import RESTARTS, LaunchedServer, ServerSpec
+from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching, ServerReleased
 
 PROMPT = Prompt(messages=(Message("user", "1 + 1 = ?"),))
 
@@ -34,7 +33,7 @@ class Inner:
         self.error: Exception | None = None
         self.closed = False
 
-    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         self.asked.append(seeds)
         await self.answers.wait()
         if self.error is not None:
@@ -57,15 +56,15 @@ class Bed:
     """A server of this port, and what it told."""
 
     def __init__(
-        self, folder: Path, port: int, *what: str, timeout: float = 10.0, program: str = sys.executable
+        self, folder: Path, port: int, *what: str, timeout: float = HANGS, program: str = sys.executable
     ) -> None:
         command = (program, "-S", str(SERVER), str(port), *what)
         root = f"http://127.0.0.1:{port}"
         self.log = folder / "logs" / "m.log"
-        spec = Spec("m", command, os.environ, folder, self.log, root, "/health", timeout)
+        spec = ServerSpec("m", command, os.environ, folder, self.log, root, "/health", timeout)
         self.inners: list[Inner] = []
         self.events: list[Event] = []
-        self.server = Server(spec, self._open)
+        self.server = LaunchedServer(spec, self._open)
 
     def _open(self) -> Inner:
         self.inners.append(Inner())
@@ -78,13 +77,6 @@ class Bed:
     def pid(self) -> int:
         assert self.server._process is not None
         return self.server._process.pid
-
-
-async def until(met: Callable[[], Any], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
 
 
 async def test_it_is_waited_for(tmp_path: Path, port: int) -> None:
@@ -101,7 +93,7 @@ async def test_it_is_waited_for(tmp_path: Path, port: int) -> None:
 async def test_answers_without_end_are_done_without(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "VERSION_SECONDS", 0.2)
     bed = Bed(tmp_path, port, "endless")
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(HANGS):
         await bed.start()
     assert bed.server.version is None
     await bed.server.stop()
@@ -118,9 +110,12 @@ async def test_a_server_that_ends_before_it_is_ready_says_how_and_what_it_said_l
 
 
 async def test_a_server_that_is_never_ready_is_stopped(tmp_path: Path, port: int) -> None:
-    bed = Bed(tmp_path, port, "busy", timeout=0.8)
-    with pytest.raises(LaunchFailed, match=r"not ready within 0.8 s: its /health said HTTP 503; raise launch.timeout"):
-        await bed.start()
+    bed = Bed(tmp_path, port, "busy")
+    start = asyncio.create_task(bed.start())
+    await until(lambda: bed.log.exists() and bed.log.read_text().count("asked") > 1)  # so that one has been answered
+    let_pass(HANGS)
+    with pytest.raises(LaunchFailed, match=r"not ready within 300 s: its /health said HTTP 503; raise launch.timeout"):
+        await start
     assert not running(str(port))
 
 
@@ -134,8 +129,7 @@ async def test_a_wrong_health_check_is_told_at_once(tmp_path: Path, port: int) -
 async def test_cancelled_while_it_is_waited_for_it_is_gone(tmp_path: Path, port: int) -> None:
     bed = Bed(tmp_path, port, "busy")
     start = asyncio.create_task(bed.start())
-    await until(lambda: running(str(port)))
-    await asyncio.sleep(0.2)
+    await until(lambda: bed.log.exists() and "asked" in bed.log.read_text())
     start.cancel()
     await asyncio.wait([start])
     assert start.cancelled()
@@ -200,6 +194,33 @@ async def test_what_the_endpoint_of_a_dead_server_says_last_is_no_word_on_the_ne
     assert len(await asked) == 1
 
 
+@pytest.mark.parametrize("leave", [True, False])
+async def test_what_was_in_flight_when_a_server_ended_is_lost_and_asked_again_with_leave_only(leave: bool) -> None:
+    inners: list[Inner] = []
+
+    def open_() -> Inner:
+        inners.append(Inner())
+        return inners[-1]
+
+    async def again() -> bool:
+        assert endpoint.stats.lost == 3
+        return leave
+
+    endpoint = LaunchedEndpoint(open_)
+    endpoint.begin()
+    asked = asyncio.create_task(endpoint.sample(PROMPT, range(3), again))
+    await until(lambda: inners[0].asked)
+    await endpoint.end()
+    endpoint.begin()
+    inners[1].answers.set()
+    if leave:
+        assert len(await asked) == 3
+    else:
+        with pytest.raises(NotAskedAgain):
+            await asked
+    assert bool(inners[1].asked) is leave
+
+
 async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_seeds(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,13 +246,14 @@ async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_see
 
 async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     beds = [Bed(tmp_path, port, f"says={name}") for name in ("one", "two")]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), Places(["gpu0"], "a run"))
+    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
     events: list[Event] = []
     for model in (0, 1, 0):
         await host.load(model, events.append)
         assert len(running(f"-S {SERVER} {port} says=")) == 2, "the server and its keeper"
         assert running(f"{port} says={('one', 'two')[model]}")
-    assert [event.kind for event in events] == [ServerLaunching.KIND, ServerLaunched.KIND] * 3
+    up = [ServerLaunching.KIND, ServerLaunched.KIND]
+    assert [event.kind for event in events] == [*up, *([ServerReleased.KIND, *up] * 2)]
     assert {event.on for event in events} == {"gpu0"}
     waiting = asyncio.create_task(beds[0].server.endpoint.sample(PROMPT, range(1)))
     await until(lambda: beds[0].inners[-1].asked)

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from patient_time import HANGS, until
 from processes import SERVER, running
 
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch import host as module
-from adaptive_eval.launch.host import Host, Places, unload_all
-from adaptive_eval.launch.server import Server, Spec
+from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
+from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.store import Event, PlaceAwaited, ServerLaunching
 
 Told = list[tuple[str, str]]
@@ -41,7 +42,7 @@ async def waits(task: "asyncio.Task[int]") -> bool:
 
 
 async def test_the_second_run_waits_and_is_told_for_whom() -> None:
-    first, second, told = Places(["gpu0"], "first"), Places(["gpu0", "gpu1"], "second"), Told()
+    first, second, told = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0", "gpu1"], "second"), Told()
     await first.take("gpu0", nobody)
     await first.take("gpu0", nobody)
     taking = asyncio.create_task(second.take("gpu0", hears(told)))
@@ -54,14 +55,14 @@ async def test_the_second_run_waits_and_is_told_for_whom() -> None:
 
 
 async def test_another_place_is_free() -> None:
-    first, second = Places(["gpu0"], "first"), Places(["gpu1"], "second")
+    first, second = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu1"], "second")
     assert await first.take("gpu0", nobody) != await second.take("gpu1", nobody)
     first.release()
     second.release()
 
 
 async def test_whoever_stops_waiting_has_nothing() -> None:
-    first, second, third = (Places(["gpu0"], name) for name in ("first", "second", "third"))
+    first, second, third = (ExclusivePlaces(["gpu0"], name) for name in ("first", "second", "third"))
     await first.take("gpu0", nobody)
     taking = asyncio.create_task(second.take("gpu0", hears(Told())))
     assert await waits(taking)
@@ -74,10 +75,10 @@ async def test_whoever_stops_waiting_has_nothing() -> None:
 
 async def test_runs_with_two_places_never_wait_for_each_other() -> None:
     """Each begins with another one: the first to have gpu0 gets both, and then the other does."""
-    first, second = Places(["gpu0", "gpu1"], "first"), Places(["gpu1", "gpu0"], "second")
+    first, second = ExclusivePlaces(["gpu0", "gpu1"], "first"), ExclusivePlaces(["gpu1", "gpu0"], "second")
     tasks = {first: asyncio.create_task(first.take("gpu1", hears(Told())))}
     tasks[second] = asyncio.create_task(second.take("gpu0", hears(Told())))
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(HANGS):
         done, _ = await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
         (ahead,) = (run for run, task in tasks.items() if task in done)
         (behind,) = (run for run in tasks if run is not ahead)
@@ -91,11 +92,11 @@ async def test_runs_with_two_places_never_wait_for_each_other() -> None:
 
 
 async def test_who_has_the_first_place_serves_there_while_it_waits_for_the_second() -> None:
-    other, run = Places(["gpu1"], "other"), Places(["gpu0", "gpu1"], "run")
+    other, run = ExclusivePlaces(["gpu1"], "other"), ExclusivePlaces(["gpu0", "gpu1"], "run")
     await other.take("gpu1", nobody)
     second = asyncio.create_task(run.take("gpu1", hears(Told())))
     assert await waits(second)
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(HANGS):
         await run.take("gpu0", nobody)
         other.release()
         await second
@@ -103,7 +104,7 @@ async def test_who_has_the_first_place_serves_there_while_it_waits_for_the_secon
 
 
 async def test_who_is_not_patient_is_told_at_once() -> None:
-    first, second = Places(["gpu0"], "first"), Places(["gpu0"], "second", patient=False)
+    first, second = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0"], "second", patient=False)
     await first.take("gpu0", nobody)
     with pytest.raises(LaunchFailed, match=r"the run first \(process \d+, since [^)]+\) has gpu0; wait until it has "):
         await second.take("gpu0", nobody)
@@ -124,7 +125,7 @@ async def test_a_folder_that_others_could_write_is_refused(tmp_path: Path, kind:
         folder.mkdir()
         folder.chmod(0o777)
     with pytest.raises(LaunchFailed, match=r"adaptive-eval-\d+.*; (remove it, or )?set TMPDIR"):
-        await Places(["gpu0"], "run").take("gpu0", nobody)
+        await ExclusivePlaces(["gpu0"], "run").take("gpu0", nobody)
     assert kind == "a file" or not any(folder.iterdir())
 
 
@@ -132,11 +133,11 @@ HOLDS = """
 import asyncio, os, sys
 from pathlib import Path
 from adaptive_eval.launch import process
-from adaptive_eval.launch.host import Places
-process.GRACE_SECONDS = 1.0
+from adaptive_eval.launch.host import ExclusivePlaces
+process.GRACE_SECONDS = 3.0
 async def main():
     folder, command = Path(sys.argv[1]), sys.argv[2:]
-    holds = [await Places(["gpu0"], "killed").take("gpu0", print)]
+    holds = [await ExclusivePlaces(["gpu0"], "killed").take("gpu0", print)]
     await process.ServerProcess.start(command, environment=os.environ, folder=folder, log=folder / "l", holds=holds)
     print("started", flush=True)
     await asyncio.sleep(60)
@@ -146,7 +147,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def killed(tmp_path: Path, port: int) -> int:
-    """The process of a run that had gpu0 and was killed; its server has a second to end, and takes it."""
+    """The process of a run that had gpu0 and was killed; its server has three seconds to end, and takes them."""
     server = [sys.executable, "-S", str(SERVER), str(port), "stubborn", "child"]
     command = [sys.executable, "-c", HOLDS, str(tmp_path), *server]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -159,7 +160,7 @@ def killed(tmp_path: Path, port: int) -> int:
 
 
 async def test_a_killed_run_has_its_place_until_its_server_has_ended(killed: int, port: int) -> None:
-    told, places = Told(), Places(["gpu0"], "next")
+    told, places = Told(), ExclusivePlaces(["gpu0"], "next")
     assert running(f"{SERVER} {port}")
     await places.take("gpu0", hears(told))
     assert not running(f"{SERVER} {port}")
@@ -168,9 +169,9 @@ async def test_a_killed_run_has_its_place_until_its_server_has_ended(killed: int
 
 
 async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int) -> None:
-    other, events = Places(["gpu0"], "other"), list[Event]()
-    places = Places(["gpu0"], "run")
-    spec = Spec(
+    other, events = ExclusivePlaces(["gpu0"], "other"), list[Event]()
+    places = ExclusivePlaces(["gpu0"], "run")
+    spec = ServerSpec(
         "m",
         (sys.executable, "-S", str(SERVER), str(port)),
         os.environ,
@@ -178,13 +179,14 @@ async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int)
         tmp_path / "logs" / "m.log",
         f"http://127.0.0.1:{port}",
         "/health",
-        10.0,
+        HANGS,
     )
-    host = Host("gpu0", {0: Server(spec, lambda: pytest.fail("nobody asks"))}, places)
+    host = Host("gpu0", {0: LaunchedServer(spec, lambda: pytest.fail("nobody asks"))}, places)
     host.servers[0].endpoint.begin = lambda: None  # type: ignore[method-assign]
     await other.take("gpu0", nobody)
     began = time.monotonic()
     loading = asyncio.create_task(host.load(0, events.append))
+    await until(lambda: events)
     await asyncio.sleep(0.5)
     assert not running(str(port))
     other.release()

@@ -1,5 +1,6 @@
 """A process group that never outlives whoever started it."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from patient_time import HANGS
 from processes import SERVER, gone, running
 
 from adaptive_eval.errors import LaunchFailed
@@ -27,7 +29,7 @@ async def server(folder: Path, port: int, *what: str) -> ServerProcess:
 
 
 def wait_for(log: Path, word: str) -> None:
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + HANGS
     while word not in log.read_text():
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.01)
@@ -49,16 +51,16 @@ async def test_what_ignores_sigterm_is_killed_after_the_grace(
     wait_for(tmp_path / "log", "child")
     began = time.monotonic()
     await process.stop()
-    assert 0.4 <= time.monotonic() - began < 3.0
+    assert time.monotonic() - began >= 0.4
     assert not running(str(port))
 
 
-async def test_at_once_means_no_grace(tmp_path: Path, port: int) -> None:
+async def test_at_once_means_no_grace(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 3600.0)
     process = await server(tmp_path, port, "stubborn", "child")
     wait_for(tmp_path / "log", "child")
-    began = time.monotonic()
-    await process.stop(at_once=True)
-    assert time.monotonic() - began < 3.0
+    async with asyncio.timeout(HANGS):
+        await process.stop(at_once=True)
     assert not running(str(port))
 
 
@@ -140,7 +142,7 @@ def test_nobody_is_left_when_whoever_started_it_is_killed(tmp_path: Path, port: 
         wait_for(tmp_path / "log", "child")
         assert len(running(f"{SERVER} {port}")) == 4, "parent, keeper, server and its child"
         parent.send_signal(number)
-    assert gone(str(port), 5.0)
+    assert gone(str(port))
 
 
 async def test_a_command_that_cannot_be_run_says_why(tmp_path: Path) -> None:

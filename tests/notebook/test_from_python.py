@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from live_runs import MODELS, Found, Site, wait_for_trials
+from patient_time import HANGS
 
 import adaptive_eval
 from adaptive_eval.config.load import load_config
@@ -144,7 +145,7 @@ def test_ctrl_c_stops_a_run_in_order_where_a_loop_runs(site: Site) -> None:
     site.processes.append(process)
     assert wait_for_trials(site.directory(), 1, process), process.communicate()
     process.send_signal(signal.SIGINT)
-    told, errors = process.communicate(timeout=120)
+    told, errors = process.communicate(timeout=HANGS)
     assert process.returncode == 0 and told.endswith("interrupted\n"), errors
     assert "Stopped. Every answer that was graded is stored." in told and "Traceback" not in errors
     assert adaptive_eval.read_run(site.directory()).view.events[-1].kind == "stopped"

@@ -9,7 +9,7 @@ from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions.prompts import (
     QUESTION_FIELDS,
-    Example,
+    FewShotExample,
     PromptConfig,
     fill,
     render,
@@ -91,7 +91,7 @@ class TestProblems:
 
     def test_examples_must_have_what_the_template_names(self) -> None:
         with pytest.raises(ValidationError, match="examples have no year"):
-            PromptConfig(template="{prompt} ({year})", few_shot=(Example(prompt="a", answer="b"),))
+            PromptConfig(template="{prompt} ({year})", few_shot=(FewShotExample(prompt="a", answer="b"),))
 
 
 class TestRender:
@@ -99,7 +99,7 @@ class TestRender:
         config = PromptConfig(
             template="{prompt}\n{choices}",
             system="Be {brief}.",
-            few_shot=(Example(prompt="1+1?", answer="B", choices=("1", "2")),),
+            few_shot=(FewShotExample(prompt="1+1?", answer="B", choices=("1", "2")),),
         )
         assert render(config, QUESTION).messages == (
             Message("system", "Be {brief}."),
@@ -110,13 +110,13 @@ class TestRender:
 
     def test_completions(self) -> None:
         config = PromptConfig(
-            template="Q: {prompt}\nA:", system="Rules.", few_shot=(Example(prompt="1+1?", answer="2"),)
+            template="Q: {prompt}\nA:", system="Rules.", few_shot=(FewShotExample(prompt="1+1?", answer="2"),)
         )
         text = "Rules.\n\nQ: 1+1?\nA: 2\n\nQ: What is \\frac{1}{2} of {x}?\nA:"
         assert render(config, QUESTION, "completions") == Prompt(text=text)
 
     def test_a_template_that_ends_with_space_gets_no_second_one(self) -> None:
-        config = PromptConfig(template="{prompt}\n", few_shot=(Example(prompt="a", answer="b"),))
+        config = PromptConfig(template="{prompt}\n", few_shot=(FewShotExample(prompt="a", answer="b"),))
         assert render(config, Question("q", "c", "d"), "completions").text == "a\nb\n\nc\n"
 
     def test_metadata_fields(self) -> None:

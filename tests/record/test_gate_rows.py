@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from adaptive_eval.record.gate import Asked, gate_rows
+from adaptive_eval.record.gate import GateTerms, gate_rows
 from adaptive_eval.record.results import ModelRow, PairRow
 
-ASKED = Asked("prod", 0.05)
+ASKED = GateTerms("prod", 0.05)
 MODEL = ModelRow(
     name="build", rank=2, tier=1, score=0.70, sigma=0.01, lo=0.68, hi=0.72, bayes=0.69, bayes_sigma=0.01,
     sampled_sigma=0.05, trials=300, set_aside=None, stored_trials=300, ungraded=0, repeats=0, signals={}, tokens=0,

@@ -6,12 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Found, Site
+from live_runs import MODELS, EndedRuns, Found, Site
 
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import StoredRun
-from adaptive_eval.store import PriorTaken, RunReader, only
+from adaptive_eval.store import PriorTaken, RunReader, events_of_kind
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
@@ -27,11 +27,9 @@ def first_outcomes(directory: Path, depth: int) -> dict[tuple[str, str], list[in
 
 
 @pytest.fixture
-def earlier(site: Site) -> Path:
+def earlier(site: Site, ended_runs: EndedRuns) -> Path:
     """A finished run with 4 trials a question before its first look."""
-    assert site.run(site.write("earlier", trials={"min": 4, "max": 8})).exit_code in FINISHED
-    site.directory().rename(site.directory("earlier"))
-    return site.directory("earlier")
+    return ended_runs.copy(site, site.directory("earlier"), trials={"min": 4, "max": 8})
 
 
 def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
@@ -90,7 +88,7 @@ def test_a_model_may_take_its_elders_outcomes(site: Site, earlier: Path) -> None
     run_with(site, {"run": str(earlier), "depth": 2, "models": {"ada": "bob", "cyd": "cyd"}})
     expected = first_outcomes(earlier, 2)
     with closing(RunReader.open(site.directory())) as reader:
-        (event,) = only(reader.events(), PriorTaken)
+        (event,) = events_of_kind(reader.events(), PriorTaken)
     outcomes = event.outcomes
     assert outcomes["ada"]["q3"] == expected["bob", "q3"]
     assert outcomes["bob"]["q3"] == expected["bob", "q3"]
@@ -102,7 +100,7 @@ def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> No
     run_with(site, section, models=models[:2])
     run_with(site, section, models=models)
     with closing(RunReader.open(site.directory())) as reader:
-        before, after = [event.outcomes for event in only(reader.events(), PriorTaken)]
+        before, after = [event.outcomes for event in events_of_kind(reader.events(), PriorTaken)]
     assert before.keys() == set(MODELS[:2])
     assert after.keys() == set(MODELS)
 

@@ -7,14 +7,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Site
+from live_runs import MODELS, EndedRuns, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode, GraderError, StoreFull
 from adaptive_eval.record.ending import mishap_of, note_mishap
-from adaptive_eval.record.view import read_run
-from adaptive_eval.store import Batch, RunResumed, RunStopped, Store
+from adaptive_eval.record.view import read_view
+from adaptive_eval.store import CommitBatch, RunResumed, RunStopped, Store
 
 KEY = "sk-never-to-be-seen-0123456789"
 
@@ -73,9 +73,9 @@ def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, ba
     refusing.run(refusing.write(models=keyed(refusing)))
     config = refusing.write(models=[{"name": name, "base_url": base_url} for name in MODELS])
     refusing.run(config)
-    view = read_run(refusing.directory())
+    view = read_view(refusing.directory())
     assert view.error is None and view.results is not None and view.results.run.status == "finished"
-    assert [event.kind for event in view.events if event.kind != "configured"] == [
+    assert [event.kind for event in view.events if event.kind not in ("configured", "settled")] == [
         "started",
         "stopped",
         "resumed",
@@ -86,7 +86,7 @@ def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, ba
 def test_results_of_a_run_that_failed_later_say_that_it_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Store.commit
 
-    def full(store: Store, batch: Batch) -> None:
+    def full(store: Store, batch: CommitBatch) -> None:
         if store.reader.trial_count() > 150 and batch.trials:
             raise StoreFull(f"no space left for {store.directory}")
         kept(store, batch)
@@ -95,14 +95,13 @@ def test_results_of_a_run_that_failed_later_say_that_it_is_stopped(site: Site, m
     ended = site.run(site.write())
     assert ended.exit_code == ExitCode.FAILED
     assert json.loads((site.directory() / "results.json").read_text())["run"]["status"] == "stopped"
-    view = read_run(site.directory())
+    view = read_view(site.directory())
     assert view.error == "no space left for run", "a report does not say where the run lay"
 
 
 @pytest.fixture
-def store(site: Site) -> Iterator[Store]:
-    site.run(site.write(trials={"min": 4, "max": 4}))
-    store = Store.attach(site.directory())
+def store(site: Site, ended_runs: EndedRuns) -> Iterator[Store]:
+    store = Store.attach(ended_runs.copy(site, trials={"min": 4, "max": 4}))
     yield store
     store.close()
 
@@ -111,7 +110,7 @@ def test_of_an_error_that_nobody_foresaw_only_the_kind_is_kept(store: Store) -> 
     note_mishap(store, RuntimeError(f"Bearer {KEY}"))
     found = mishap_of(store.reader.events())
     assert found == ("an error that was not foreseen (RuntimeError)", ExitCode.FAILED)
-    store.commit(Batch(events=[RunResumed(trials=0)]))
+    store.commit(CommitBatch(events=[RunResumed(trials=0)]))
     assert mishap_of(store.reader.events()) is None
 
 
@@ -121,9 +120,10 @@ def test_the_headline_is_the_first_line(store: Store) -> None:
     assert found is not None and found.headline == "it fails"
 
 
-def test_a_run_in_the_directory_of_today_keeps_its_dots(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    site.run(site.write(trials={"min": 4, "max": 4}))
-    monkeypatch.chdir(site.directory())
+def test_a_run_in_the_directory_of_today_keeps_its_dots(
+    site: Site, ended_runs: EndedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ended_runs.copy(site, trials={"min": 4, "max": 4}))
     store = Store.attach(Path())
     note_mishap(store, GraderError("v1.2 fails."))
     found = mishap_of(store.reader.events())
@@ -134,10 +134,10 @@ def test_a_run_in_the_directory_of_today_keeps_its_dots(site: Site, monkeypatch:
 def test_a_stop_by_the_user_is_no_error_and_a_full_disk_hides_none(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.commit(Batch(events=[RunStopped()]))
+    store.commit(CommitBatch(events=[RunStopped()]))
     assert mishap_of(store.reader.events()) is None
 
-    def full(_: Batch) -> None:
+    def full(_: CommitBatch) -> None:
         raise StoreFull("no space left")
 
     monkeypatch.setattr(store, "commit", full)
@@ -149,5 +149,5 @@ def test_what_goes_wrong_after_the_run_has_let_go_is_not_its_error(store: Store)
     before = store.reader.events()
     store.close()
     note_mishap(store, RuntimeError("a server does not stop"))
-    view = read_run(store.directory)
+    view = read_view(store.directory)
     assert view.error is None and len(view.events) == len(before)

@@ -1,15 +1,16 @@
 """A stored run as one value: what is worked out anew from the trials is what the run itself has published."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
-from live_runs import MODELS, Site, kill, wait_for_trials
+from live_runs import MODELS, EndedRuns, Site, kill, wait_for_trials
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.results import RESULTS_FILE
-from adaptive_eval.record.view import RunView, read_run
+from adaptive_eval.record.view import RunView, read_view
 from adaptive_eval.store import Store, TrialsRegraded, is_held
 
 TIMES = {"updated", "active_seconds"}
@@ -36,7 +37,7 @@ def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     site.run(site.write())
     as_published = published(site.directory())
     (site.directory() / RESULTS_FILE).unlink()
-    view = read_run(site.directory())
+    view = read_view(site.directory())
     assert worked_out(view) == as_published
     assert view.results is not None and view.results.run.status == "finished"
     assert view.models == MODELS
@@ -48,9 +49,8 @@ def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     assert str(site.folder) not in orjson.dumps(view).decode()  # plain values throughout, and not where they came from
 
 
-def test_what_is_known_of_each_question_is_what_the_run_has_published(site: Site) -> None:
-    site.run(site.write())
-    view = read_run(site.directory())
+def test_what_is_known_of_each_question_is_what_the_run_has_published(site: Site, ended_runs: EndedRuns) -> None:
+    view = read_view(ended_runs.copy(site))
     assert view.results is not None
     ranked = [view.models.index(model.name) for model in view.results.models]
     for at, question in enumerate(view.results.questions):
@@ -61,9 +61,8 @@ def test_what_is_known_of_each_question_is_what_the_run_has_published(site: Site
     assert len(set(view.posteriors)) == len(view.posteriors)
 
 
-def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site) -> None:
-    site.run(site.write())
-    view = read_run(site.directory())
+def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site, ended_runs: EndedRuns) -> None:
+    view = read_view(ended_runs.copy(site))
     assert view.results is not None
     place = {model.name: at for at, model in enumerate(view.results.models)}
     for pair in view.results.pairs:
@@ -72,20 +71,20 @@ def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site) -> None
         assert view.z[place[pair.worse]][place[pair.better]] == pytest.approx(-(pair.z or 0.0))
 
 
-def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None:
-    config = site.write(concurrency=2)
-    process = site.start(config)
+def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site, unhurried_url: str) -> None:
+    site = replace(site, base_url=unhurried_url)
+    process = site.start(site.write(concurrency=4))
     assert wait_for_trials(site.directory(), 150, process)
     assert is_held(site.directory())
-    live = read_run(site.directory())
+    live = read_view(site.directory())
     assert live.results is not None and live.results.run.status == "running"
     kill(process)
     assert not is_held(site.directory())
-    view = read_run(site.directory())
+    view = read_view(site.directory())
     assert view.results is not None and view.results.run.status == "stopped"
     assert live.looks == view.looks[: len(live.looks)]
-    assert site.run(config).exit_code in (0, 3)
-    assert worked_out(read_run(site.directory())) == published(site.directory())
+    assert site.run(site.write(concurrency=64)).exit_code in (0, 3)
+    assert worked_out(read_view(site.directory())) == published(site.directory())
 
 
 def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> None:
@@ -94,42 +93,43 @@ def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> N
     site.run(site.write(models=[*models, gone]))
     as_published = published(site.directory())
     (site.directory() / RESULTS_FILE).unlink()
-    view = read_run(site.directory())
+    view = read_view(site.directory())
     assert view.results is not None and view.results.models[-1].set_aside is not None
     assert worked_out(view) == as_published
 
 
-def test_results_that_are_out_of_date_are_worked_out_anew(site: Site) -> None:
-    site.run(site.write())
+def test_results_that_are_out_of_date_are_worked_out_anew(site: Site, ended_runs: EndedRuns) -> None:
+    ended_runs.copy(site)
     path = site.directory() / RESULTS_FILE
     as_published = path.read_text()
     body = as_published[: as_published.index(',"checksum"')]  # of a file without one, nothing says that it was changed
     path.write_text(body.replace('"tier":2', '"tier":1') + "}\n")
     assert '"tier":1' in as_published and "tier: 2" not in path.read_text()
-    assert worked_out(read_run(site.directory())) == published(site.directory()), "what was published last is read"
+    assert worked_out(read_view(site.directory())) == published(site.directory()), "what was published last is read"
     store = Store.attach(site.directory())
     store.regrade([], TrialsRegraded(trials=0))
     store.close()
-    assert worked_out(read_run(site.directory())) == without_times(json.loads(as_published))
+    assert worked_out(read_view(site.directory())) == without_times(json.loads(as_published))
     path.write_text("{")
-    assert read_run(site.directory()).results is not None
+    assert read_view(site.directory()).results is not None
 
 
-def test_before_the_first_look_there_are_no_results(site: Site) -> None:
+def test_before_the_first_look_there_are_no_results(site: Site, unhurried_url: str) -> None:
+    site = replace(site, base_url=unhurried_url)
     process = site.start(site.write(trials={"min": 30, "max": 30}, concurrency=1))
     assert wait_for_trials(site.directory(), 1, process)
     kill(process)
-    view = read_run(site.directory())
+    view = read_view(site.directory())
     assert view.results is None and view.z == () and view.trials_to_go is None
     assert 0 < sum(map(sum, view.trials)) < 720
 
 
 def test_a_run_without_trials_can_be_read(site: Site) -> None:
     site.run(site.write(budget={"trials": 1}))
-    view = read_run(site.directory())
+    view = read_view(site.directory())
     assert view.results is None and view.spending == () and view.traffic == ()
 
 
 def test_no_run_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="holds no run"):
-        read_run(tmp_path)
+        read_view(tmp_path)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
+from played import Played, prepared
 from pydantic import TypeAdapter
 from scipy.stats import beta
 
@@ -20,23 +21,24 @@ from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.errors import StoreError, Unavailable
-from adaptive_eval.record.build import Subject, question_posteriors
-from adaptive_eval.record.results import FORMAT, Results, is_whole, write_results
+from adaptive_eval.record.build import RunSubject, question_posteriors
+from adaptive_eval.record.results import FORMAT, Results, is_whole, read_results, write_results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import StatusTaker
-from adaptive_eval.record.warnings import cautions, unknown_cautions
+from adaptive_eval.record.warnings import cautions, repeat_cautions, unknown_cautions
 from adaptive_eval.store import StoredOutcome
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.repeats import Drawn
+from adaptive_eval.store.usage import TrialUsage
 
 NAMES, KEYS = tuple(SKILLS), tuple(question.id for question in QUESTIONS)
-SUBJECT = Subject("fake", NAMES, KEYS, sampled=(True,) * 3, created=1.0e9)
+SUBJECT = RunSubject("fake", NAMES, KEYS, drawn=(Drawn(1.0, False),) * 3, created=1.0e9)
 
 
 @pytest.fixture
 async def finished(tmp_path: Path) -> tuple[Bed, Results]:
     bed = Bed(tmp_path)
     scheduler = await bed.start()
-    results = results_of(SUBJECT, bed.controller, scheduler.tallies)
+    results = results_of(SUBJECT, bed.controller, scheduler.usages)
     assert results is not None
     return bed, results
 
@@ -86,22 +88,20 @@ async def test_the_file_is_strict_json_of_the_documented_schema(finished: tuple[
 
 async def test_nothing_is_there_before_the_first_look(tmp_path: Path) -> None:
     bed = Bed(tmp_path)
-    assert results_of(SUBJECT, bed.controller, [Tally()] * 3) is None
+    assert results_of(SUBJECT, bed.controller, [TrialUsage()] * 3) is None
 
 
 async def test_a_rule_for_one_look_is_warned_of(tmp_path: Path) -> None:
     bed = Bed(tmp_path, plan(rule=ZScore()))
     scheduler = await bed.start()
-    results = results_of(
-        replace(SUBJECT, decisions={"stopping": {"rule": "zscore"}}), bed.controller, scheduler.tallies
-    )
+    results = results_of(replace(SUBJECT, decisions={"stopping": {"rule": "zscore"}}), bed.controller, scheduler.usages)
     assert results is not None and results.warnings[0].kind == "peeking"
 
 
 async def test_precision_has_no_difference_to_tell(tmp_path: Path) -> None:
     bed = Bed(tmp_path, plan(objective=PrecisionOf(0.2)))
     scheduler = await bed.start()
-    results = results_of(SUBJECT, bed.controller, scheduler.tallies)
+    results = results_of(SUBJECT, bed.controller, scheduler.usages)
     assert results is not None
     for pair, row in zip(results.pairs, results.models, strict=True):
         assert (pair.better, pair.worse) == (row.name, None)
@@ -142,6 +142,47 @@ def test_a_failed_write_leaves_the_old_file(finished: tuple[Bed, Results], tmp_p
     assert path.read_bytes() == before
 
 
+def test_a_call_says_when_it_was_made_and_z_then(tmp_path: Path) -> None:
+    played = Played(tmp_path / "run", prepared(tmp_path))
+    played.finish()
+    results = read_results(tmp_path / "run")
+    assert results is not None
+    calls = {frozenset((pair.better, pair.worse)): pair.called for pair in results.pairs if pair.called is not None}
+    assert calls
+    names = list(played.plan.models)
+    for members, call in calls.items():
+        firsts = [
+            (look.index + 1, one.z, one.boundary)
+            for look in played.controller.looks
+            for one in look.comparisons
+            if one.verdict == "resolved" and {names[one.better], names[one.worse or 0]} == members
+        ]
+        assert firsts and (call.look, call.z, call.boundary) == firsts[0]
+    assert all((pair.called is None) == (pair.verdict not in ("resolved", "tied")) for pair in results.pairs)
+
+
+def test_trials_of_a_round_in_flight_are_in_the_questions_and_marked(tmp_path: Path) -> None:
+    played = Played(tmp_path / "run", prepared(tmp_path))
+    while not played.controller.looks:
+        played.step(18)
+    played.answer(played.controller.ask(4))
+    played.publish()
+    results = read_results(tmp_path / "run")
+    assert results is not None
+    judged = {row.name: row.trials for row in results.models}
+    for place, row in enumerate(results.models):
+        trials = sum(question.trials[place] for question in results.questions)
+        waiting = sum(question.not_judged[place] for question in results.questions)
+        assert trials - waiting == judged[row.name]
+    assert sum(sum(question.not_judged) for question in results.questions) >= 4
+    assert all(
+        sum(counts) == trials
+        for one in results.questions
+        for counts, trials in zip(one.counts, one.trials, strict=True)
+    )
+    played.close()
+
+
 @pytest.mark.parametrize("counts", [(0, 0), (3, 0), (0, 8), (5, 2), (400, 3)])
 def test_the_interval_of_a_question_is_exact_for_two_categories(counts: tuple[int, int]) -> None:
     mean, lo, hi = question_posteriors(np.array([counts]), np.array([0.0, 1.0]))
@@ -158,24 +199,25 @@ def test_the_interval_of_a_question_holds_for_partial_credit() -> None:
     assert (lo[0], hi[0]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.03)
 
 
-def tally_of(*outcomes: tuple[str, str, int | None]) -> Tally:
-    """A tally of (question, flags, digest)."""
-    tally = Tally()
+def usage_of(*outcomes: tuple[str, str, int | None]) -> TrialUsage:
+    """A usage of (question, flags, digest)."""
+    usage = TrialUsage()
     for trial, (question, flags, digest) in enumerate(outcomes):
-        tally.add(StoredOutcome("m", question, trial, 0, Cost(10), flags, digest))
-    return tally
+        usage.add(StoredOutcome("m", question, trial, 0, Cost(10), flags, digest))
+    return usage
 
 
-def warned(tally: Tally, *, sampled: bool = True) -> Counter[str]:
-    found = cautions(["m"], [tally], [sampled])
+def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
+    drawn = [Drawn(1.0, False) if sampled else None]
+    found = [*repeat_cautions(["m"], [usage], drawn), *cautions(["m"], [usage])]
     return Counter(caution.kind for caution in found)
 
 
 def test_repeated_answers_are_reported_for_sampled_models_only() -> None:
-    served_from_a_cache = tally_of(*[("q1", "", 5)] * 4)
+    served_from_a_cache = usage_of(*[("q1", "", 5)] * 6)
     assert warned(served_from_a_cache) == {"repeats": 1}
     assert warned(served_from_a_cache, sampled=False) == {}
-    assert warned(tally_of(("q1", "", 5), ("q2", "", 5), ("q1", "", None), ("q1", "", None))) == {}
+    assert warned(usage_of(("q1", "", 5), ("q2", "", 5), ("q1", "", None), ("q1", "", None))) == {}
 
 
 @pytest.mark.parametrize(
@@ -198,14 +240,14 @@ def test_repeated_answers_are_reported_for_sampled_models_only() -> None:
 def test_what_is_not_known_says_what_it_could_move(
     trials: list[tuple[str, str, int | None]], ends: tuple[float, float], text: str | None
 ) -> None:
-    found = list(unknown_cautions(["m"], [tally_of(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
+    found = list(unknown_cautions(["m"], [usage_of(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
     assert [one.text for one in found] == ([] if text is None else [text])
 
 
 def test_time_outs_and_ungraded_answers_are_told_together() -> None:
-    tally = tally_of(("q1", "timed_out", None))
-    tally.trials, tally.ungraded = 40, 2
-    (found,) = unknown_cautions(["m"], [tally], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
+    usage = usage_of(("q1", "timed_out", None))
+    usage.trials, usage.ungraded = 40, 2
+    (found,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
     assert found.kind == "unknown" and found.model == "m"
     assert "of 40 answers 1 ran out of time at every attempt and 2 could not be graded; its score is" in found.text
     assert "`adaptive-eval regrade`" in found.text
@@ -219,7 +261,7 @@ async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:
     bed = Bed(tmp_path)
     bed.endpoints["cyd"].fail = lambda question, seeds: Unavailable("no replica left")
     scheduler = await bed.start()
-    results = results_of(SUBJECT, bed.controller, scheduler.tallies)
+    results = results_of(SUBJECT, bed.controller, scheduler.usages)
     assert results is not None
     assert {row.name: row.score is None for row in results.models} == {"ada": False, "bob": False, "cyd": True}
     assert TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes()) == results
@@ -231,8 +273,8 @@ def test_equal_scores_need_no_number_of_trials() -> None:
     right = [(1, 2, 3), (3, 2, 1)]  # 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1, as floating point has it
     asks = controller.ask(60)
     controller.tell(Outcome(ask[0], ask[1], ask[2], int(ask[2] < right[ask[0]][ask[1]])) for ask in asks)
-    subject = Subject("equal", ("a", "b"), ("x", "y", "z"), sampled=(True,) * 2, created=1.0e9)
-    results = results_of(subject, controller, [Tally(), Tally()])
+    subject = RunSubject("equal", ("a", "b"), ("x", "y", "z"), drawn=(Drawn(1.0, False),) * 2, created=1.0e9)
+    results = results_of(subject, controller, [TrialUsage(), TrialUsage()])
     assert results is not None
     (pair,) = results.pairs
     assert pair.z is not None and 0.0 < abs(pair.z) < 1e-12, "equal but for the last digit"

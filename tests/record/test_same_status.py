@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import orjson
 import pytest
 import yaml
@@ -23,20 +24,22 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.types import Answer, EndpointStats
 from adaptive_eval.errors import GraderError, Rejected, Unavailable
-from adaptive_eval.exchange.configure import Request
+from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.build import subject_of
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import RESULTS_FILE
 from adaptive_eval.record.status import Status, StatusTaker
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.serving import Serving
 from adaptive_eval.show.plain import QuietDisplay
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import ended, stored_status
+from adaptive_eval.show.serve.status import ended_of_feed, stored_status
+from adaptive_eval.store import ModelSetAside
 
 OWN = {"traffic", "models", "elapsed", "new_trials", "new_tokens"}
 """What only the process of the run knows, and what depends on when one came."""
@@ -79,7 +82,11 @@ def test_at_every_step(tmp_path: Path, changes: dict[str, object]) -> None:
     played = Played(tmp_path / "run", plan)
     subject = subject_of(plan.config, plan.questions, played.store.reader.created)
     at_work = SimpleNamespace(
-        tallies=list(played.tallies.values()), in_flight=[0, 0, 0], taken_up=(0, 0), elapsed=lambda: played.seconds
+        usages=list(played.usages.values()),
+        in_flight=[0, 0, 0],
+        taken_up=(0, 0),
+        elapsed=lambda: played.seconds,
+        held=lambda: [None, None, None],
     )
     endpoints = [SimpleNamespace(stats=EndpointStats()) for _ in plan.models]
     taker = StatusTaker(subject, played.controller, at_work, endpoints)  # type: ignore[arg-type]
@@ -99,15 +106,47 @@ def test_at_every_step(tmp_path: Path, changes: dict[str, object]) -> None:
 # -- at the end --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("gone", [("ada",), ("ada", "bob"), ("ada", "bob", "cyd")], ids=len)
+@pytest.mark.parametrize("first", [("ada",), ("ada", "cyd"), ("ada", "bob", "cyd")], ids=len)
+@pytest.mark.parametrize("together", [True, False], ids=["together", "apart"])
+def test_models_are_read_as_set_aside_where_they_were(
+    tmp_path: Path, first: Sequence[str], gone: Sequence[str], together: bool
+) -> None:
+    """Whether the answers of others had come by then, and whether those that had are committed with the events."""
+    plan = prepared(tmp_path)
+    played = Played(tmp_path / "run", plan)
+    played.answer(played.controller.ask(54))
+    asks = played.controller.ask(18)
+    came = [ask for ask in asks if plan.models[ask.model] in first]
+    events = [ModelSetAside(name, "gone") for name in gone]
+    if together:
+        played.answer(came, events)
+    else:
+        played.answer(came)
+        played.answer([], events)
+    played.answer([ask for ask in asks if ask not in came and plan.models[ask.model] not in gone])
+    for _ in range(3):
+        if played.controller.finished is None:
+            played.step(40)
+    with opened_run(tmp_path / "run") as stored:
+        restored, _ = stored.restored
+    assert repr(restored.looks) == repr(played.controller.looks)  # as nan is equal to no nan
+    assert restored.finished == played.controller.finished
+    assert np.array_equal(restored.arrived, played.controller.arrived)
+    played.close()
+
+
 class Watching(QuietDisplay):
     """Hears of looks, and of the end."""
 
     def __init__(self, at_look: Callable[[], object]) -> None:
-        self._at_look = at_look
+        self._at_look, self._looked = at_look, False
         self.found: list[Ended] = []
 
     def looked(self, looks: Sequence[Look]) -> None:
-        self._at_look()
+        if not self._looked:  # a third Ctrl-C would end this process
+            self._at_look()
+        self._looked = True
 
 
 @dataclass(frozen=True)
@@ -200,6 +239,7 @@ LIVES = {
     "one set aside": Life(fail={"cyd": GONE}),
     "blocked": Life(fail={"cyd": GONE}, answers=0),
     "all set aside": Life(fail=dict.fromkeys(SKILLS, GONE)),
+    "the baseline set aside": Life({"objective": BASELINE}, fail={"ada": GONE}),
     "a fixed number, one set aside": Life(HARD, fail={"cyd": GONE}, answers=5),
     "ungraded": Life(ungraded="q2"),
     "stopped by the user": Life(at_look=interrupt),
@@ -228,7 +268,7 @@ def assert_read_alike(directory: Path, found: Ended) -> None:
     for _ in range(2):
         feed = Feed(directory)
         feed.poll()
-        assert told(ended(feed)) == expected
+        assert told(ended_of_feed(feed)) == expected
         (directory / RESULTS_FILE).unlink(missing_ok=True)
 
 
@@ -237,17 +277,17 @@ def test_an_error_is_told_alike(tmp_path: Path) -> None:
     assert live(tmp_path, directory, Life(fail=dict.fromkeys(SKILLS, Rejected("401: no such key")), answers=0)) is None
     feed = Feed(directory)
     feed.poll()
-    found = ended(feed)
+    found = ended_of_feed(feed)
     assert found.mishap is not None and "401: no such key" in found.why and found.reason is None
     assert live(tmp_path, directory, Life()) is not None
     feed.poll()
-    assert ended(feed).mishap is None
+    assert ended_of_feed(feed).mishap is None
 
 
 @pytest.mark.parametrize("most", [3, 12])
 def test_an_import_is_told_alike(tmp_path: Path, most: int) -> None:
     directory, changes = tmp_path / "run", {"trials": {"min": 2, "max": most}}
-    request = Request(files=[str(table(tmp_path))], to=directory, config=config_of(tmp_path, changes))
+    request = ImportRequest(files=[str(table(tmp_path))], to=directory, config=config_of(tmp_path, changes))
     import_logs(request, lambda share, trials: None)
     found = live(tmp_path, directory, Life(changes))
     assert found is not None
@@ -257,10 +297,10 @@ def test_an_import_is_told_alike(tmp_path: Path, most: int) -> None:
 
 def test_an_import_that_is_finished_has_all_its_trials(tmp_path: Path) -> None:
     directory = tmp_path / "run"
-    import_logs(Request(files=[str(table(tmp_path))], to=directory, finished=True), lambda share, trials: None)
+    import_logs(ImportRequest(files=[str(table(tmp_path))], to=directory, finished=True), lambda share, trials: None)
     feed = Feed(directory)
     feed.poll()
-    assert "all trials are there" in ended(feed).why
+    assert "all trials are there" in ended_of_feed(feed).why
 
 
 def table(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from live_runs import Site
+from live_runs import EndedRuns, Site
 
 from adaptive_eval.config import prepare as preparing
 from adaptive_eval.config.load import load_config
@@ -14,7 +14,7 @@ from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.record.restore import StoredRun, opened_run, read_counts
 from adaptive_eval.record.results import RESULTS_FILE
-from adaptive_eval.record.view import read_run
+from adaptive_eval.record.view import read_view
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import RunReader
 
@@ -22,11 +22,9 @@ CAP: dict[str, Any] = {"budget": {"tokens": 10_000_000}}
 
 
 @pytest.fixture
-def done(site: Site) -> Site:
+def done(site: Site, ended_runs: EndedRuns) -> Site:
     """A run with a cap that reserves its prompts, and without results.json."""
-    config = site.write(**CAP)
-    site.run(config)
-    (site.directory() / RESULTS_FILE).unlink()
+    (ended_runs.copy(site, **CAP) / RESULTS_FILE).unlink()
     return site
 
 
@@ -55,7 +53,7 @@ ONCE = {"header": 1, "events": 1, "model_validate_json": 1}
 
 
 def test_a_run_is_read_once(done: Site, calls: Counter[str]) -> None:
-    assert read_run(done.directory()).results is not None
+    assert read_view(done.directory()).results is not None
     assert calls == ONCE
     calls.clear()
     assert read_counts(done.directory()).cells.any()
@@ -93,4 +91,4 @@ def test_an_earlier_version_kept_no_lengths_of_prompts(done: Site, calls: Counte
 
 
 def test_lengths_of_prompts_are_not_published(done: Site) -> None:
-    assert all("longest_prompts" not in event.body for event in read_run(done.directory()).events)
+    assert all("longest_prompts" not in event.body for event in read_view(done.directory()).events)

@@ -9,19 +9,19 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Look
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Prompt
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt
 from adaptive_eval.errors import GraderError, Unavailable
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
@@ -61,10 +61,10 @@ class Request(NamedTuple):
 
 def server_answer(model: str, question: str, seed: int) -> str:
     """What the server says, always: by model, question and seed alone."""
-    return "right" if _share(model, question, seed) < SKILLS[model] else "wrong"
+    return "right" if share_of(model, question, seed) < SKILLS[model] else "wrong"
 
 
-def _share(*parts: object) -> float:
+def share_of(*parts: object) -> float:
     return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") / 2**64
 
 
@@ -135,10 +135,13 @@ class World:
         ended: list[Ended] = []
         with self._in_place_of_the_world(start):
             try:
-                asyncio.run(execute(prepare(config), directory, start, ended.append))
+                self._carried_out(execute(prepare(config), directory, start, ended.append))
             except Killed:
                 return None
         return ended[0]
+
+    def _carried_out(self, run: Coroutine[Any, Any, object]) -> None:
+        asyncio.run(run)
 
     def regrade(self, directory: Path, start: Start) -> None:
         """`adaptive-eval regrade`."""
@@ -198,7 +201,7 @@ class _Endpoint:
         self._world, self._model = world, model
         self._requests = 0
 
-    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         world = self._world
         world.start.moment()
         assert prompt.messages is not None
@@ -207,7 +210,7 @@ class _Endpoint:
         asked = [Request(world.starts, self._model, found[1], seed) for seed in seeds]
         world.log += asked
         self._requests += 1
-        for _ in range(int(8 * _share("turns", *asked[0]))):
+        for _ in range(int(8 * share_of("turns", *asked[0]))):
             await asyncio.sleep(0)
         if self._requests > world.start.failing.get(self._model, self._requests):
             world.refused += asked

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.store import AlarmRaised, RunReader, StoredOutcome, only
-from adaptive_eval.store.alarms import LEAST, Answers, Fault
+from adaptive_eval.store import AlarmRaised, RunReader, StoredOutcome, events_of_kind
+from adaptive_eval.store.alarms import LEAST, AnswerFault, SharedTraits
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6
@@ -72,7 +72,7 @@ class Place:
 
     def alarms(self) -> list[AlarmRaised]:
         with closing(RunReader.open(self.run_dir)) as reader:
-            return only(reader.events(), AlarmRaised)
+            return events_of_kind(reader.events(), AlarmRaised)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def place(tmp_path: Path, server: Saying) -> Place:
     return Place(tmp_path, server)
 
 
-NEVER = {"kind": "regex", "pattern": "<<(.*)>>"}
+NEVER = {"kind": "regex", "pattern": "<<(.*)>>", "workers": 1}
 
 
 def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(place: Place, server: Saying) -> None:
@@ -123,10 +123,10 @@ def test_the_user_may_go_on_all_the_same(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("text", "fault"),
-    [("", Fault.EMPTY), ("I have 1 thing to say.", Fault.ALIKE), (None, Fault.WRONG)],
+    [("", AnswerFault.EMPTY), ("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)],
 )
 def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
-    place: Place, server: Saying, text: str | None, fault: Fault
+    place: Place, server: Saying, text: str | None, fault: AnswerFault
 ) -> None:
     def says(model: str, question: str, seed: int) -> str:
         return honest(model, question, seed) if model == "ada" else f"It is {seed}." if text is None else text
@@ -149,10 +149,46 @@ def test_a_gate_does_not_call_a_model_worse_that_only_gave_empty_answers(place: 
     assert "worse than ada" not in ended.stdout
 
 
+def test_servers_that_ignore_the_seed_are_told_of_everywhere(place: Place, server: Saying) -> None:
+    """One alone is warned of; where all do, the run would be paid for nothing."""
+    words = " because the number is what it is and was" * 12
+
+    def says(model: str, question: str, seed: int) -> str:
+        return honest(model, question, 7 if model in stuck else seed) + words
+
+    server.says, stuck = says, {"bob"}
+    ended = place.run()
+    assert "cannot be what was asked for" not in ended.stderr
+    assert [(one.model, one.fault) for one in place.alarms()] == [("bob", AnswerFault.REPEATED)]
+    assert ("repeats", "bob") in place.warnings() and ("repeats", "ada") not in place.warnings()
+    assert "ALARM bob: the answers of 12 of 12 pairs of trials agree word for word" in ended.stdout
+    report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md"])
+    assert report.exit_code == 0
+    written = report.stdout + "".join(path.read_text() for path in place.run_dir.rglob("*.md"))
+    assert "pairs of trials agree word for word" in written
+    stuck = set(MODELS)
+    (place.folder / "all").mkdir()
+    all_of_them = Place(place.folder / "all", server).run()
+    assert all_of_them.exit_code == ExitCode.SPENT and "ignores the seed or serves a cache" in all_of_them.stderr
+
+
+def test_letters_of_a_choice_raise_no_alarm(place: Place, server: Saying) -> None:
+    """Models that are sure of their letters, right and wrong, are no server that ignores the seed."""
+
+    def says(model: str, question: str, seed: int) -> str:
+        right = int(question.split()[1])
+        return str(right if model == "ada" or right % 2 else right + 1)
+
+    server.says = says
+    assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    assert "repeats" not in dict(place.warnings()) and AnswerFault.REPEATED not in {one.fault for one in place.alarms()}
+    assert {("repeats_unclear", name) for name in MODELS} <= set(place.warnings())
+
+
 def test_honest_answers_raise_nothing(place: Place) -> None:
     assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     assert place.alarms() == []
-    assert not {kind for kind, _ in place.warnings()} & {"alarm", *Fault}
+    assert not {kind for kind, _ in place.warnings()} & {"alarm", *AnswerFault}
 
 
 def outcome(number: int, **changes: object) -> StoredOutcome:
@@ -162,14 +198,14 @@ def outcome(number: int, **changes: object) -> StoredOutcome:
 
 def test_what_all_answers_have_in_common() -> None:
     wrong = [outcome(number) for number in range(LEAST)]
-    assert Answers.of(wrong).fault is Fault.WRONG
-    assert Answers.of(wrong[1:]).fault is None
-    assert Answers.of([*wrong[1:], outcome(0, correct=True, category=1)]).fault is None
-    assert Answers.of([one._replace(found=False) for one in wrong]).fault is Fault.UNREAD
-    assert Answers.of([one._replace(digest=7) for one in wrong]).fault is Fault.ALIKE
-    assert Answers.of([one._replace(digest=7, correct=True, category=1) for one in wrong]).fault is None
-    assert Answers.of([one._replace(flags="empty", digest=None) for one in wrong]).fault is Fault.EMPTY
-    assert Answers.of([one._replace(flags="empty timed_out") for one in wrong]).fault is None
-    assert Answers.of([one._replace(category=None) for one in wrong]).fault is None
+    assert SharedTraits.of(wrong).fault is AnswerFault.WRONG
+    assert SharedTraits.of(wrong[1:]).fault is None
+    assert SharedTraits.of([*wrong[1:], outcome(0, correct=True, category=1)]).fault is None
+    assert SharedTraits.of([one._replace(found=False) for one in wrong]).fault is AnswerFault.UNREAD
+    assert SharedTraits.of([one._replace(digest=7) for one in wrong]).fault is AnswerFault.ALIKE
+    assert SharedTraits.of([one._replace(digest=7, correct=True, category=1) for one in wrong]).fault is None
+    assert SharedTraits.of([one._replace(flags="empty", digest=None) for one in wrong]).fault is AnswerFault.EMPTY
+    assert SharedTraits.of([one._replace(flags="empty timed_out") for one in wrong]).fault is None
+    assert SharedTraits.of([one._replace(category=None) for one in wrong]).fault is None
     partial = [one._replace(category=number % 2) for number, one in enumerate(wrong)]
-    assert Answers.of(partial).fault is None
+    assert SharedTraits.of(partial).fault is None

@@ -1,171 +1,228 @@
-"""Whatever servers say of their usage, and whenever a run is killed, it generates no more than its caps allow."""
+"""Whatever servers say and lose, and whenever a run is killed, no cap is exceeded by what was generated and charged."""
 
 import json
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, event, given, seed, settings
 from hypothesis import strategies as st
-from lives import QUESTIONS, SKILLS, Fate, Start, World, server_answer
+from ledger_check import stored_rows
+from lives import QUESTIONS, SKILLS, Fate, Start
+from spending import (
+    ABSURD,
+    BEYOND,
+    GARBLED,
+    GPUS,
+    HUNG,
+    LOW,
+    MAX_TOKENS,
+    MISSING,
+    PRICE,
+    PROMPT_TOKENS,
+    REFUSED,
+    RESET,
+    SLOTS,
+    TIMEOUT,
+    TIMES_BEYOND,
+    TRUE,
+    Attempt,
+    Spender,
+)
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints.answers import Arrival, Reader
-from adaptive_eval.endpoints.types import Answer, EndpointConfig, EndpointStats, Health, Prompt
-from adaptive_eval.running.serving import Serving
+from adaptive_eval.scheduler.scheduler import TICK_SECONDS
 from adaptive_eval.store import AnswersLost, ModelSetAside, RunReader
-from adaptive_eval.store.events import only
+from adaptive_eval.store.events import events_of_kind
 
-MAX_TOKENS = 2000
-"""Answers nearly as long: what is reserved is little more than what is generated."""
-TRUE, MISSING, ABSURD, LOW, BEYOND = "true", "missing", "absurd", "low", "beyond"
-SLOTS = 4
-TIMES_BEYOND = 3
+MOST_SLACK = TICK_SECONDS + 0.1
+"""A cap on time is looked at with every tick."""
 
 
 @dataclass
-class Spender(World):
-    """A server that generates what it generates, and says of it what it likes."""
+class Life:
+    """The starts of one run."""
 
-    says: str = TRUE
-    generated: dict[str, int] = field(default_factory=dict)
-    """Tokens of prompts and answers, by model."""
-
-    @asynccontextmanager
-    async def _opened(self, config: RunConfig, logs: Path) -> AsyncIterator[Serving]:
-        yield Serving([_Spending(self, model.name) for model in config.models])
-
-
-class _Spending:
-    """One model of it; a word of four letters is a token."""
-
-    def __init__(self, world: Spender, model: str) -> None:
-        self._world, self._model = world, model
-        config = EndpointConfig(base_url="http://127.0.0.1:9/v1", model=model)
-        self._reader = Reader(config, (), MAX_TOKENS)
-
-    async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
-        world = self._world
-        world.start.moment()
-        assert prompt.messages is not None
-        (question,) = (key for key in QUESTIONS if f"ask {key}" in prompt.messages[-1].content)
-        answers = []
-        for one in seeds:
-            tokens = (TIMES_BEYOND if world.says == BEYOND else 1) * (MAX_TOKENS - one % 50)
-            world.generated[self._model] = world.generated.get(self._model, 0) + tokens + 2
-            text = "abc " * (tokens - 1) + server_answer(self._model, question, one)
-            answers.append((one, text, tokens))
-        world.start.moment()
-        return [
-            self._reader.answers(
-                {
-                    "choices": [{"message": {"content": text}, "finish_reason": "stop"}],
-                    **({} if world.says == MISSING else {"usage": self._usage(tokens)}),
-                },
-                prompt,
-                range(one, one + 1),
-                Arrival("here", 0.1, None, 1),
-            )[0]
-            for one, text, tokens in answers
-        ]
-
-    def _usage(self, tokens: int) -> dict[str, int]:
-        said = {ABSURD: 2_000_000_000, LOW: 1}.get(self._world.says, tokens)
-        return {"prompt_tokens": said if self._world.says == ABSURD else 2, "completion_tokens": said}
-
-    async def check(self) -> Health:
-        return Health(())
-
-    async def close(self) -> None:
-        return None
-
-    @property
-    def stats(self) -> EndpointStats:
-        return EndpointStats()
+    world: Spender
+    budget: Mapping[str, float]
+    slots: int
+    samples: int
+    trials: int
+    lost: list[AnswersLost]
+    set_aside: bool
+    reason: str | None
 
 
-def config_of(folder: Path, cap: int, samples: int, slots: int) -> RunConfig:
+def config_of(folder: Path, budget: Mapping[str, float], samples: int, slots: int) -> RunConfig:
     rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    model = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": PRICE, "output": PRICE}, "gpus": GPUS}
     document: dict[str, Any] = {
         "questions": "questions.jsonl",
-        "models": [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS],
-        "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS},
-        "grader": {"kind": "regex", "pattern": "(right|wrong)$"},
+        "models": [{"name": name, **model} for name in SKILLS],
+        "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS, "timeout": TIMEOUT},
+        "grader": "exact",
         "stop_on_alarm": "never",
         "trials": {"min": 1, "max": 8},
-        "budget": {"tokens": cap},
-        "concurrency": {"concurrency": slots, "samples_per_request": samples},
+        "budget": dict(budget),
+        "concurrency": {"concurrency": slots, "samples_per_request": samples, "attempts": 3, "patience": 5.0},
     }
     (folder / "run.yaml").write_text(json.dumps(document))
     return load_config(folder / "run.yaml")
 
 
-def lead(cap: int, says: str, samples: int, slots: int, kills: list[int]) -> tuple[Spender, list[AnswersLost], bool]:
-    """A run that is killed so often, and then left alone."""
+def lead(
+    budget: Mapping[str, float],
+    says: str = TRUE,
+    samples: int = 1,
+    slots: int = SLOTS,
+    faults: Mapping[str, float] | None = None,
+    starts: tuple[Start, ...] = (),
+) -> Life:
+    """A run with these starts, and then one that is left alone."""
     place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
-        folder, world = Path(name), Spender(says=says)
-        config = config_of(folder, cap, samples, slots)
-        for moment in kills:
-            world.run(config, folder / "run", Start(Fate.KILL, moment))
-        world.run(config, folder / "run", Start())
+        folder, world = Path(name), Spender(says=says, faults=faults or {})
+        config = config_of(folder, budget, samples, slots)
+        for start in starts:
+            world.run(config, folder / "run", start)
+        ended = world.run(config, folder / "run", Start())
         reader = RunReader.open(folder / "run")
         try:
             events = reader.events()
-            return world, list(only(events, AnswersLost)), any(True for _ in only(events, ModelSetAside))
+            aside = any(True for _ in events_of_kind(events, ModelSetAside))
+            reason = str(ended.reason) if ended is not None else None
+            lost = list(events_of_kind(events, AnswersLost))
         finally:
             reader.close()
+        return Life(world, budget, slots, samples, len(stored_rows(folder / "run")), lost, aside, reason)
 
 
+SHARES = st.sampled_from([0.0, 0.0, 0.05, 0.3])
 BUDGETS = {
-    "cap": st.integers(20_000, 300_000),
+    "budget": st.fixed_dictionaries(
+        {},
+        optional={
+            "tokens": st.integers(20_000, 300_000),
+            "trials": st.integers(12, 100),
+            "usd": st.floats(0.04, 0.6),
+            "gpu_hours": st.floats(0.04, 0.4),
+            "wall_time": st.floats(4.0, 80.0),
+        },
+    ).filter(bool),
     "says": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND]),
     "samples": st.sampled_from([1, 1, 3]),
     "slots": st.sampled_from([1, SLOTS]),
-    "kills": st.lists(st.integers(2, 120), max_size=3),
+    "faults": st.fixed_dictionaries({fate: SHARES for fate in (RESET, HUNG, GARBLED, REFUSED)}).filter(
+        lambda shares: sum(shares.values()) < 0.9
+    ),
+    "starts": st.lists(
+        st.builds(
+            Start,
+            st.sampled_from([Fate.KILL, Fate.KILL, Fate.NOTHING, Fate.STOP_AT_ONCE]),
+            st.integers(2, 200),
+            st.one_of(st.just({}), st.dictionaries(st.sampled_from(sorted(SKILLS)), st.integers(1, 20), max_size=1)),
+        ),
+        max_size=3,
+    ).map(tuple),
 }
 
 
-def holds(cap: int, says: str, samples: int, slots: int, kills: list[int]) -> None:
-    """No more is generated than the cap; beyond `max_tokens` no more than what was asked before it was noticed."""
-    world, _, _ = lead(cap, says, samples, slots, kills)
-    over = len(SKILLS) * (1 + len(kills)) * slots * samples * TIMES_BEYOND * MAX_TOKENS if says == BEYOND else 0
-    assert sum(world.generated.values()) <= cap + over
+def within_reserve(attempt: Attempt) -> int:
+    """Its tokens, but no more of each answer than a server gives that keeps to `max_tokens`."""
+    return sum(min(tokens, MAX_TOKENS + PROMPT_TOKENS) for tokens in attempt.tokens)
+
+
+def holds(life: Life) -> None:
+    """Counted at the servers: what was generated, whether it came or not, and what is charged for it."""
+    attempts, budget = life.world.attempts, life.budget
+    tokens = sum(map(within_reserve, attempts))
+    assert tokens <= budget.get("tokens", tokens)
+    assert tokens * PRICE <= 1e6 * budget.get("usd", tokens * PRICE)
+    seconds = sum(one.seconds for one in attempts if one.tokens) * GPUS / life.slots
+    assert seconds <= 3600.0 * budget.get("gpu_hours", seconds)
+    assert life.trials <= budget.get("trials", life.trials)
+    active = sum(life.world.active)
+    assert active <= budget.get("wall_time", active) + MOST_SLACK
+    if life.world.says == BEYOND and budget.keys() & {"tokens", "usd", "gpu_hours"}:
+        noticed = [sum(one.tokens) - within_reserve(one) for one in attempts if one.came]
+        starts = len(life.world.active)
+        assert sum(noticed) <= starts * len(SKILLS) * life.slots * life.samples * (TIMES_BEYOND - 1) * MAX_TOKENS
+
+
+def check(**chosen: Any) -> None:
+    life = lead(**chosen)
+    event(f"ended: {life.reason}")
+    event(f"set aside: {life.set_aside}")
+    event(f"lost: {bool(life.lost)}")
+    holds(life)
+
+
+def drawn(budgets: int) -> settings:
+    return settings(
+        max_examples=budgets,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 @seed(1)
-@settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@drawn(12)
 @given(**BUDGETS)
-def test_some_budgets_hold(cap: int, says: str, samples: int, slots: int, kills: list[int]) -> None:
-    holds(cap, says, samples, slots, kills)
+def test_some_budgets_hold(**chosen: Any) -> None:
+    check(**chosen)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"budget": {"tokens": 34_502}, "says": ABSURD, "faults": {RESET: 0.3, HUNG: 0.3}},
+        {
+            "budget": {"tokens": 34_558, "wall_time": 4.0},
+            "says": BEYOND,
+            "samples": 3,
+            "slots": 1,
+            "faults": {GARBLED: 0.3},
+        },
+        {"budget": {"tokens": 104_940, "wall_time": 34.4}, "samples": 3, "faults": {HUNG: 0.3, REFUSED: 0.3}},
+    ],
+    ids=["asked again", "time over at the end", "time over while the last come back"],
+)
+def test_what_was_exceeded_once_holds(chosen: dict[str, Any]) -> None:
+    holds(lead(**chosen))
+
+
+def test_what_a_server_refuses_costs_nothing() -> None:
+    life = lead({"tokens": 300_000}, faults={REFUSED: 1.0}, starts=(Start(),))
+    assert (life.lost, life.set_aside) == ([], True)
+
+
+CHUNKS = 10
 
 
 @pytest.mark.slow
-@seed(2)
-@settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-@given(**BUDGETS)
-def test_five_hundred_budgets_hold(cap: int, says: str, samples: int, slots: int, kills: list[int]) -> None:
-    holds(cap, says, samples, slots, kills)
+@pytest.mark.parametrize("number", range(2, CHUNKS + 2))
+def test_five_hundred_budgets_hold(number: int) -> None:
+    seed(number)(drawn(500 // CHUNKS)(given(**BUDGETS)(check)))()
 
 
 def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:
-    world, lost, _ = lead(300_000, TRUE, 1, SLOTS, [40])
-    assert lost
-    assert all(event.killed and event.tokens >= event.answers * MAX_TOKENS for event in lost)
-    assert sum(world.generated.values()) <= 300_000
+    life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 40),))
+    assert life.lost
+    assert all(event.killed and event.tokens >= event.answers * MAX_TOKENS for event in life.lost)
+    holds(life)
 
 
 def test_a_run_without_kills_loses_nothing() -> None:
-    _, lost, set_aside = lead(300_000, TRUE, 3, SLOTS, [])
-    assert (lost, set_aside) == ([], False)
+    life = lead({"tokens": 300_000}, samples=3)
+    assert (life.lost, life.set_aside) == ([], False)
 
 
 def test_a_model_that_goes_beyond_what_was_reserved_is_set_aside() -> None:
-    _, _, set_aside = lead(300_000, BEYOND, 1, 1, [])
-    assert set_aside
+    assert lead({"tokens": 300_000}, says=BEYOND, slots=1).set_aside

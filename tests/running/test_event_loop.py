@@ -55,4 +55,4 @@ def test_without_uvloop_the_loop_is_that_of_asyncio(monkeypatch: pytest.MonkeyPa
     async def loop() -> object:
         return type(asyncio.get_running_loop())
 
-    assert "uvloop" not in repr(event_loop.complete(loop()))
+    assert "uvloop" not in repr(event_loop.run_to_end(loop()))

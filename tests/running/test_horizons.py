@@ -8,7 +8,7 @@ from live_runs import Site
 from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import StoredRun
-from adaptive_eval.store import RunReader, SettingsChanged, only
+from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
@@ -37,7 +37,7 @@ def test_each_change_is_stored_told_and_found_again(site: Site) -> None:
         looks = reader.looks()
         assert [look.body["scores"] for look in looks[: len(first)]] == [look.body["scores"] for look in first]
         stored = StoredRun(reader)
-        changes = only(reader.events(), SettingsChanged)
+        changes = events_of_kind(reader.events(), SettingsChanged)
         assert changes[0].looks == len(first)
         assert [stage.looks for stage in stored.plan.earlier] == [change.looks for change in changes]
         assert [stage.trials.max for stage in stored.plan.earlier] == [3, 6]
@@ -59,6 +59,31 @@ def test_the_first_look_stays_where_it_was(site: Site) -> None:
     assert "trials.min was 2 when the run took its first look, and cannot become 3 after it" in refused.stderr
     with closing(RunReader.open(site.directory())) as reader:
         assert len(reader.configurations()) == 1
+
+
+def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
+    """Rounds as large as the need begin with a part of the horizon."""
+    run_to(site, 20)
+    refused = site.run(site.write(trials={"min": 2, "max": 20, "favour": "servers"}))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "took its first look with 2 trials a question" in refused.stderr
+    assert "cannot begin with 3 after it, as servers does" in refused.stderr
+
+
+def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> None:
+    """`auto` would take another now: GPUs are named, and the stored run says what it began with."""
+    gpus = [{"name": name, "base_url": site.base_url, "gpus": 1} for name in ("ada", "bob", "cyd")]
+    begun = site.run(site.write(trials={"min": 2, "max": 10, "favour": "cost"}, models=gpus))
+    assert begun.exit_code in FINISHED, begun.stderr
+    again = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus))
+    assert again.exit_code in FINISHED, again.stderr
+    with closing(RunReader.open(site.directory())) as reader:
+        assert reader.header().configuration["trials"]["favour"] == "cost"
+    folder = str(site.directory("fresh"))
+    fresh = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus), "--run-dir", folder)
+    assert fresh.exit_code in FINISHED, fresh.stderr
+    with closing(RunReader.open(site.directory("fresh"))) as reader:
+        assert reader.header().configuration["trials"]["favour"] == "servers"
 
 
 def test_a_rule_that_is_chosen_after_looks_is_named(site: Site) -> None:

@@ -38,9 +38,10 @@ class Lives(RuleBasedStateMachine):
         least=st.integers(1, 2),
         horizon=st.sampled_from([1, 2, 4]),
         lookahead=st.sampled_from([None, 0, 2]),
-        growth=st.sampled_from([0.0, 0.5]),
+        pace=st.sampled_from([("balanced", 0.0), ("balanced", 0.5), ("servers", 0.0)]),
         budget=st.one_of(st.none(), st.integers(36, 120)),
         broken=st.sets(st.sampled_from(QUESTIONS), max_size=2),
+        published=st.sampled_from([False, False, True]),
     )
     def begin(
         self,
@@ -51,9 +52,10 @@ class Lives(RuleBasedStateMachine):
         least: int,
         horizon: int,
         lookahead: int | None,
-        growth: float,
+        pace: tuple[str, float],
         budget: int | None,
         broken: set[str],
+        published: bool,
     ) -> None:
         self.stack = ExitStack()
         place = MEMORY if MEMORY.is_dir() else None
@@ -66,10 +68,12 @@ class Lives(RuleBasedStateMachine):
             "questions": "questions.jsonl",
             "sampling": {"temperature": 0.6, "max_tokens": 100},
             "grader": "exact",
-            "trials": {"min": least, "max": least * horizon},
-            "allocation": {"growth": growth} | ({} if lookahead is None else {"lookahead": lookahead}),
+            "trials": {"min": least, "max": least * horizon, "favour": pace[0]},
+            "allocation": {"growth": pace[1]} | ({} if lookahead is None else {"lookahead": lookahead}),
             "concurrency": {"concurrency": slots, "samples_per_request": samples},
         }
+        if published:
+            self.settings |= {"preset": "published", "allocation": {}}
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
         self.models = list(SKILLS)
         self.extended = False

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from live_runs import Site
+from patient_time import HANGS
 
 from adaptive_eval.config.load import check_config, load_config
 from adaptive_eval.config.run import NotifyConfig
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.status import Status, Traffic
+from adaptive_eval.record.status import CurrentTraffic, Status
 from adaptive_eval.running.notify import Notifier, notifier_of
 from adaptive_eval.store import AlarmRaised, ModelSetAside, ReplicaLost, RunReader, ServersNoticed
 
@@ -64,7 +65,7 @@ def hook() -> Iterator[Hook]:
 
 
 def posted(hook: Hook) -> Json:
-    return hook.posted.get(timeout=60)
+    return hook.posted.get(timeout=HANGS)
 
 
 COMMAND = """#!{python}
@@ -122,7 +123,7 @@ NOTHING = Status(
     standings=(),
     verdicts=Counter(),
     caps=(),
-    traffic=Traffic(1, 0, 0, 1, 1),
+    traffic=CurrentTraffic(1, 0, 0, 1, 1),
     models=(),
     trials=0,
     new_trials=0,

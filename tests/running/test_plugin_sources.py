@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.imports import fingerprints, first_words
-from adaptive_eval.store import RunReader, SettingsChanged, only
+from adaptive_eval.store import RunReader, SettingsChanged, events_of_kind
 from adaptive_eval.store.database import DATABASE_FILE
 
 GRADER = "from marking.keys import right\n\n\ndef grade(text, question):\n    return right(text, question)\n"
@@ -28,7 +28,9 @@ def marked(site: Site) -> Path:
     (package / "__init__.py").touch()
     (package / "grader.py").write_text(GRADER)
     (package / "keys.py").write_text(KEYS)
-    return site.write(trials={"min": 2, "max": 2}, grader={"kind": "python", "function": "marking.grader:grade"})
+    return site.write(
+        trials={"min": 2, "max": 2}, grader={"kind": "python", "function": "marking.grader:grade", "workers": 1}
+    )
 
 
 @pytest.mark.parametrize("edited", ["grader.py", "keys.py", "__init__.py"])
@@ -71,7 +73,7 @@ def test_an_edited_rule_goes_on_and_is_recorded(site: Site) -> None:
     rule.write_text(RULE + "\n# another\n")
     assert site.run(config).exit_code == ExitCode.SPENT
     with closing(RunReader.open(site.directory())) as reader:
-        changed = only(reader.events(), SettingsChanged)
+        changed = events_of_kind(reader.events(), SettingsChanged)
     assert [change.path for event in changed for change in event.changes] == [
         "plug_ins.stopping.rule.sources.my_own_rule.py"
     ]

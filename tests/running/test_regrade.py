@@ -30,7 +30,7 @@ def regrade(*arguments: object) -> Result:
 def fragile(site: Site) -> Path:
     """A configuration with a grader of the user's own, which fails on one question while the file `broken` is there."""
     (site.folder / "fragile.py").write_text(FRAGILE)
-    return site.write(trials={"min": 2, "max": 2}, grader={"kind": "python", "function": "fragile:grade"})
+    return site.write(trials={"min": 2, "max": 2}, grader={"kind": "python", "function": "fragile:grade", "workers": 1})
 
 
 def test_what_the_grader_failed_on_is_graded_by_regrade(site: Site, fragile: Path) -> None:

@@ -71,14 +71,14 @@ def found_in(lines: list[str]) -> list[str]:
 
 def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site) -> None:
     (site.folder / "backwards.py").write_text("def grade(question, text):\n    return question.answer in text\n")
-    for function, problem in (
-        ("nomod:grade", "module nomod could not be imported"),
-        ("backwards:grade", "no attribute"),
+    for function, kind, problem in (
+        ("nomod:grade", "the grader python cannot start", "module nomod could not be imported"),
+        ("backwards:grade", "does not find right what the answer keys", "no attribute"),
     ):
-        config = site.write(grader={"kind": "python", "function": function})
+        config = site.write(grader={"kind": "python", "function": function, "workers": 1})
         told = [CliRunner().invoke(app, ["validate", str(config)]), site.run(config, "--dry-run"), site.run(config)]
         for one in told:
             assert one.exit_code == ExitCode.CONFIGURATION, one.stdout
-            assert "does not find right what the answer keys" in one.stderr and problem in one.stderr
+            assert kind in one.stderr and problem in one.stderr
             assert "ok  " not in one.stdout
     assert not site.directory().exists()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from live_runs import Site, wait_for_trials
+from patient_time import HANGS
 
 from adaptive_eval.errors import ExitCode
 
@@ -21,7 +22,7 @@ def test_a_run_whose_store_is_taken_away_says_what_is_lost(site: Site, how: str,
         (directory / "run.sqlite").unlink()
     if how == "replaced":
         (directory / "run.sqlite").write_bytes(b"")
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.FAILED, said
     assert "was removed or replaced while the run went on" in said
     assert "--fresh" in said

@@ -19,11 +19,12 @@ from pathlib import Path
 
 import pytest
 from live_runs import MODELS, Found, Site, kill, trials_in, wait_for_trials
+from patient_time import HANGS
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.store import RunReader, RunResumed, only
+from adaptive_eval.store import RunReader, RunResumed, events_of_kind
 
 CONTINUE = r"continue  adaptive-eval run \S*run\.yaml"
 
@@ -72,7 +73,7 @@ def test_a_run_that_was_killed_ends_as_if_it_had_not_been(site: Site, uninterrup
         assert site.run(config, *options).exit_code == ExitCode.REACHED
         assert Found.of(directory) == uninterrupted
         with closing(RunReader.open(directory)) as reader:
-            resumed = only(reader.events(), RunResumed)
+            resumed = events_of_kind(reader.events(), RunResumed)
             assert len(resumed) >= starts - 2  # a kill may come before the start is committed
 
 
@@ -87,46 +88,51 @@ def test_several_answers_a_request_change_nothing(site: Site, uninterrupted: Fou
     assert Found.of(site.directory()) == uninterrupted
 
 
-def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninterrupted: Found) -> None:
+def test_a_second_process_leaves_and_the_first_signal_drains(
+    site: Site, unhurried_url: str, uninterrupted: Found
+) -> None:
+    site = replace(site, base_url=unhurried_url)
     config = site.write(concurrency=2)
     process = site.start(config)
     printed(process, "look 1:")
+    process.send_signal(signal.SIGSTOP)
     second = site.run(config)
+    process.send_signal(signal.SIGCONT)
     assert second.exit_code == ExitCode.FAILED
     assert f"is held by process {process.pid} on " in second.stderr
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED, err
     assert re.search(r"stopping: waiting for \d+ requests in flight", out)
     assert "Stopped. Every answer that was graded is stored." in out
     assert re.search(CONTINUE, out)
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
-    assert site.run(config).exit_code == ExitCode.REACHED
+    assert site.run(site.write(concurrency=64)).exit_code == ExitCode.REACHED
     assert Found.of(site.directory()) == uninterrupted
 
 
 def test_on_a_terminal_ctrl_c_drains_and_again_stops_at_once(site: Site, slow_url: str) -> None:
-    """The live view in a pseudo-terminal, on a server that would take a minute to drain."""
+    """The live view in a pseudo-terminal, on a server that would take an hour to drain."""
     config = replace(site, base_url=slow_url).write()
     master, slave = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "110", "LINES": "40"}
     command = [sys.executable, "-m", "adaptive_eval", "run", str(config)]
     with subprocess.Popen(command, cwd=site.folder, env=environment, preexec_fn=lambda: os.login_tty(slave)) as process:
         os.close(slave)
-        shown = read_until(master, "in flight")
+        shown = read_until(master, "24 in flight")
         os.write(master, b"\x03")
         shown += read_until(master, "Ctrl-C again stops at once")
         assert process.poll() is None
         os.write(master, b"\x03")
         shown += read_until(master, config.name)
-        assert process.wait(timeout=5) == ExitCode.STOPPED, shown
+        assert process.wait(timeout=HANGS) == ExitCode.STOPPED, shown
     os.close(master)
     assert "first round: no look yet" in shown
     assert "Stopped. Every answer that was graded is stored." in shown
     assert re.search(CONTINUE, shown)
 
 
-def read_until(master: int, word: str, seconds: float = 20.0) -> str:
+def read_until(master: int, word: str, seconds: float = HANGS) -> str:
     """What a terminal receives until this word has come."""
     text, deadline = b"", time.monotonic() + seconds
     while word.encode() not in text:
@@ -245,7 +251,7 @@ def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(site: Site, s
     refused = site.run(site.write(models=models))
     assert refused.exit_code == ExitCode.ENDPOINTS
     assert "eve: it does not serve 'eve'" in refused.stderr and "adaptive-eval check CONFIG" in refused.stderr
-    assert time.monotonic() - began < 30.0
+    assert time.monotonic() - began < HANGS
 
 
 def test_servers_that_cannot_be_reached_are_exit_code_5(site: Site) -> None:
@@ -314,3 +320,14 @@ def test_a_really_full_disk(site: Site, uninterrupted: Found, tmp_path: Path) ->
         assert Found.of(disk / "run") == uninterrupted
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+def test_servers_that_never_answered_have_finished_nothing(site: Site, unused_tcp_port: int) -> None:
+    nobody = f"http://127.0.0.1:{unused_tcp_port}/v1"
+    models = [{"name": name, "base_url": nobody} for name in MODELS]
+    path = site.write(models=models, concurrency={"patience": 0, "attempts": 1})
+    ended = site.run(path)
+    assert ended.exit_code == ExitCode.ENDPOINTS
+    assert "Stopped: no answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
+    assert "no model has a score" in ended.stdout and "first ada" not in ended.stdout
+    assert "95% interval" not in ended.stdout

@@ -12,7 +12,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.view import read_run
+from adaptive_eval.record.view import read_view
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -52,7 +52,7 @@ def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) 
         assert sampling["top_p"] == sampling["top_k"] == "server default"
     cautions = [(one["model"], one["kind"]) for one in results["warnings"] if one["kind"] == "server_defaults"]
     assert sorted(cautions) == [(name, "server_defaults") for name in MODELS]
-    view = read_run(llama.directory())
+    view = read_view(llama.directory())
     assert view.results is not None
     assert [one.kind for one in view.results.warnings].count("server_defaults") == 3
 

@@ -10,7 +10,7 @@ from fakes import QUESTIONS, Bed, FakeEndpoint, FakeGrading, plan
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason
-from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
@@ -18,7 +18,7 @@ from adaptive_eval.scheduler import regrading, scheduler
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
-from adaptive_eval.store import Batch, RegradingBegun, RunResumed, TrialsRegraded
+from adaptive_eval.store import CommitBatch, RegradingBegun, RunResumed, TrialsRegraded
 
 MANY_TURNS = 100
 
@@ -119,8 +119,8 @@ async def test_a_model_whose_answer_still_has_no_grade_is_asked_nothing(tmp_path
 async def test_an_ungraded_answer_counts_as_paid_after_a_resume(tmp_path: Path) -> None:
     bed = await with_ungraded(Bed(tmp_path))
     resumed = await bed.start()
-    assert sum(tally.trials for tally in resumed.tallies) == len(bed.outcomes())
-    assert sum(tally.ungraded for tally in resumed.tallies) == list(bed.outcomes().values()).count(None)
+    assert sum(usage.trials for usage in resumed.usages) == len(bed.outcomes())
+    assert sum(usage.ungraded for usage in resumed.usages) == list(bed.outcomes().values()).count(None)
 
 
 async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothing(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ class SlowStore:
         self.began = asyncio.Event()
         self.error: StoreError | None = None
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: CommitBatch) -> None:
         self.loop.call_soon_threadsafe(self.began.set)
         asyncio.run_coroutine_threadsafe(self.let.wait(), self.loop).result()
         if self.error is not None:
@@ -161,7 +161,7 @@ class SlowStore:
 
 @pytest.mark.parametrize("error", [None, StoreError("no space left")])
 async def test_what_is_being_written_when_the_writer_is_cancelled_is_reported_once(error: StoreError | None) -> None:
-    store, told = SlowStore(), list[Batch]()
+    store, told = SlowStore(), list[CommitBatch]()
     store.error = error
     committer = Committer(store, committed=told.append, elapsed=lambda: 0.0, more_expected=lambda: False)  # type: ignore[arg-type]
     writer = asyncio.create_task(committer.run())
@@ -187,7 +187,7 @@ async def test_what_is_in_flight_of_a_model_that_was_set_aside_is_stored_before_
     slow = Bed.request("bob", "q2", 3)[1]  # of the round that runs ahead
 
     class Late(FakeEndpoint):
-        async def sample(self, prompt: Prompt, seeds: range) -> list[Answer]:
+        async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
             answers = await super().sample(prompt, seeds)
             if slow in seeds:
                 await late.wait()

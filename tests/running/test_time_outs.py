@@ -17,7 +17,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import StoredRun
-from adaptive_eval.store import ModelSetAside, RunReader, only
+from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
 
 QUESTIONS = 8
 
@@ -125,7 +125,7 @@ def test_a_server_that_answers_nothing_has_no_score(
     (pair,) = results(tmp_path)["pairs"]
     assert pair["verdict"] == "blocked"
     with closing(RunReader.open(tmp_path / "run")) as reader:
-        (aside,) = only(reader.events(), ModelSetAside)
+        (aside,) = events_of_kind(reader.events(), ModelSetAside)
         assert aside.cause == Cause.SERVER
         restored = StoredRun(reader).results_anew(running=False)
         assert restored is not None

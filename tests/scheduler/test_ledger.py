@@ -10,7 +10,7 @@ from fakes import HEADER
 from adaptive_eval.core.types import Reason
 from adaptive_eval.scheduler.committer import BEAT_SECONDS, Committer
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS, at_least_elapsed
-from adaptive_eval.store import Batch, Event, RunFinished, RunResumed, RunStarted, RunStopped, Sent, Store
+from adaptive_eval.store import CommitBatch, Event, RunFinished, RunResumed, RunStarted, RunStopped, SentRequest, Store
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from adaptive_eval.store import Batch, Event, RunFinished, RunResumed, RunStarte
 )
 def test_a_kill_counts_as_the_time_that_it_may_have_left_unsaid(tmp_path: Path, last: Event, more: float) -> None:
     store = Store.open(tmp_path, HEADER).store
-    store.commit(Batch(events=[RunStarted(), last], elapsed=7.0))
+    store.commit(CommitBatch(events=[RunStarted(), last], elapsed=7.0))
     assert at_least_elapsed(store.reader) == 7.0 + more
     store.close()
 
@@ -43,14 +43,29 @@ async def test_time_is_committed_though_nothing_else_is(tmp_path: Path) -> None:
     store.close()
 
 
+MODEL = next(iter(HEADER.models))
+
+
 def test_a_run_from_before_the_ledger_gets_one(tmp_path: Path) -> None:
     Store.open(tmp_path, HEADER).store.close()
     with closing(sqlite3.connect(tmp_path / "run.sqlite")) as connection:
-        connection.execute("DROP TABLE in_flight")
+        connection.execute("DROP TABLE asked_for")
     store = Store.open(tmp_path, HEADER).store
-    model, question = next(iter(HEADER.models)), next(iter(HEADER.questions))
-    store.commit(Batch(sent=[Sent(model, question, 0), Sent(model, question, 1)]))
-    assert store.reader.in_flight() == {model: 2}
-    store.commit(Batch(unsent=[Sent(model, question, 0)]))
-    assert store.reader.in_flight() == {model: 1}
+    store.commit(CommitBatch(sent=[SentRequest(MODEL, 2), SentRequest(MODEL, 1)]))
+    assert store.reader.in_flight() == {MODEL: 3}
+    store.commit(CommitBatch(unsent=[SentRequest(MODEL, 2)]))
+    assert store.reader.in_flight() == {MODEL: 1}
     store.close()
+
+
+def test_the_rows_of_an_earlier_ledger_are_counted(tmp_path: Path) -> None:
+    Store.open(tmp_path, HEADER).store.close()
+    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as connection:
+        connection.execute("DROP TABLE asked_for")
+        connection.execute("CREATE TABLE in_flight (model, question, trial, PRIMARY KEY (model, question, trial))")
+        connection.execute("INSERT INTO in_flight SELECT 1, 1, value FROM json_each('[0, 1, 2]')")
+        connection.commit()
+    for _ in range(2):
+        store = Store.open(tmp_path, HEADER).store
+        assert store.reader.in_flight() == {MODEL: 3}
+        store.close()

@@ -5,15 +5,16 @@ import random
 from pathlib import Path
 
 import pytest
-from fakes import QUESTIONS, SKILLS, Bed, plan
+from fakes import QUESTIONS, SKILLS, Bed, FakeEndpoint, plan
 
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Cause, Cost, Lost, Reason
+from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.errors import Rejected, Unavailable
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.seeds import hashed_base
-from adaptive_eval.store import AnswerUngraded, ModelSetAside, only
+from adaptive_eval.store import AnswerUngraded, ModelSetAside, events_of_kind
 
 
 @pytest.fixture(scope="module")
@@ -108,10 +109,24 @@ async def test_a_lost_model_does_not_stop_the_others(tmp_path: Path) -> None:
     cyd.fail = lambda question, seeds: Unavailable("no replica left") if len(cyd.samples) > 40 else None
     await bed.start()
     assert bed.controller.set_aside == {2: Lost(Cause.SERVER, "no replica left")}
-    (event,) = only(bed.observer.events, ModelSetAside)
+    (event,) = events_of_kind(bed.observer.events, ModelSetAside)
     assert event == ModelSetAside("cyd", "no replica left", Cause.SERVER)
     assert bed.controller.finished is Reason.BLOCKED
     assert len(bed.looks()) > 2
+
+
+async def test_what_was_about_to_be_asked_of_a_lost_model_is_not(tmp_path: Path) -> None:
+    """All slots are filled at once, and the first request of them sets the model aside."""
+
+    class Gone(FakeEndpoint):
+        async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+            self.samples.append(("asked", seeds))
+            raise Unavailable("no replica left")
+
+    bed = Bed(tmp_path)
+    gone = bed.endpoints["cyd"] = Gone("cyd", 0.5)
+    await bed.start()
+    assert len(gone.samples) == 1
 
 
 async def test_a_lost_model_is_tried_again_by_the_next_start(tmp_path: Path, reference: Bed) -> None:
@@ -185,7 +200,7 @@ async def test_an_answer_that_cannot_be_graded_is_kept_and_graded_by_the_next_st
     assert bed.outcomes()["bob", "q2", 7] is None
     assert bed.controller.set_aside == {}
     assert bed.controller.ungraded[1, 2] == 1
-    told = only(bed.observer.events, AnswerUngraded)
+    told = events_of_kind(bed.observer.events, AnswerUngraded)
     assert told == [AnswerUngraded("bob", "q2", "the worker was killed after 10 s")]
     before, requests = bed.looks(), len(bed.endpoints["bob"].samples)
     await bed.start()
@@ -235,7 +250,7 @@ async def test_no_cap_is_ever_exceeded(tmp_path: Path, seeds: range) -> None:
         for endpoint in bed.endpoints.values():
             endpoint.delay = 0.0005
         scheduler = await stopped_until_finished(bed, rng)
-        used = Cost(*(sum(getattr(tally, name) for tally in scheduler.tallies) for name in Cost._fields))
+        used = Cost(*(sum(getattr(usage, name) for usage in scheduler.usages) for name in Cost._fields))
         assert len(bed.outcomes()) <= (caps.trials or 0), seed
         assert caps.tokens is None or used.tokens <= caps.tokens, seed
 

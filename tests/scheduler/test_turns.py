@@ -17,10 +17,10 @@ from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.store import Event, ServerLaunched
-from adaptive_eval.study.tape import Tape, Trials
+from adaptive_eval.store import Event, ServerLaunched, ServerReleased
+from adaptive_eval.study.tape import Tape, TrialArrays
 from adaptive_eval.study.timed import AnswerTimes, drive_in_time
-from adaptive_eval.study.timed import Host as ReplayedHost
+from adaptive_eval.study.timed import SimulatedHost as ReplayedHost
 
 
 class FakeHost:
@@ -30,6 +30,7 @@ class FakeHost:
         self.models = models
         self.delay = delay
         self.loads: list[int] = []
+        self.released: list[int] = []
         self.loaded: int | None = None
         self.fails: Callable[[int], bool] = lambda model: False
         self.rng = random.Random(0)
@@ -47,6 +48,12 @@ class FakeHost:
             raise LaunchFailed("its server exited with status 1 before it was ready")
         self.loaded = model
         tell(ServerLaunched(model=list(SKILLS)[model]))
+
+    async def release(self, model: int, tell: Callable[[Event], None]) -> None:
+        assert self.loaded == model and self.endpoints[model].in_flight == 0, "a server in use was stopped"
+        self.loaded = None
+        self.released.append(model)
+        tell(ServerReleased(model=list(SKILLS)[model]))
 
     def _check(self, model: int) -> Callable[[str, range], None]:
         def check(prompt: str, seeds: range) -> None:
@@ -93,7 +100,7 @@ class Stored(Tape):
         assert category is not None
         return category
 
-    def categories(self, trials: Trials) -> np.ndarray:
+    def categories(self, trials: TrialArrays) -> np.ndarray:
         return np.array([self.category(*one) for one in zip(*map(np.ndarray.tolist, trials), strict=True)])
 
 

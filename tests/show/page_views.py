@@ -13,14 +13,23 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Controller, Outcome
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import Subject, build_results, take_snapshot
+from adaptive_eval.record.build import RunSubject, build_results, take_snapshot
 from adaptive_eval.record.results import Results
-from adaptive_eval.record.view import EventView, QuestionView, RunView, look_views, posterior_views, z_matrix
+from adaptive_eval.record.view import (
+    EventView,
+    QuestionView,
+    RunView,
+    look_views,
+    objective_view,
+    posterior_views,
+    z_matrix,
+)
 from adaptive_eval.record.words import words_of
 from adaptive_eval.simulate.worlds import World, binary, with_mean
 from adaptive_eval.store import ReplicaTraffic, Spending
 from adaptive_eval.store.looks import plain_look
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.repeats import Drawn
+from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.study.tape import Tape
 
 START = 1.8e9
@@ -98,6 +107,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
     return RunView(
         results=results,
         name=config.name,
+        objective=objective_view(config.stated()),
         words=words_of(config, {}, imported=False),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
@@ -111,7 +121,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
             look_views(
                 plain,
                 {look.number: START + look.number for look in plain},
-                compared=config.objective.kind != "precision",
+                compared=objective_view(config.stated()).compares,
             )
         ),
         z=z_matrix(results),
@@ -127,19 +137,19 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
 
 
 def _results(config: RunConfig, drawn_from: World, controller: Controller, elapsed: float) -> Results | None:
-    tallies = [
-        Tally(trials=count, tokens=count * COST.tokens, usd=count * COST.usd, gpu_seconds=count * COST.gpu_seconds)
+    usages = [
+        TrialUsage(trials=count, tokens=count * COST.tokens, usd=count * COST.usd, gpu_seconds=count * COST.gpu_seconds)
         for count in controller.arrived.sum(axis=(1, 2)).tolist()
     ]
-    subject = Subject(
+    subject = RunSubject(
         name=config.name,
         models=drawn_from.models,
         questions=drawn_from.questions,
-        sampled=(True,) * len(drawn_from.models),
+        drawn=(Drawn(1.0, False),) * len(drawn_from.models),
         created=START,
         decisions=config.stated(),
     )
     snapshot = take_snapshot(
-        subject, controller, tallies, elapsed=elapsed, now=START + elapsed, stopped=controller.finished is None
+        subject, controller, usages, elapsed=elapsed, now=START + elapsed, stopped=controller.finished is None
     )
     return None if snapshot is None else build_results(snapshot)

@@ -2,145 +2,154 @@
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from live_runs import MODELS, Site, without_checksums
+from live_runs import MODELS, EndedRuns, Site, without_checksums
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.record.restore import RunCounts, read_counts
-from adaptive_eval.record.view import read_run
-from adaptive_eval.show.changed import changed
-from adaptive_eval.show.changes import changes
+from adaptive_eval.record.view import read_view
+from adaptive_eval.show.changed import changes_markdown
+from adaptive_eval.show.changes import changes_between
 from adaptive_eval.store.database import DATABASE_FILE
 
 TRIALS = {"min": 12, "max": 12}
 
 
-def run_as(site: Site, name: str, **settings: object) -> Path:
-    directory = site.folder / name
-    site.run(site.write(name, trials=TRIALS, **settings), "--run-dir", str(directory))
-    return directory
+RunAs = Callable[..., Path]
 
 
-def test_a_run_compared_with_itself_has_not_changed(site: Site) -> None:
-    directory = run_as(site, "a")
-    view, counts = read_run(directory), read_counts(directory)
-    found = changes(view, counts, view, counts)
+@pytest.fixture
+def run_as(site: Site, ended_runs: EndedRuns) -> RunAs:
+    """A run of that name that has ended."""
+
+    def run(name: str, **settings: object) -> Path:
+        return ended_runs.copy(site, site.folder / name, **({"trials": TRIALS} | settings))
+
+    return run
+
+
+def test_a_run_compared_with_itself_has_not_changed(run_as: RunAs) -> None:
+    directory = run_as("a")
+    view, counts = read_view(directory), read_counts(directory)
+    found = changes_between(view, counts, view, counts)
     assert [one.difference for one in found.models] == [0.0] * len(MODELS)
     assert all(one.p == 1.0 and one.lo < 0.0 < one.hi for one in found.models)
     assert not found.questions_changed and not found.verdicts and not found.settings
     assert set(found.same_seeds) == set(MODELS)
 
 
-def test_counts_are_those_of_the_results(site: Site) -> None:
-    directory = run_as(site, "a")
-    view, counts = read_run(directory), read_counts(directory)
+def test_counts_are_those_of_the_results(run_as: RunAs) -> None:
+    directory = run_as("a")
+    view, counts = read_view(directory), read_counts(directory)
     assert view.results is not None
     for row in view.results.models:
         cells = counts.of([row.name], tuple(counts.roster.questions)).cells[0]
         assert (cells[:, 1] / cells.sum(axis=1)).mean() == pytest.approx(row.score)
 
 
-def test_what_came_in_of_an_incomplete_round_is_not_judged(site: Site) -> None:
-    directory = site.folder / "a"
-    site.run(site.write("a"), "--run-dir", str(directory))
+def test_what_came_in_of_an_incomplete_round_is_not_judged(run_as: RunAs) -> None:
+    directory = run_as("a", trials={"min": 4, "max": 30})
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as database, database:
         last = "SELECT max(round) FROM trials"
         database.execute(f"DELETE FROM trials WHERE round = ({last}) AND model = 1 AND category = 0")
         without_checksums(database)
-    view, counts = read_run(directory), read_counts(directory)
+    view, counts = read_view(directory), read_counts(directory)
     assert view.results is not None
     told = {row.name: (row.score, row.sigma, row.trials) for row in view.results.models}
     assert sum(trials for *_, trials in told.values()) < sum(one.trials for one in view.traffic)
-    for one in changes(view, counts, view, counts).models:
+    for one in changes_between(view, counts, view, counts).models:
         assert (one.score_a, one.hi / 1.959964 / 2**0.5, one.trials_a) == pytest.approx(told[one.name])
 
 
-def test_settings_and_seeds_that_differ_are_told(site: Site) -> None:
-    one, other = run_as(site, "a"), run_as(site, "b", seed=3, models=site.config()["models"][:2])  # type: ignore[index]
-    found = changes(read_run(one), read_counts(one), read_run(other), read_counts(other))
+def test_settings_and_seeds_that_differ_are_told(site: Site, run_as: RunAs) -> None:
+    one, other = run_as("a"), run_as("b", seed=3, models=site.config()["models"][:2])  # type: ignore[index]
+    found = changes_between(read_view(one), read_counts(one), read_view(other), read_counts(other))
     assert found.models_only_a == ("cyd",) and found.same_seeds == ()
     assert ("seed", 0, 3) in [tuple(change) for change in found.settings]
 
 
-def test_a_setting_of_the_whole_run_is_told_once_and_one_of_a_model_with_its_name(site: Site) -> None:
+def test_a_setting_of_the_whole_run_is_told_once_and_one_of_a_model_with_its_name(site: Site, run_as: RunAs) -> None:
     hot = [{"name": name, "base_url": site.base_url} for name in MODELS]
     hot[1]["sampling"] = {"temperature": 0.1, "max_tokens": 2000}  # type: ignore[assignment]
-    one = run_as(site, "a")
-    other = run_as(site, "b", models=hot, sampling={"temperature": 0.9, "max_tokens": 2000})
-    found = changes(read_run(one), read_counts(one), read_run(other), read_counts(other))
+    one = run_as("a")
+    other = run_as("b", models=hot, sampling={"temperature": 0.9, "max_tokens": 2000})
+    found = changes_between(read_view(one), read_counts(one), read_view(other), read_counts(other))
     assert [tuple(change) for change in found.settings] == [
         ("sampling.temperature", 0.6, 0.9),
         ("models.bob.sampling.temperature", 0.6, 0.1),
     ]
 
 
-def test_what_has_changed_most_comes_first_where_p_is_nothing_for_all(site: Site) -> None:
-    directory = run_as(site, "a")
-    view, counts = read_run(directory), read_counts(directory)
+def test_what_has_changed_most_comes_first_where_p_is_nothing_for_all(run_as: RunAs) -> None:
+    directory = run_as("a")
+    view, counts = read_view(directory), read_counts(directory)
     cells = np.full_like(counts.cells, 4000)
     after = cells.copy()
     after[0, :] = (3000, 5000)
     after[1, :4] = (7900, 100)
     after[2, :] = (7999, 1)
-    found = changes(view, replace_cells(counts, cells), view, replace_cells(counts, after))
+    found = changes_between(view, replace_cells(counts, cells), view, replace_cells(counts, after))
     assert [one.name for one in found.models] == [MODELS[2], MODELS[1], MODELS[0]]
     assert {one.p for one in found.models[:2]} == {0.0}
     assert [one.model for one in found.questions_changed] == [MODELS[2]] * 8 + [MODELS[1]] * 4 + [MODELS[0]] * 8
     assert {one.adjusted_p for one in found.questions_changed[:12]} == {0.0}
 
 
-def test_a_question_that_got_worse_is_named_and_others_are_not(site: Site) -> None:
-    directory = run_as(site, "a")
-    view, counts = read_run(directory), read_counts(directory)
+def test_a_question_that_got_worse_is_named_and_others_are_not(run_as: RunAs) -> None:
+    directory = run_as("a")
+    view, counts = read_view(directory), read_counts(directory)
     cells = np.full_like(counts.cells, 40)
     after = cells.copy()
     after[0, 3] = (79, 1)
-    found = changes(view, replace_cells(counts, cells), view, replace_cells(counts, after))
+    found = changes_between(view, replace_cells(counts, cells), view, replace_cells(counts, after))
     (one,) = found.questions_changed
     assert (one.model, one.question) == (MODELS[0], counts.roster.questions.name_of(3))
     assert one.mean_a == pytest.approx(41 / 82) and one.mean_b == pytest.approx(2 / 82) and one.adjusted_p < 1e-6
     first = found.models[0]
     assert first.difference == pytest.approx((1 / 80 - 0.5) / 8)
-    assert "q3" in changed(found, view.weights)
+    assert "q3" in changes_markdown(found, view.weights)
 
 
-def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(site: Site) -> None:
-    directory = run_as(site, "a")
-    view, counts = read_run(directory), read_counts(directory)
+def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_as: RunAs) -> None:
+    directory = run_as("a")
+    view, counts = read_view(directory), read_counts(directory)
     rng = np.random.default_rng(5)
     named = 0
     for _ in range(200):
         p = rng.uniform(0.0, 1.0, counts.cells.shape[:2])
         a, b = (np.stack([20 - (k := rng.binomial(20, p)), k], axis=-1) for _ in range(2))
-        found = changes(view, replace_cells(counts, a), view, replace_cells(counts, b))
+        found = changes_between(view, replace_cells(counts, a), view, replace_cells(counts, b))
         named += bool(found.questions_changed)
     assert named <= 20  # 5% of 200 is 10; 3 sigma above
 
 
-def test_outcomes_that_two_runs_may_share_are_told(site: Site) -> None:
-    one = run_as(site, "a")
-    other = run_as(site, "b", seed=3, prior_evidence={"run": str(one), "depth": 2})
-    told = changed(changes(read_run(one), read_counts(one), read_run(other), read_counts(other)), (0.0, 1.0))
+def test_outcomes_that_two_runs_may_share_are_told(run_as: RunAs) -> None:
+    one = run_as("a")
+    other = run_as("b", seed=3, prior_evidence={"run": str(one), "depth": 2})
+    told = changes_markdown(
+        changes_between(read_view(one), read_counts(one), read_view(other), read_counts(other)), (0.0, 1.0)
+    )
     assert "outcomes of an earlier run (R0) count in the scores of b: " in told
-    assert "(R0)" not in changed(changes(*[read_run(one), read_counts(one)] * 2), (0.0, 1.0))
+    assert "(R0)" not in changes_markdown(changes_between(*[read_view(one), read_counts(one)] * 2), (0.0, 1.0))
 
 
-def test_only_common_questions_count(site: Site) -> None:
-    directory = run_as(site, "a")
-    view, counts = read_run(directory), read_counts(directory)
+def test_only_common_questions_count(run_as: RunAs) -> None:
+    directory = run_as("a")
+    view, counts = read_view(directory), read_counts(directory)
     fewer = replace(view, questions=view.questions[2:])
-    found = changes(view, counts, fewer, counts)
+    found = changes_between(view, counts, fewer, counts)
     assert found.questions == 6 and found.only_a == ("q0", "q1") and found.only_b == ()
 
 
-def test_the_command_tells_both_by_their_folders(site: Site) -> None:
-    one, other = run_as(site, "a"), run_as(site, "b", seed=3)
+def test_the_command_tells_both_by_their_folders(site: Site, run_as: RunAs) -> None:
+    one, other = run_as("a"), run_as("b", seed=3)
     told = CliRunner().invoke(app, ["compare", str(one), str(other)])
     assert told.exit_code == 0 and "3 questions" not in told.stdout and "on the 8 questions" in told.stdout
     path = site.folder / "c.json"
@@ -150,19 +159,19 @@ def test_the_command_tells_both_by_their_folders(site: Site) -> None:
     assert written["changes"]["settings"] == [{"path": "seed", "was": 0, "now": 3}]
 
 
-def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, tmp_path: Path) -> None:
-    one = run_as(site, "a")
+def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, run_as: RunAs) -> None:
+    one = run_as("a")
     rubric = {
         "categories": [{"name": "wrong", "weight": 0}, {"name": "right", "weight": 2, "when": {"is_correct": True}}]
     }
-    other = run_as(site, "b", rubric=rubric)
+    other = run_as("b", rubric=rubric)
     told = CliRunner().invoke(app, ["compare", str(one), str(other)])
     assert told.exit_code == 2 and "different rubrics" in told.stderr and "right 2" in told.stderr
     renamed = [
         {"name": "eve", "model": "ada", "base_url": site.base_url},
         {"name": "fay", "model": "bob", "base_url": site.base_url},
     ]
-    third = run_as(site, "c", models=renamed)
+    third = run_as("c", models=renamed)
     told = CliRunner().invoke(app, ["compare", str(one), str(third)])
     assert told.exit_code == 2 and "no model in common" in told.stderr
 

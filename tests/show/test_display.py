@@ -4,30 +4,35 @@ import asyncio
 import io
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fakes import QUESTIONS, SKILLS, Bed, plan, results_of
+from played import Played, prepared
 from rich.cells import cell_len
 from rich.console import Console
 
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.build import Subject
+from adaptive_eval.record.build import RunSubject
 from adaptive_eval.record.ending import Ended, why_finished
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.status import Standing, StatusTaker, Traffic
+from adaptive_eval.record.status import CurrentTraffic, StandingRow, StatusTaker
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display
 from adaptive_eval.show.events import sentence
-from adaptive_eval.show.live import LiveDisplay, ranking
+from adaptive_eval.show.live import LiveDisplay, detail, ranking
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
-from adaptive_eval.show.summary import findings, summary
-from adaptive_eval.show.text import cells, count, duration, safe
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.status import stored_status
+from adaptive_eval.show.summary import findings, last_screen
+from adaptive_eval.show.text import count, duration, fit_columns, safe_line
 from adaptive_eval.store import (
     Change,
     Event,
@@ -41,7 +46,8 @@ from adaptive_eval.store import (
     TrialsImported,
     TrialsRegraded,
 )
-from adaptive_eval.store.usage import Tally
+from adaptive_eval.store.repeats import Drawn
+from adaptive_eval.store.usage import TrialUsage
 
 KEYS = tuple(question.id for question in QUESTIONS)
 HOSTILE = "[bold red]x[/] \x1b]0;title\x07\x1b[2J\u202eevil\nline"
@@ -53,7 +59,7 @@ class Watched(Bed):
     def __init__(self, directory: Path, names: tuple[str, ...] = tuple(SKILLS)) -> None:
         super().__init__(directory, plan(budget=Budget(trials=400, tokens=100_000)))
         self.names = names
-        self.subject = Subject("run", names, KEYS, (True,) * 3, 0.0)
+        self.subject = RunSubject("run", names, KEYS, (Drawn(1.0, False),) * 3, 0.0)
 
     async def show(self, display: Display) -> None:
         def attach(scheduler: Scheduler) -> None:
@@ -66,7 +72,7 @@ class Watched(Bed):
             scheduler = await self.start(attach)
         finally:
             display.closed()
-        results = results_of(self.subject, self.controller, scheduler.tallies)
+        results = results_of(self.subject, self.controller, scheduler.usages)
         display.ended(Ended(Reason.SETTLED, self.take(), results, self.directory), "adaptive-eval run x.yaml")
 
 
@@ -106,6 +112,7 @@ def screen(console: Console) -> str:
     return console.export_text()
 
 
+@pytest.mark.patient
 async def test_the_live_view_shows_ranking_budget_and_detail(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=110, height=40, record=True)
     display = LiveDisplay(Scale(0.0, 1.0), console=console)
@@ -131,6 +138,32 @@ async def test_the_live_view_shows_ranking_budget_and_detail(tmp_path: Path) -> 
     assert "every comparison is resolved or tied" in screen(console)
 
 
+def test_questions_are_shown_as_trials_come_and_are_said_to_be_not_judged(tmp_path: Path) -> None:
+    """Before the first look, with how many are right of how many; after it, how many no look has used."""
+    played = Played(tmp_path / "run", prepared(tmp_path))
+
+    def drawn() -> str:
+        feed = Feed(tmp_path / "run")
+        feed.poll()
+        status, probe = stored_status(feed), Console(file=io.StringIO(), width=110, height=60)
+        if status.detail is not None:
+            probe.print(detail(status.detail, Scale(0.0, 1.0), looked=status.looks > 0, shown=20))
+        return probe.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+    assert drawn() == ""
+    played.step(40)
+    assert not played.controller.looks
+    before = drawn()
+    assert "questions so far; not judged yet" in before
+    assert re.search(r"q\d +[0-3] of 3  \d+\.\d%", before), before
+    while len(played.controller.looks) < 2:
+        played.step(18)
+    while (waiting := int((played.controller.arrived - played.controller.counts).sum())) == 0:
+        played.step(1)
+    assert f"closest open comparison, its least known questions; {waiting} trials not judged yet" in drawn()
+    played.close()
+
+
 @pytest.mark.parametrize("make", [lambda: LiveDisplay(Scale(0.0, 1.0)), PlainDisplay], ids=["rich", "plain"])
 async def test_hostile_names_and_messages_cannot_speak_to_the_terminal(
     tmp_path: Path, make: Callable[[], Display], capsys: pytest.CaptureFixture[str]
@@ -144,7 +177,7 @@ async def test_hostile_names_and_messages_cannot_speak_to_the_terminal(
 
 
 def test_a_narrow_terminal_cuts_names_and_never_numbers() -> None:
-    row = Standing("a" * 60, 1, "abc", 0.654, 0.592, 0.719, 1180, 2.04, 3.76, Verdict.OPEN, "b" * 60, None)
+    row = StandingRow("a" * 60, 1, "abc", 0.654, 0.592, 0.719, 1180, 2.04, 3.76, Verdict.OPEN, "b" * 60, None)
     console = Console(file=io.StringIO(), width=80, record=True)
     console.print(ranking([row], Scale(0.0, 1.0), 9))
     header, line = console.export_text().splitlines()
@@ -172,7 +205,7 @@ def test_an_interval_does_not_leave_the_scale() -> None:
 async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:
     bed = Watched(tmp_path)
     await bed.show(QuietDisplay())
-    assert summary(Ended(reason, bed.take(), None, tmp_path), "go on").splitlines()[-1] == last
+    assert last_screen(Ended(reason, bed.take(), None, tmp_path), "go on").splitlines()[-1] == last
 
 
 SERVER, GRADER = (
@@ -198,7 +231,7 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     assert ended.exit_code is code
     assert all(f"{name} ({one.headline})" in ended.why for name, one in lost.items())
     assert "line of a log" not in ended.why
-    last = summary(ended, "go on")
+    last = last_screen(ended, "go on")
     assert (("raise grader.timeout, then: go on" in last) and (f"regrade {tmp_path} --config" in last)) == mend
     assert ("grader" in last.partition("\n\n")[2]) == mend
     assert "raise trials.max" not in last
@@ -209,11 +242,13 @@ def test_a_fixed_design_has_no_trials_left_to_speak_of() -> None:
     assert "that are left" in why_finished(Reason.OUT_OF_REACH, looked=True, fixed=False)
 
 
+@pytest.mark.patient
 async def test_the_plain_display_breaks_a_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_display, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
     monkeypatch.setattr(plain_display, "SILENCE_SECONDS", 0.02)
     bed, out = Watched(tmp_path), io.StringIO()
     await bed.show(QuietDisplay())
-    down = replace(bed.take(), looks=0, trials=7, traffic=Traffic(5, 12, 15, 1, 2))
+    down = replace(bed.take(), looks=0, trials=7, traffic=CurrentTraffic(5, 12, 15, 1, 2))
     display = PlainDisplay(out)
     display.opened("run", ("ada",), lambda: down)
     await asyncio.sleep(0.1)
@@ -227,28 +262,32 @@ async def test_the_plain_display_breaks_a_silence(tmp_path: Path, monkeypatch: p
 
 
 def test_safe_keeps_letters_and_one_line() -> None:
-    assert safe("naïve 模型 α") == "naïve 模型 α"
-    assert safe("a\nb\tc") == "a b c"
-    assert safe("x" * 500, 10) == "x" * 9 + "…"
+    assert safe_line("naïve 模型 α") == "naïve 模型 α"
+    assert safe_line("a\nb\tc") == "a b c"
+    assert safe_line("x" * 500, 10) == "x" * 9 + "…"
 
 
 async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None:
     bed = Watched(tmp_path, ("模型一", "bob", "long-" * 12))
     await bed.show(QuietDisplay())
-    results = results_of(Subject("run", bed.names, KEYS, (True,) * 3, created=0.0), bed.controller, [Tally()] * 3)
+    results = results_of(
+        RunSubject("run", bed.names, KEYS, (Drawn(1.0, False),) * 3, created=0.0), bed.controller, [TrialUsage()] * 3
+    )
     assert results is not None
     header, *rows = list(findings(results, None, tmp_path))[:4]
     column = cell_len(header[: header.index("score")])
     for row in rows:
         before = row[: row.index("%") + 1]
         assert cell_len(before) == column + len("score")
-    assert cells("模型一", 4) == "模 …" and cells("模型", 6) == "模型  "
+    assert fit_columns("模型一", 4) == "模 …" and fit_columns("模型", 6) == "模型  "
 
 
 async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path) -> None:
     bed = Watched(tmp_path)
     await bed.show(QuietDisplay())
-    results = results_of(Subject("run", bed.names, KEYS, (True,) * 3, created=0.0), bed.controller, [Tally()] * 3)
+    results = results_of(
+        RunSubject("run", bed.names, KEYS, (Drawn(1.0, False),) * 3, created=0.0), bed.controller, [TrialUsage()] * 3
+    )
     assert results is not None
     for trials, told in ((900, "900 trials (50% of 1,800)"), (2484, "2,484 trials (trials.max now allows 1,800)")):
         cost = replace(results.cost, trials=trials, fixed_trials=1800)

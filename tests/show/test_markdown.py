@@ -1,5 +1,7 @@
 """The Markdown report: everything a reader needs is in it, and nothing that came from outside is markup."""
 
+import csv
+import io
 import json
 import re
 from dataclasses import replace
@@ -7,25 +9,26 @@ from pathlib import Path
 
 import pytest
 import yaml
-from live_runs import MODELS, Site, kill, wait_for_trials
+from live_runs import MODELS, EndedRuns, Site, kill, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
-from adaptive_eval.record.view import RunView, read_run
-from adaptive_eval.show.markdown import markdown, questions_digest
-from adaptive_eval.show.text import amount, cell, count, fenced, table, telling
+from adaptive_eval.record.results import CallRow
+from adaptive_eval.record.view import RunView, read_view
+from adaptive_eval.show.markdown import markdown, questions_digest, ranking_csv
+from adaptive_eval.show.summary import findings
+from adaptive_eval.show.text import amount, count, fenced_block, informative_columns, markdown_cell, markdown_table
 
 
 @pytest.fixture
-def run(site: Site) -> Path:
-    site.run(site.write(stopping={"delta": "2%"}, seed=7))
-    return site.directory()
+def run(site: Site, ended_runs: EndedRuns) -> Path:
+    return ended_runs.copy(site, stopping={"delta": "2%"}, seed=7)
 
 
 @pytest.fixture
 def view(run: Path) -> RunView:
-    return read_run(run)
+    return read_view(run)
 
 
 def test_the_ranking_has_both_scales_z_and_rho(view: RunView) -> None:
@@ -38,6 +41,21 @@ def test_the_ranking_has_both_scales_z_and_rho(view: RunView) -> None:
         assert f"{100 * row.score:.1f}%" in line and f"{row.bayes:.4f}" in line and f"{row.trials:,}" in line
     first = results.pairs[0]
     assert f"{view.z[0][1]:.2f}" in text and f"{first.rho:.4f}" in text
+
+
+def test_z_at_the_call_stands_beside_z_now(view: RunView) -> None:
+    results = view.results
+    assert results is not None
+    place, called = next((at, pair) for at, pair in enumerate(results.pairs) if pair.verdict == "resolved")
+    assert called.called is not None
+    since = replace(called, called=CallRow(2, 3.21, 3.1), z=2.75)
+    changed = replace(
+        view, results=replace(results, pairs=(*results.pairs[:place], since, *results.pairs[place + 1 :]))
+    )
+    assert "look 2, z 3.21 of 3.10" in markdown(changed) and "z now" in markdown(changed)
+    assert changed.results is not None
+    told = "\n".join(findings(changed.results, None, Path("run")))
+    assert f"{called.better} over {called.worse}: called at look 2, at z 3.21 of 3.10; z 2.75 now" in told
 
 
 def test_what_it_promises_cost_and_would_have_cost_is_said(view: RunView) -> None:
@@ -71,13 +89,13 @@ def test_the_questions_are_told_by_a_digest_that_knows_no_order(view: RunView) -
 
 def test_hostile_names_are_text() -> None:
     name = "a|b<script>alert(1)</script>[x](javascript:1)`*_\n\x1b[31m\u202e"
-    assert not re.search(r"(?<!\\)[|<>\[\]`*_]", cell(name))
-    assert "\n" not in cell(name) and "\x1b" not in cell(name) and "\u202e" not in cell(name)
-    assert fenced("```\nx", "yaml").startswith("````yaml\n")
+    assert not re.search(r"(?<!\\)[|<>\[\]`*_]", markdown_cell(name))
+    assert "\n" not in markdown_cell(name) and "\x1b" not in markdown_cell(name) and "\u202e" not in markdown_cell(name)
+    assert fenced_block("```\nx", "yaml").startswith("````yaml\n")
 
 
 def test_tables_are_as_wide_as_what_is_in_them() -> None:
-    lines = table(["model", "n"], [["ä", "1"], ["日本", "1,000"]]).split("\n")
+    lines = markdown_table(["model", "n"], [["ä", "1"], ["日本", "1,000"]]).split("\n")
     assert lines == ["| model |     n |", "| :---- | ----: |", "| ä     |     1 |", "| 日本  | 1,000 |"]
 
 
@@ -85,9 +103,10 @@ def test_tables_are_as_wide_as_what_is_in_them() -> None:
     "objective",
     ["best", {"kind": "top_k", "k": 1}, {"kind": "baseline", "baseline": "bob"}, {"kind": "threshold", "value": 0.4}],
 )
-def test_comparisons_that_are_not_of_neighbours_have_a_table(site: Site, objective: object) -> None:
-    site.run(site.write(objective=objective, trials={"min": 4, "max": 8}))
-    view = read_run(site.directory())
+def test_comparisons_that_are_not_of_neighbours_have_a_table(
+    site: Site, ended_runs: EndedRuns, objective: object
+) -> None:
+    view = read_view(ended_runs.copy(site, objective=objective, trials={"min": 4, "max": 8}))
     text = markdown(view)
     assert view.results is not None
     for pair in view.results.pairs:
@@ -100,11 +119,12 @@ def test_comparisons_that_are_not_of_neighbours_have_a_table(site: Site, objecti
     assert "resolved" not in last  # there is none below to compare it with
 
 
-def test_a_run_before_its_first_look_says_so(site: Site) -> None:
+def test_a_run_before_its_first_look_says_so(site: Site, unhurried_url: str) -> None:
+    site = replace(site, base_url=unhurried_url)
     process = site.start(site.write(trials={"min": 30, "max": 30}, concurrency=1))
     assert wait_for_trials(site.directory(), 1, process)
     kill(process)
-    assert "No look was taken yet" in markdown(read_run(site.directory()))
+    assert "No look was taken yet" in markdown(read_view(site.directory()))
     figures = site.folder / "figures"
     told = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(figures)])
     assert told.exit_code == 0 and "no figures: no look was taken yet" in told.stderr and not figures.exists()
@@ -123,6 +143,20 @@ def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None
     assert "temperature" in rows[0].split(",") and not any(mark in text for text in rows for mark in "{}")
 
 
+def test_every_value_of_the_table_stands_in_its_column(run: Path) -> None:
+    view = read_view(run)
+    assert view.results is not None
+    models = tuple(replace(model, signals={"truncated": 3, "empty": model.rank}) for model in view.results.models)
+    text = ranking_csv(replace(view, results=replace(view.results, models=models)))
+    for row, model in zip(csv.DictReader(io.StringIO(text), strict=True), models, strict=True):
+        assert None not in row and row["name"] == model.name
+        assert (float(row["score"]), int(row["trials"])) == (model.score, model.trials)
+        for signal, times in model.signals.items():
+            assert int(row[signal]) == times
+        for setting, value in model.sampling.items():
+            assert row[setting] == ("" if value is None else str(value))
+
+
 def test_a_folder_that_is_no_run_is_an_error_that_says_so(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert ended.exit_code == 1 and "holds no run" in ended.stderr
@@ -137,7 +171,7 @@ def test_an_output_that_cannot_be_written_is_an_error(run: Path, tmp_path: Path)
 
 def test_columns_that_have_nothing_to_say_are_left_out(site: Site) -> None:
     site.run(site.write(objective={"kind": "precision", "half_width": "20%"}, trials={"min": 4, "max": 8}))
-    text = markdown(read_run(site.directory()))
+    text = markdown(read_view(site.directory()))
     heads = [line for line in text.splitlines() if line.startswith("| score ")]
     assert len(heads) == 1 and "verdict" in heads[0]
     assert not any(word in heads[0] for word in ("difference", " z ", "boundary", "ties within"))
@@ -149,13 +183,16 @@ def test_columns_that_have_nothing_to_say_are_left_out(site: Site) -> None:
 def test_what_costs_something_has_its_column(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url, "gpus": 2} for name in MODELS]
     site.run(site.write(models=models, trials={"min": 4, "max": 4}))
-    (cost,) = re.findall(r"^\| model +\| trials \|.*$", markdown(read_run(site.directory())), re.MULTILINE)
+    (cost,) = re.findall(r"^\| model +\| trials \|.*$", markdown(read_view(site.directory())), re.MULTILINE)
     assert "GPU hours" in cost and "USD" not in cost
 
 
 def test_a_column_is_told_by_a_single_row() -> None:
-    assert telling(["a", "b", "c"], [["x", "-", ""], ["y", "-", "1"]]) == (["a", "c"], [["x", ""], ["y", "1"]])
-    assert telling(["a"], []) == ([], [])
+    assert informative_columns(["a", "b", "c"], [["x", "-", ""], ["y", "-", "1"]]) == (
+        ["a", "c"],
+        [["x", ""], ["y", "1"]],
+    )
+    assert informative_columns(["a"], []) == ([], [])
 
 
 def test_small_costs_add_up_as_they_are_shown() -> None:

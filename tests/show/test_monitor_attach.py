@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from live_runs import Site
+from patient_time import HANGS
 from played import Played
 from rich.console import Console
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.cli.monitor import _require_no_slip
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.scale import Scale
@@ -26,7 +28,7 @@ from adaptive_eval.show.plain import JsonDisplay, PlainDisplay
 from adaptive_eval.show.serve import attach as attaching
 from adaptive_eval.show.serve.attach import attach, open_feed
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import ended, stored_status
+from adaptive_eval.show.serve.status import ended_of_feed, stored_status
 from adaptive_eval.store import Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped
 from adaptive_eval.store.looks import look_of, plain_look
 
@@ -98,7 +100,8 @@ async def test_plain_lines_are_those_of_run(play: Play) -> None:
     run.step(60)
     code, _ = await asyncio.gather(attach(opened(run), PlainDisplay(out)), play_on(run))
     lines = out.getvalue().splitlines()
-    assert lines[0] == "played: running" and lines[1].startswith("look 1: 54 trials, ")
+    assert lines[0] == "played: running" and lines[1].startswith("promise: ")
+    assert lines[2].startswith("look 1: 54 trials, ")
     assert any(line.startswith("Finished: ") for line in lines)
     assert code in (ExitCode.REACHED, ExitCode.SPENT)
 
@@ -137,7 +140,7 @@ def test_a_stored_look_is_the_look_that_was_taken(play: Play) -> None:
     while run.controller.finished is None:
         run.step(100)
     feed = opened(run)
-    for stored, taken in zip(feed.ledger.looks(), run.controller.looks, strict=True):
+    for stored, taken in zip(feed.sums.looks(), run.controller.looks, strict=True):
         assert repr(look_of(stored)) == repr(taken)  # nan is no nan's equal
         assert repr(look_of(plain_look(taken, ("x", "y", "z")))) == repr(taken)
 
@@ -171,7 +174,7 @@ def test_the_exit_code_is_that_of_the_run(play: Play, events: list[Event], code:
     run.publish(stopped=True)
     run.commit([], [], events)
     run.close()
-    assert ended(opened(run)).exit_code is code
+    assert ended_of_feed(opened(run)).exit_code is code
 
 
 def test_a_run_that_was_killed_after_its_last_trial_has_reached_what_it_was_to_reach(play: Play) -> None:
@@ -180,13 +183,13 @@ def test_a_run_that_was_killed_after_its_last_trial_has_reached_what_it_was_to_r
         run.step(200)
     run.close()
     feed = opened(run)
-    assert feed.status == "finished" and ended(feed).reason is run.controller.finished
+    assert feed.status == "finished" and ended_of_feed(feed).reason is run.controller.finished
 
 
 def test_a_gate_counts_here_too(play: Play) -> None:
     run = play(objective={"kind": "baseline", "baseline": "ada", "gate": True})
     run.finish()
-    found = ended(opened(run))
+    found = ended_of_feed(opened(run))
     assert found.exit_code is ExitCode.WORSE
     assert {row.model: row.outcome for row in found.gate} == {"bob": "FAIL", "cyd": "FAIL"}
 
@@ -197,7 +200,7 @@ def test_a_gate_counts_here_too(play: Play) -> None:
 def test_monitor_follows_a_real_run_to_its_end(site: Site) -> None:
     process = site.start(site.write())
     shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
-    assert process.wait(30) == shown.exit_code, shown.output
+    assert process.wait(HANGS) == shown.exit_code, shown.output
     assert "run: running" in shown.stdout and "tier  alike  model" in shown.stdout
     again = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
     assert "tier  alike  model" in again.stdout and "running" not in again.stdout, "a run that is over"
@@ -231,7 +234,7 @@ def test_the_monitor_can_be_ended_and_the_run_goes_on(play: Play, number: signal
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "played: running\n"
         process.send_signal(number)
-        _, told = process.communicate(timeout=20)
+        _, told = process.communicate(timeout=HANGS)
     assert (process.returncode, told) == (ExitCode.RUNNING, "the run goes on\n")
     run.step()
     assert run.store.reader.trial_count() == 40
@@ -244,11 +247,11 @@ def test_a_run_that_begins_late_is_waited_for(play: Play, tmp_path: Path, monkey
         told.append(time.monotonic())
         play()
 
-    feed = open_feed(tmp_path / "runs" / "played", 5.0, begin)
+    feed = open_feed(tmp_path / "runs" / "played", HANGS, begin)
     assert feed.running and len(told) == 1
 
 
-def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play) -> None:
+def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = CliRunner().invoke(app, ["monitor", str(tmp_path / "nothing"), "--once"])
     assert missing.exit_code == ExitCode.FAILED and "nothing holds no run" in missing.stderr
     alone = CliRunner().invoke(app, ["monitor", str(tmp_path), "--port", "80"])
@@ -264,8 +267,17 @@ def test_no_run_and_no_sense_are_said_clearly(tmp_path: Path, play: Play) -> Non
     assert folder.exit_code == ExitCode.CONFIGURATION and "give one of them (played), or" in folder.stderr
     foreign = tmp_path / "foreign"
     foreign.mkdir()
+    monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("there is nothing to wait for"))
     (foreign / "run.sqlite").write_bytes(b"not a database at all" * 100)
-    began = time.monotonic()
     other = CliRunner().invoke(app, ["monitor", str(foreign)])
     assert other.exit_code == ExitCode.FAILED and "no SQLite database" in other.stderr
-    assert time.monotonic() - began < 5.0, "there is nothing to wait for"
+
+
+@pytest.mark.parametrize("web", [(), ("--web",)])
+def test_a_slip_in_the_name_of_a_run_is_told_at_once(tmp_path: Path, play: Play, web: tuple[str, ...]) -> None:
+    there = play().directory
+    slip = there.with_name(there.name + "x")
+    told = CliRunner().invoke(app, ["monitor", str(slip), *web])
+    assert told.exit_code == ExitCode.CONFIGURATION
+    assert f"{slip} is not there; did you mean {there}?" in told.stderr
+    _require_no_slip(there.with_name(f"{there.name}~2"))  # about to be begun with --fresh

@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_eval.show.serve import http1
-from adaptive_eval.show.serve.http1 import HttpServer, Malformed, Request, Response, parse_head
+from adaptive_eval.show.serve.http1 import HttpServer, MalformedHead, PageRequest, PageResponse, parse_head
 
+pytestmark = pytest.mark.patient
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def test_a_head_is_taken_apart() -> None:
     head = b'GET /run/a%20b%2Fc/?after=3&model=&x HTTP/1.1\r\nHost: h:1\r\nIf-None-Match:  "1" \r\n\r\n'
     found = parse_head(head)
-    assert found == Request(
+    assert found == PageRequest(
         "GET", ("run", "a b/c", ""), {"after": "3"}, {"host": "h:1", "if-none-match": '"1"'}, keeps=True
     )
     assert not parse_head(b"GET / HTTP/1.0\r\n\r\n").keeps
@@ -43,7 +44,7 @@ def test_a_head_is_taken_apart() -> None:
     ],
 )
 def test_what_is_no_request_is_refused(head: bytes, status: int) -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(MalformedHead) as refused:
         parse_head(head)
     assert refused.value.status == status
 
@@ -52,7 +53,7 @@ def test_what_is_no_request_is_refused(head: bytes, status: int) -> None:
 def test_no_bytes_do_worse_than_to_be_refused(data: bytes) -> None:
     try:
         request = parse_head(data + b"\r\n\r\n")
-    except Malformed:
+    except MalformedHead:
         return
     assert not any("\r" in value or "\n" in value for value in request.headers.values())
 
@@ -67,12 +68,12 @@ class Counting:
         self.begun = asyncio.Event()
         self.ended = 0
 
-    async def __call__(self, request: Request) -> Response:
+    async def __call__(self, request: PageRequest) -> PageResponse:
         if request.path == ("stream",):
-            return Response(events=self._events())
+            return PageResponse(events=self._events())
         if request.path == ("large",):
-            return Response(body=b"x" * 50_000_000)
-        return Response(body=b"/".join(part.encode() for part in request.path))
+            return PageResponse(body=b"x" * 50_000_000)
+        return PageResponse(body=b"/".join(part.encode() for part in request.path))
 
     async def _events(self) -> AsyncGenerator[bytes, None]:
         self.begun.set()

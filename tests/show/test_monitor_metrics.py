@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError, ExitCode
-from adaptive_eval.record.status import Cap, ModelTraffic, Status, Traffic
+from adaptive_eval.record.status import Cap, CurrentTraffic, ModelTraffic, Status
 from adaptive_eval.show.serve import metrics as metrics_module
 from adaptive_eval.show.serve.metrics import Address, Metrics, metrics_at
 
@@ -78,9 +78,11 @@ STATUS = Status(
     standings=(),
     verdicts=Counter({Verdict.OPEN: 2, Verdict.RESOLVED: 1}),
     caps=(Cap("gpu_seconds", 12.5, 3600.0),),
-    traffic=Traffic(3, 2, 5, 1, 2),
+    traffic=CurrentTraffic(3, 2, 5, 1, 2),
     models=(
-        ModelTraffic('a"\\\n<b>', 40, 900, 0.25, 12.5, 3, 2, {"server_error": 4, "reset": 1}, {"http://a/v1": False}),
+        ModelTraffic(
+            'a"\\\n<b>', 40, 900, 0.25, 12.5, 3, 2, {"server_error": 4, "reset": 1}, {"http://a/v1": False}, 60.0, 120.0
+        ),
     ),
     trials=40,
     new_trials=40,
@@ -101,6 +103,8 @@ async def test_every_number_has_its_name_and_unit(port: int) -> None:
     assert of(sample, "run_info", run="bench", version=metrics_module.__version__) == 1.0
     assert of(sample, "trials_total", model=name) == 40 and of(sample, "tokens_total", model=name) == 900
     assert of(sample, "usd_total", model=name) == 0.25 and of(sample, "gpu_seconds_total", model=name) == 12.5
+    assert of(sample, "server_seconds_total", model=name) == 60.0
+    assert of(sample, "server_gpu_seconds_total", model=name) == 120.0
     assert of(sample, "requests_in_flight", model=name) == 3 and of(sample, "retries_total", model=name) == 2
     assert of(sample, "errors_total", model=name, kind="server_error") == 4
     assert of(sample, "replica_healthy", model=name, replica="http://a/v1") == 0.0

@@ -12,11 +12,12 @@ from typing import Any
 import httpx2
 import orjson
 import pytest
+from patient_time import HANGS
 from played import MODELS, Played
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ConfigError, ExitCode
-from adaptive_eval.record.view import read_run
+from adaptive_eval.record.view import read_view
 from adaptive_eval.show.serve import channel as channels
 from adaptive_eval.show.serve import picture as answering
 from adaptive_eval.show.serve import picture as pictures
@@ -53,7 +54,7 @@ class Listener:
     async def next(self, *kinds: str) -> tuple[str, Any]:
         """The next event of one of these kinds."""
         event = ""
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(HANGS):
             async for line in self._lines:
                 if line.startswith("event: "):
                     event = line.removeprefix("event: ")
@@ -192,7 +193,7 @@ async def test_a_folder_has_a_list_of_its_runs(play: Play, tmp_path: Path) -> No
         assert (await client.get("/run/empty/")).status_code == 404
         assert (first["name"], first["status"], first["best"]) == ("done~2", "finished", "ada")
         assert (second["name"], second["status"], second["reason"]) == ("going", "running", None)
-        results = read_run(done.directory).results
+        results = read_view(done.directory).results
         assert results is not None
         assert first["trials"] == results.cost.trials and first["cap"] == 3 * 6 * 30
         assert (first["models"], first["questions"]) == (3, 6)
@@ -258,7 +259,7 @@ async def test_a_view_is_fetched_once_until_something_changes(play: Play) -> Non
         run.finish()
         last = await client.get("/api/run/played/view", headers=etag)
         assert last.status_code == 200
-        expected = orjson.loads(orjson.dumps(read_run(run.directory)))
+        expected = orjson.loads(orjson.dumps(read_view(run.directory)))
         assert {key: last.json()[key] for key in ("results", "looks", "z", "trials", "events")} == {
             key: expected[key] for key in ("results", "looks", "z", "trials", "events")
         }
@@ -303,7 +304,7 @@ async def test_a_page_of_answers_is_bounded_by_its_texts(play: Play, monkeypatch
 
 def test_json_holds_whatever_a_model_wrote(play: Play) -> None:
     run = play()
-    view = read_run(run.directory)
+    view = read_view(run.directory)
     assert orjson.loads(to_json(view)) == orjson.loads(orjson.dumps(view))
     assert json.loads(to_json({"a\udfff": ["\ud800", {"b": ("\u202e", 1.5, None)}]})) == {
         "a?": ["?", {"b": ["\u202e", 1.5, None]}]
@@ -386,6 +387,7 @@ async def test_a_run_that_goes_on_after_its_end_comes_back_to_life(play: Play, q
         assert (await live.next("end"))[1] == {"status": "stopped"}
 
 
+@pytest.mark.patient
 async def test_nothing_is_read_while_nobody_listens(play: Play, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     run = play()
     async with site_of(run.directory) as client:
@@ -407,7 +409,7 @@ async def test_silence_is_broken_so_that_a_client_that_has_gone_is_noticed(
     monkeypatch.setattr(channels, "HEARTBEAT_SECONDS", 0.05)
     run = play()
     async with site_of(run.directory) as client, client.stream("GET", "/api/run/played/live") as response:
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(HANGS):
             async for line in response.aiter_lines():
                 if line.startswith(":"):
                     return
@@ -424,7 +426,7 @@ async def test_a_listener_that_does_not_listen_is_dropped(play: Play, quick: Non
         for _ in range(channels.MOST_WAITING + 1):
             channel._tell(b"event: pulse\ndata: {}\n\n")
         assert channel.idle
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(HANGS):
             assert [event async for event in slow] == []
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Site
+from live_runs import MODELS, EndedRuns, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import StoreError
-from adaptive_eval.record.view import LookView, RunView, read_run
+from adaptive_eval.record.view import LookView, RunView, read_view
 from adaptive_eval.show.plots import (
     FIGURES,
     OVER_LOOKS,
@@ -18,16 +18,14 @@ from adaptive_eval.show.plots import (
     convergence,
     draw_all,
     pair_paths,
-    ranks,
-    wanted_width,
+    rank_paths,
     width_paths,
 )
 
 
 @pytest.fixture
-def view(site: Site) -> RunView:
-    site.run(site.write())
-    return read_run(site.directory())
+def view(site: Site, ended_runs: EndedRuns) -> RunView:
+    return read_view(ended_runs.copy(site))
 
 
 def test_a_path_keeps_its_sign_when_the_order_turns(view: RunView) -> None:
@@ -42,10 +40,10 @@ def test_a_path_keeps_its_sign_when_the_order_turns(view: RunView) -> None:
             assert z is not None and (z >= 0.0) == ahead
 
 
-def test_precision_has_widths_in_the_place_of_z(site: Site, tmp_path: Path) -> None:
-    site.run(site.write(objective={"kind": "precision", "half_width": "12%"}))
-    view = read_run(site.directory())
-    assert view.results is not None and wanted_width(view) == 0.12
+def test_precision_has_widths_in_the_place_of_z(site: Site, ended_runs: EndedRuns, tmp_path: Path) -> None:
+    ended_runs.copy(site, objective={"kind": "precision", "half_width": "12%"})
+    view = read_view(site.directory())
+    assert view.results is not None and view.objective.half_width == 0.12
     assert all(pair.z is None and pair.boundary is None for look in view.looks for pair in look.pairs)
     rows = {row.name: row for row in view.results.models}
     paths = width_paths(view, 0.12)
@@ -60,8 +58,9 @@ def test_precision_has_widths_in_the_place_of_z(site: Site, tmp_path: Path) -> N
 
 
 def test_ranks_and_convergence_end_where_the_run_ended(view: RunView) -> None:
-    places = ranks(view)
-    assert [name for name, _ in sorted(places.items(), key=lambda one: one[1][-1] or 0)] == list(view.looks[-1].order)
+    paths = rank_paths(view)
+    assert [path.model for path in paths] == list(view.looks[-1].order)
+    assert [path.places[-1] for path in paths] == list(range(1, len(paths) + 1))
     curve = convergence(view)
     assert curve.tau[-1] == 1.0 and all(-1.0 <= tau <= 1.0 for tau in curve.tau)
     assert len(curve.trials) == len(view.looks) and list(curve.trials) == sorted(curve.trials)
@@ -113,8 +112,10 @@ def test_a_place_that_cannot_hold_them_is_an_error(view: RunView, tmp_path: Path
             draw_all(view, place)
 
 
-def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(site: Site, tmp_path: Path) -> None:
-    site.run(site.write(trials={"min": 4, "max": 4}))
+def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(
+    site: Site, ended_runs: EndedRuns, tmp_path: Path
+) -> None:
+    ended_runs.copy(site, trials={"min": 4, "max": 4})
     config = site.write(grader="exact", trials={"min": 4, "max": 4})
     assert CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)]).exit_code == 0
     told = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(tmp_path / "figures")])

@@ -4,15 +4,14 @@ import csv
 import io
 from dataclasses import replace
 
-from live_runs import Site
+from live_runs import EndedRuns, Site
 
-from adaptive_eval.record.view import read_run
+from adaptive_eval.record.view import read_view
 from adaptive_eval.show.markdown import ranking_csv
 
 
-def test_a_spreadsheet_runs_no_name(site: Site) -> None:
-    site.run(site.write())
-    view = read_run(site.directory())
+def test_a_spreadsheet_runs_no_name(site: Site, ended_runs: EndedRuns) -> None:
+    view = read_view(ended_runs.copy(site))
     assert view.results is not None
     for name in ("=1+1", " =1+1", "\t@SUM(A1)", "＝1+1", "\n-2"):
         models = tuple(replace(row, name=name, sampling={name: name}) for row in view.results.models)

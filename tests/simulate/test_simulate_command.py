@@ -8,6 +8,7 @@ import sys
 
 import httpx2
 import pytest
+from patient_time import HANGS
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -25,7 +26,7 @@ def test_it_serves_until_ctrl_c_and_says_what_it_did() -> None:
             assert len(response.json()["choices"]) == 1
             process.send_signal(signal.SIGINT)
             said = process.stdout.read()
-            process.wait(timeout=20)
+            process.wait(timeout=HANGS)
         finally:
             process.kill()
     assert "coin-11  73.3%" in said

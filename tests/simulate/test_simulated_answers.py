@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from adaptive_eval.simulate.answering import Form, Respondent, forms, question_rows, right_answer
+from adaptive_eval.simulate.answering import AnswerForm, Respondent, forms, question_rows, right_answer
 from adaptive_eval.simulate.worlds import Latency, World, binary, coins, rubric
 
 WORLD = World("two", binary(np.array([[0.0, 0.25, 1.0], [0.5, 0.9, 0.1]])), models=("a", "b"))
@@ -59,7 +59,7 @@ def test_a_right_answer_is_right_and_a_wrong_one_wrong() -> None:
 
 def test_a_rubric_is_written_out_category_by_category() -> None:
     world = rubric(models=2, questions=6)
-    assert forms(tuple(world.w)) == (Form.NONE, Form.WRONG, Form.UNBOXED, Form.RIGHT)
+    assert forms(tuple(world.w)) == (AnswerForm.NONE, AnswerForm.WRONG, AnswerForm.UNBOXED, AnswerForm.RIGHT)
     respondent = Respondent(world)
     seen = set()
     for question in world.questions:

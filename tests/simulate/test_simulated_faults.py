@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.simulate.faults import Fault, Faults, Window, parse_faults
+from adaptive_eval.simulate.faults import Fault, Faults, TimeWindow, parse_faults
 
 
 def test_faults_have_their_shares_at_every_attempt() -> None:
@@ -35,7 +35,7 @@ def test_the_next_attempt_draws_anew_and_the_same_one_again() -> None:
 def test_faults_are_asked_for_by_name() -> None:
     asked = ["reset=0.05", "down=10:5", "down=30:2.5", "ignore_n", "slow=3", "seed=4"]
     assert parse_faults(asked) == Faults(
-        reset=0.05, down=(Window(10.0, 5.0), Window(30.0, 2.5)), ignore_n=True, slow=3.0, seed=4
+        reset=0.05, down=(TimeWindow(10.0, 5.0), TimeWindow(30.0, 2.5)), ignore_n=True, slow=3.0, seed=4
     )
     assert parse_faults([]) == Faults()
 
@@ -57,5 +57,5 @@ def test_bad_faults_are_refused(setting: str, why: str) -> None:
 
 
 def test_a_window_holds_its_stretch_of_time() -> None:
-    window = Window(2.0, 3.0)
+    window = TimeWindow(2.0, 3.0)
     assert [window.holds(at) for at in (1.9, 2.0, 4.9, 5.0)] == [False, True, True, False]

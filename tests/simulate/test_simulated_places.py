@@ -8,8 +8,8 @@ import httpx2
 import numpy as np
 import pytest
 
-from adaptive_eval.endpoints.load import Load, load_in
-from adaptive_eval.simulate.http1 import Places
+from adaptive_eval.endpoints.load import ServerLoad, load_in
+from adaptive_eval.simulate.http1 import ServingSlots
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary
 
@@ -30,12 +30,12 @@ async def ask(client: httpx2.AsyncClient, server: SimulatedServer, seed: int, **
     return await client.post(server.base_url + "/chat/completions", json=body(seed, **values))
 
 
-async def load(client: httpx2.AsyncClient, server: SimulatedServer) -> Load | None:
+async def load(client: httpx2.AsyncClient, server: SimulatedServer) -> ServerLoad | None:
     return load_in((await client.get(server.base_url.removesuffix("/v1") + "/metrics")).content)
 
 
 async def test_sequences_take_places_in_turn_and_give_them_back() -> None:
-    places, begun = Places(2), []
+    places, begun = ServingSlots(2), []
     for name in "abc":
         places.enter([0.02], lambda name=name: begun.append(name))  # type: ignore[misc]
     assert (begun, places.running, places.waiting) == (["a", "b"], 2, 1)
@@ -46,7 +46,7 @@ async def test_sequences_take_places_in_turn_and_give_them_back() -> None:
 
 
 async def test_a_request_begins_with_the_last_of_its_sequences() -> None:
-    places, begun = Places(2), []
+    places, begun = ServingSlots(2), []
     places.enter([0.02] * 3, lambda: begun.append(3))
     assert (begun, places.running, places.waiting) == ([], 2, 1)
     await asyncio.sleep(0.03)
@@ -54,7 +54,7 @@ async def test_a_request_begins_with_the_last_of_its_sequences() -> None:
 
 
 async def test_who_leaves_gives_up_its_places_and_its_turn() -> None:
-    places, begun = Places(2), []
+    places, begun = ServingSlots(2), []
     first = places.enter([60.0] * 3, lambda: begun.append("first"))
     places.enter([60.0], lambda: begun.append("second"))
     places.leave(first)
@@ -63,7 +63,7 @@ async def test_who_leaves_gives_up_its_places_and_its_turn() -> None:
 
 
 async def test_places_can_become_more_or_fewer() -> None:
-    places = Places(1)
+    places = ServingSlots(1)
     for _ in range(6):
         places.enter([0.05], lambda: None)
     places.resize(4)
@@ -76,18 +76,18 @@ async def test_places_can_become_more_or_fewer() -> None:
 
 async def test_the_server_says_what_runs_and_what_waits(client: httpx2.AsyncClient) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=4) as server:
-        assert await load(client, server) == Load(0.0, 0.0)
+        assert await load(client, server) == ServerLoad(0.0, 0.0)
         begun = asyncio.get_running_loop().time()
         asked = [asyncio.create_task(ask(client, server, seed)) for seed in range(6)]
         asked.append(asyncio.create_task(ask(client, server, 10, n=3, stream=True)))
         for _ in range(10):
             if (now := await load(client, server)) is not None and now.running + now.waiting == 9.0:
                 break
-        assert now == Load(4.0, 5.0)
+        assert now == ServerLoad(4.0, 5.0)
         replies = await asyncio.gather(*asked)
         # nine sequences of 0.15 s at four places
         assert asyncio.get_running_loop().time() - begun >= 0.42
-        assert await load(client, server) == Load(0.0, 0.0)
+        assert await load(client, server) == ServerLoad(0.0, 0.0)
     assert {reply.status_code for reply in replies} == {200}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pytest
 
-from adaptive_eval.simulate.faults import Faults, Window
+from adaptive_eval.simulate.faults import Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, binary
 
@@ -254,7 +254,7 @@ async def test_resets_and_hangs(client: httpx2.AsyncClient) -> None:
 
 
 async def test_storms_and_stuck_engines_pass(client: httpx2.AsyncClient) -> None:
-    faults = Faults(storm=(Window(0.0, 0.3),), stuck=(Window(0.3, 0.4),))
+    faults = Faults(storm=(TimeWindow(0.0, 0.3),), stuck=(TimeWindow(0.3, 0.4),))
     async with SimulatedServer(WORLD, faults=faults) as server:
         root, url = server.base_url.removesuffix("/v1"), server.base_url + "/chat/completions"
         assert (await client.post(url, json=chat())).status_code == 429
@@ -269,7 +269,7 @@ async def test_storms_and_stuck_engines_pass(client: httpx2.AsyncClient) -> None
 
 
 async def test_a_replica_goes_down_and_comes_back_on_its_port(client: httpx2.AsyncClient) -> None:
-    async with SimulatedServer(WORLD, faults=Faults(down=(Window(0.1, 0.3),))) as server:
+    async with SimulatedServer(WORLD, faults=Faults(down=(TimeWindow(0.1, 0.3),))) as server:
         before = await ask(client, server, chat())
         await asyncio.sleep(0.2)
         with pytest.raises(httpx2.ConnectError):

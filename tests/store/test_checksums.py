@@ -10,9 +10,20 @@ import pytest
 from two_by_two import HEADER, make_trial
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.store import Batch, Draft, Regrade, RunReader, RunResumed, Store, StoredLook, TrialKey
+from adaptive_eval.store import (
+    AnswersLost,
+    CommitBatch,
+    Draft,
+    Regrade,
+    RunReader,
+    RunResumed,
+    SentRequest,
+    Store,
+    StoredLook,
+    TrialKey,
+)
 from adaptive_eval.store.checksums import COLUMNS, checksum
-from adaptive_eval.store.database import DATABASE_FILE, TABLES
+from adaptive_eval.store.database import ASKED_FOR, DATABASE_FILE, TABLES
 from adaptive_eval.store.integrity import Integrity
 
 Open = Callable[..., Store]
@@ -25,10 +36,10 @@ def change(directory: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
-def some_trials() -> Batch:
+def some_trials() -> CommitBatch:
     trials = [make_trial(model, "q1", trial) for trial in range(3) for model in ("small", "large")]
     trials.append(make_trial("small", "q2", 0, text="a long answer " * 100))
-    return Batch(trials, [StoredLook(0, {"look": 0})], [RunResumed(0)], 1.5)
+    return CommitBatch(trials, [StoredLook(0, {"look": 0})], [RunResumed(0)], 1.5, [SentRequest("large", 1)])
 
 
 def test_a_checksum_is_the_same_in_every_version_of_python() -> None:
@@ -40,13 +51,17 @@ def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Op
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         for table, columns in COLUMNS.items():
             assert {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} == set(columns)
-    assert TABLES.count("CREATE TABLE") == len(COLUMNS)
+    assert (TABLES + ASKED_FOR).count("CREATE TABLE") == len(COLUMNS)
 
 
 def test_whatever_is_written_is_intact(directory: Path, open_store: Open) -> None:
     store = open_store()
     store.commit(some_trials())
-    store.commit(Batch([], [StoredLook(0, {"look": "again"}), StoredLook(1, {})], [], 2.5))
+    store.commit(CommitBatch([], [StoredLook(0, {"look": "again"}), StoredLook(1, {})], [], 2.5))
+    store.commit(CommitBatch(sent=[SentRequest("small", 1), SentRequest("large", 1)]))
+    store.commit(CommitBatch([make_trial("large", "q2", 0)], unsent=[SentRequest("small", 1)]))
+    store.commit(CommitBatch(sent=[SentRequest("small", 1), SentRequest("large", 1)]))
+    store.lose(AnswersLost("large", 1))
     store.forget_looks(1)
     store.regrade([Regrade("small", "q1", 0, 1, {}, "3", None)], RunResumed(1), HEADER)
     store.forget_trials("large", [TrialKey("q1", 1)], RunResumed(2))
@@ -54,7 +69,7 @@ def test_whatever_is_written_is_intact(directory: Path, open_store: Open) -> Non
     open_store().close()  # a resume
     found = Integrity.of(directory)
     assert (found.damages, found.unchecked) == ((), {})
-    assert found.rows["trials"] == 6
+    assert (found.rows["trials"], found.rows["asked_for"]) == (7, 1)
 
 
 def test_an_import_is_intact(tmp_path: Path) -> None:
@@ -80,6 +95,8 @@ def test_an_import_is_intact(tmp_path: Path) -> None:
         ("UPDATE models SET name = 'smaller' WHERE id = 1", "models 1"),
         ("UPDATE configurations SET body = '{' WHERE id = 1", "configurations 1"),
         ("UPDATE events SET kind = 'other' WHERE id = 1", "events 1"),
+        ("UPDATE asked_for SET trials = 5", "asked_for 2"),
+        ("DELETE FROM asked_for", "asked_for 2"),
     ],
 )
 def test_a_changed_row_is_named_and_not_gone_on_with(
@@ -117,12 +134,36 @@ def test_a_run_without_checksums_opens_and_has_them_from_then_on(directory: Path
         assert len(list(reader.trials())) == 7
         reader.require_intact()
     store = open_store()
-    store.commit(Batch([make_trial("large", "q2", 0)], [], [], 3.0))
+    store.commit(CommitBatch([make_trial("large", "q2", 0)], [], [], 3.0))
     store.close()
     found = Integrity.of(directory)
     assert found.damages == ()
     assert found.unchecked["trials"] == 7
     assert found.rows["trials"] == 8
+
+
+def test_a_run_from_before_there_was_a_ledger_is_intact_and_opens(directory: Path, open_store: Open) -> None:
+    open_store().close()
+    change(directory, "DROP TABLE asked_for", "DELETE FROM row_checks WHERE place = 'asked_for'")
+    assert Integrity.of(directory).damages == ()
+    store = open_store()
+    store.commit(some_trials())
+    store.close()
+    found = Integrity.of(directory)
+    assert (found.damages, found.unchecked, found.rows["asked_for"]) == ((), {}, 2)
+
+
+def test_a_ledger_without_checksums_is_gone_on_with(directory: Path, open_store: Open) -> None:
+    store = open_store()
+    store.commit(some_trials())
+    store.close()
+    change(directory, "DELETE FROM row_checks WHERE place = 'asked_for'")
+    assert Integrity.of(directory).unchecked == {"asked_for": 2}
+    store = open_store()
+    store.commit(CommitBatch([make_trial("large", "q2", 0)], sent=[SentRequest("small", 1)]))
+    store.close()
+    found = Integrity.of(directory)
+    assert (found.damages, found.unchecked, found.rows["asked_for"]) == ((), {}, 2)
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced", "folder"])
@@ -136,5 +177,5 @@ def test_a_commit_into_a_file_that_is_gone_fails(directory: Path, open_store: Op
     if how == "replaced":
         (directory / DATABASE_FILE).write_bytes(b"")
     with pytest.raises(StoreError, match="was removed or replaced while the run went on.*--fresh") as refused:
-        store.commit(Batch([make_trial("large", "q2", 0)], [], [], 3.0))
+        store.commit(CommitBatch([make_trial("large", "q2", 0)], [], [], 3.0))
     assert "intact" not in str(refused.value)

@@ -16,11 +16,12 @@ from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
     AnswerUngraded,
-    Batch,
     Change,
+    CommitBatch,
     Event,
     GraderChosen,
     ModelSetAside,
+    ModelSettled,
     OnlyFailures,
     PlaceAwaited,
     PriorTaken,
@@ -35,8 +36,10 @@ from adaptive_eval.store import (
     ServerDied,
     ServerLaunched,
     ServerLaunching,
+    ServerReleased,
     ServersNoticed,
     SettingsChanged,
+    SettledCommandEnded,
     Store,
     TrialsImported,
     TrialsRegraded,
@@ -108,6 +111,11 @@ STORED = [
         "server_died",
         {"model": "ada", "reason": "was killed", "restart": 1, "of": 3},
     ),
+    (ServerReleased("ada"), "released", {"model": "ada"}),
+    (ServerReleased("ada", "gpu0"), "released", {"model": "ada", "on": "gpu0"}),
+    (ModelSettled("ada", True), "settled", {"model": "ada", "launched": True}),
+    (SettledCommandEnded("ada"), "settled_command", {"model": "ada"}),
+    (SettledCommandEnded("ada", "exit code 3"), "settled_command", {"model": "ada", "problem": "exit code 3"}),
     (RegradingBegun(3), "regrading", {"trials": 3}),
     (TrialsRegraded(2, so_far=2, of=3), "regraded", {"trials": 2, "so_far": 2, "of": 3}),
     (
@@ -191,7 +199,7 @@ def test_what_is_damaged_is_refused_with_its_place(kind: str, body: object, told
 
 def test_a_run_with_an_event_of_a_later_version_is_read(open_store: Callable[[], Store], directory: Path) -> None:
     store = open_store()
-    store.commit(Batch(events=[RunStarted(), UnknownEvent("dreamt", {"of": ["sheep"]}), RunStopped()]))
+    store.commit(CommitBatch(events=[RunStarted(), UnknownEvent("dreamt", {"of": ["sheep"]}), RunStopped()]))
     store.close()
     with closing(RunReader.open(directory)) as reader:
         assert [event.kind for event in reader.events()] == ["started", "dreamt", "stopped"]

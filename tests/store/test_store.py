@@ -13,8 +13,8 @@ from two_by_two import HEADER, make_trial
 
 from adaptive_eval.errors import RunChanged, StoreError, StoreFull
 from adaptive_eval.store import (
-    Batch,
     Change,
+    CommitBatch,
     Regrade,
     RunReader,
     RunStarted,
@@ -39,7 +39,7 @@ def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path)
     ]
     look = StoredLook(4, {"order": ["small", "large"], "z": [1.25], "boundary": float("inf")})
     store = open_store()
-    store.commit(Batch(trials, [look], [RunStarted(pid=3)], elapsed=12.5))
+    store.commit(CommitBatch(trials, [look], [RunStarted(pid=3)], elapsed=12.5))
     store.close()
 
     reader = RunReader.open(directory)
@@ -55,7 +55,7 @@ def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path)
 def test_a_resume_reads_outcomes_without_texts(open_store: OpenStore) -> None:
     short, long, equal = (make_trial(trial=i, text=text) for i, text in enumerate(["B", "why " * 60, "why " * 60]))
     store = open_store()
-    store.commit(Batch([short, long, equal]))
+    store.commit(CommitBatch([short, long, equal]))
     assert list(store.reader.outcomes()) == [one.outcome() for one in (short, long, equal)]
     first, second, third = store.reader.outcomes()
     assert (first.question, first.cost, first.flags) == ("q1", short.cost, "timed_out truncated")
@@ -70,7 +70,7 @@ def test_what_the_grader_says_and_how_long_texts_are_is_read_as_it_was_counted(o
         for number, text in enumerate(texts)
     ]
     store = open_store()
-    store.commit(Batch([*trials, make_trial(trial=9, signals={"is_correct": "yes"})]))
+    store.commit(CommitBatch([*trials, make_trial(trial=9, signals={"is_correct": "yes"})]))
     found = list(store.reader.outcomes())
     assert found[:-1] == [one.outcome() for one in trials]
     assert [one.correct for one in found] == [True, False, True, False, True, None]
@@ -78,19 +78,19 @@ def test_what_the_grader_says_and_how_long_texts_are_is_read_as_it_was_counted(o
 
 def test_a_trial_is_unique_and_a_batch_is_whole_or_absent(open_store: OpenStore) -> None:
     store = open_store()
-    store.commit(Batch([make_trial(trial=0)]))
+    store.commit(CommitBatch([make_trial(trial=0)]))
     with pytest.raises(StoreError, match="UNIQUE"):
-        store.commit(Batch([make_trial(trial=1), make_trial(trial=0)], events=[RunStopped()]))
+        store.commit(CommitBatch([make_trial(trial=1), make_trial(trial=0)], events=[RunStopped()]))
     assert [record.trial for record in store.reader.trials()] == [0]
     assert store.reader.events() == []
-    store.commit(Batch([make_trial(trial=1)]))
+    store.commit(CommitBatch([make_trial(trial=1)]))
     assert store.reader.trial_count() == 2
 
 
 def test_looks_belong_to_the_configuration_that_took_them(open_store: OpenStore, directory: Path) -> None:
     store = open_store()
-    store.commit(Batch([make_trial()], [StoredLook(0, {"z": 1.0})]))
-    store.commit(Batch(looks=[StoredLook(0, {"z": 1.5})]))
+    store.commit(CommitBatch([make_trial()], [StoredLook(0, {"z": 1.0})]))
+    store.commit(CommitBatch(looks=[StoredLook(0, {"z": 1.5})]))
     assert store.reader.looks() == [StoredLook(0, {"z": 1.5})]
     store.close()
     store = open_store(replace(HEADER, configuration={"budget": {"trials": 500}, "seed": 7}))
@@ -102,6 +102,16 @@ def test_looks_belong_to_the_configuration_that_took_them(open_store: OpenStore,
     store.close()
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         assert connection.execute("SELECT count(*) FROM looks").fetchone() == (1,)
+
+
+def test_looks_are_forgotten_from_a_number_on(open_store: OpenStore) -> None:
+    store = open_store()
+    first, second, third = (StoredLook(number, {"z": float(number)}) for number in range(3))
+    store.commit(CommitBatch(looks=[first, second, third]))
+    store.forget_looks(1)
+    assert store.reader.looks() == [first]
+    store.forget_looks(0)
+    assert store.reader.looks() == []
 
 
 @pytest.mark.parametrize(
@@ -131,11 +141,11 @@ def test_a_resume_that_changes_what_trials_mean_is_refused(
 
 def test_models_may_join_and_leave(open_store: OpenStore) -> None:
     store = open_store()
-    store.commit(Batch([make_trial(model="large")]))
+    store.commit(CommitBatch([make_trial(model="large")]))
     store.close()
     models = {"small": HEADER.models["small"], "third": {"model": "t-1"}}
     store = open_store(replace(HEADER, models=models))
-    store.commit(Batch([make_trial(model="third")]))
+    store.commit(CommitBatch([make_trial(model="third")]))
     assert [outcome.model for outcome in store.reader.outcomes()] == ["large", "third"]
     store.close()
     with pytest.raises(RunChanged, match=r"models\.large\.model"):  # a model that left keeps its meaning
@@ -145,7 +155,7 @@ def test_models_may_join_and_leave(open_store: OpenStore) -> None:
 def test_regrading_replaces_grades_at_once(open_store: OpenStore) -> None:
     store = open_store()
     failed = make_trial(trial=1, category=None, signals={}, extracted=None, grader_error="timed out")
-    store.commit(Batch([make_trial(trial=0), failed]))
+    store.commit(CommitBatch([make_trial(trial=0), failed]))
     regrade = Regrade("small", "q1", 1, 1, {"correct": True}, "4", None)
     store.regrade([regrade], TrialsRegraded(trials=1))
     assert list(store.reader.trials("ungraded")) == []
@@ -157,23 +167,23 @@ def test_regrading_replaces_grades_at_once(open_store: OpenStore) -> None:
 def test_hostile_texts_are_stored_as_they_are(open_store: OpenStore) -> None:
     texts = ["nul \0 inside", "lone surrogate \ud800", "\x1b[2J", "", "long \ud800 " * 2000, "'; DROP TABLE trials; --"]
     store = open_store()
-    store.commit(Batch([make_trial(trial=i, text=text, extracted=text) for i, text in enumerate(texts)]))
+    store.commit(CommitBatch([make_trial(trial=i, text=text, extracted=text) for i, text in enumerate(texts)]))
     assert [record.answer.text for record in store.reader.trials()] == texts
     assert [record.extracted for record in store.reader.trials()][1] == "lone surrogate ?"
 
 
 def test_a_full_disk_keeps_what_was_committed(open_store: OpenStore) -> None:
     store = open_store()
-    store.commit(Batch([make_trial(trial=0)]))
+    store.commit(CommitBatch([make_trial(trial=0)]))
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
     store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     noise = random.Random(0).randbytes(100_000).hex()
     with pytest.raises(StoreFull, match="free space and run the same command"):
-        store.commit(Batch([make_trial(trial=1, text=noise)]))
+        store.commit(CommitBatch([make_trial(trial=1, text=noise)]))
     assert [record.trial for record in store.reader.trials()] == [0]
     store.close()
     store = open_store()
-    store.commit(Batch([make_trial(trial=1, text=noise)]))
+    store.commit(CommitBatch([make_trial(trial=1, text=noise)]))
     assert store.reader.trial_count() == 2
 
 
@@ -218,7 +228,7 @@ def test_a_reader_sees_commits_while_the_run_goes_on(open_store: OpenStore, dire
     store = open_store()
     reader = RunReader.open(directory)
     assert reader.trial_count() == 0
-    store.commit(Batch([make_trial()]))
+    store.commit(CommitBatch([make_trial()]))
     assert reader.trial_count() == 1
     reader.close()
 
@@ -227,7 +237,7 @@ def test_the_database_is_whole_in_one_file_though_somebody_reads_it(
     open_store: OpenStore, directory: Path, tmp_path: Path
 ) -> None:
     store = open_store()
-    store.commit(Batch([make_trial(trial=trial) for trial in range(5)]))
+    store.commit(CommitBatch([make_trial(trial=trial) for trial in range(5)]))
     watching = RunReader.open(directory)
     assert watching.trial_count() == 5
     store.close()
@@ -243,7 +253,7 @@ def test_a_run_is_read_where_nothing_can_be_written(
     open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store()
-    store.commit(Batch([make_trial()]))
+    store.commit(CommitBatch([make_trial()]))
     store.close()
     before = {path.name for path in directory.iterdir()}
     monkeypatch.setattr(os, "access", lambda path, mode: False)
@@ -256,7 +266,7 @@ def test_the_trials_of_one_model_and_question_are_read_alone(open_store: OpenSto
     store = open_store()
     cells = [(model, key) for key in ("q1", "q2") for model in ("small", "large")]
     trials = [make_trial(model, key, trial) for trial in (2, 0, 1) for model, key in cells]
-    store.commit(Batch(trials))
+    store.commit(CommitBatch(trials))
     found = list(store.reader.cell("large", "q2"))
     assert [(one.model, one.question, one.trial) for one in found] == [("large", "q2", trial) for trial in range(3)]
     assert found[0] == make_trial("large", "q2", 0)
@@ -269,8 +279,8 @@ def test_sums_from_any_trial_on_come_to_the_whole(open_store: OpenStore) -> None
     cells = [(model, key) for key in ("q1", "q2") for model in ("small", "large")]
     trials = [make_trial(model, key, trial) for trial in range(4) for model, key in cells]
     trials[3] = replace(trials[3], category=None, grader_error="too slow")
-    store.commit(Batch(trials[:5]))
-    store.commit(Batch(trials[5:]))
+    store.commit(CommitBatch(trials[:5]))
+    store.commit(CommitBatch(trials[5:]))
     reader = store.reader
     whole, later = reader.sums(), reader.sums(5)
     assert [(one.model, one.trials) for one in whole] == [("small", 8), ("large", 8)]
@@ -280,3 +290,15 @@ def test_sums_from_any_trial_on_come_to_the_whole(open_store: OpenStore) -> None
     assert whole[0].traffic() == reader.traffic()[0] and reader.traffic()[0].ttft == 0.5
     assert sum(reader.graded().values()) == 15 and sum(reader.graded(5).values()) == 11
     assert sum(many for cell, many in reader.graded().items() if cell[:2] == ("large", "q2")) == 3
+
+
+def test_a_run_does_not_begin_among_files_of_others(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("a project")
+    (tmp_path / ".hidden").touch()
+    with pytest.raises(StoreError, match=r"holds other files and no run \(README.md\); choose a --run-dir"):
+        Store.open(tmp_path, HEADER)
+    assert {path.name for path in tmp_path.iterdir()} == {"README.md", ".hidden"}
+    (tmp_path / "README.md").unlink()
+    Store.open(tmp_path, HEADER).store.close()
+    (tmp_path / "notes.md").touch()
+    Store.open(tmp_path, HEADER).store.close()  # beside a run there may be anything

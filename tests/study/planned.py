@@ -9,12 +9,12 @@ import yaml
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
-from adaptive_eval.config.prepare import Prepared, prepare
+from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.core import Controller
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.simulate.worlds import binary
-from adaptive_eval.store import Batch, Store, TrialRecord
+from adaptive_eval.store import CommitBatch, Store, TrialRecord
 from adaptive_eval.study.tape import Tape
 from scorio.moments import FloatArray
 
@@ -56,12 +56,12 @@ def write_config(folder: Path, name: str = "small", models: Sequence[str] = MODE
     return path
 
 
-def prepared_from(path: Path, *overrides: str) -> Prepared:
+def prepared_from(path: Path, *overrides: str) -> PreparedRun:
     return prepare(load_config(path, overrides))
 
 
 def store_run(
-    prepared: Prepared, directory: Path, world: FloatArray = WORLD, seed: int = 0, rounds: int | None = None
+    prepared: PreparedRun, directory: Path, world: FloatArray = WORLD, seed: int = 0, rounds: int | None = None
 ) -> int:
     """Run to the end, or to the end of so many rounds, and store it as `run` does; returns the trials."""
     controller, weights = Controller(prepared.plan), prepared.plan.bench.weights
@@ -78,12 +78,12 @@ def store_run(
             Outcome(prepared.models.index(one.model), QUESTIONS.index(one.question), one.trial, one.category or 0)
             for one in outcomes
         )
-    store.commit(Batch(trials, elapsed=60.0))
+    store.commit(CommitBatch(trials, elapsed=60.0))
     store.close()
     return len(trials)
 
 
-def outcome_of(prepared: Prepared, model: int, question: int, trial: int, category: int) -> TrialRecord:
+def outcome_of(prepared: PreparedRun, model: int, question: int, trial: int, category: int) -> TrialRecord:
     """A stored trial; wrong answers are longer."""
     tokens, latency = ANSWERS[category]
     answer = Answer(

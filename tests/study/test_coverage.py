@@ -10,10 +10,10 @@ from scipy.special import expit
 from adaptive_eval.core import Bench, Pace, Plan, Trials
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.simulate.worlds import BINARY, COIN_CONCENTRATION, COIN_MEANS, beta_profile, binary, with_mean
-from adaptive_eval.study.pilot import Usage
-from adaptive_eval.study.simulated import Served, simulate
+from adaptive_eval.study.pilot import AnswerUsage
+from adaptive_eval.study.simulated import ServiceCosts, simulate_run
 from adaptive_eval.study.types import range_of
-from adaptive_eval.study.worlds import Prior, posterior_chances, prior_chances
+from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray
 
 MODELS, QUESTIONS, HORIZON = 4, 16, 24
@@ -23,7 +23,9 @@ REAL = 1 << 30
 
 PLAN = Plan(Bench(MODELS, QUESTIONS, BINARY), trials=Trials(4, HORIZON), pace=Pace(lookahead=2))
 UNKNOWN = np.full((MODELS, 2), np.nan)
-SERVED = Served(Usage(UNKNOWN, UNKNOWN, UNKNOWN, np.zeros(MODELS)), [[NO_COST, NO_COST]] * MODELS, slots=[64] * MODELS)
+SERVED = ServiceCosts(
+    AnswerUsage(UNKNOWN, UNKNOWN, UNKNOWN, np.zeros(MODELS)), [[NO_COST, NO_COST]] * MODELS, slots=[64] * MODELS
+)
 
 Kind = Callable[[np.random.Generator], FloatArray]
 
@@ -43,7 +45,7 @@ def coins(rng: np.random.Generator) -> FloatArray:
 
 def typical(rng: np.random.Generator) -> FloatArray:
     """A world of the stated prior."""
-    return next(prior_chances(Prior(), MODELS, QUESTIONS, BINARY, 1, rng))
+    return next(prior_chances(WorldPrior(), MODELS, QUESTIONS, BINARY, 1, rng))
 
 
 AIME_LIKE = partial(shared_difficulty, spread=3.5, taste=0.8, low=0.16, high=0.38)
@@ -60,7 +62,7 @@ CASES: dict[str, tuple[Kind, int]] = {
 def forecast_from(chances: FloatArray, pilot: int, rng: np.random.Generator) -> Iterable[FloatArray]:
     """Worlds as a forecast draws them, from a pilot of so many trials a question, or without any."""
     if pilot == 0:
-        return prior_chances(Prior(), MODELS, QUESTIONS, BINARY, DRAWS, rng)
+        return prior_chances(WorldPrior(), MODELS, QUESTIONS, BINARY, DRAWS, rng)
     return posterior_chances(rng.multinomial(pilot, chances), BINARY, DRAWS, rng)
 
 
@@ -72,6 +74,8 @@ def test_the_cost_lies_in_the_interval(kind: Kind, pilot: int) -> None:
         rng = np.random.default_rng([seed, pilot])
         chances = kind(rng)
         drawn = forecast_from(chances, pilot, rng)
-        forecast = range_of([simulate(PLAN, one, SERVED, (seed, number)).trials for number, one in enumerate(drawn)])
-        held += forecast.low <= simulate(PLAN, chances, SERVED, (seed, REAL)).trials <= forecast.high
+        forecast = range_of(
+            [simulate_run(PLAN, one, SERVED, (seed, number)).trials for number, one in enumerate(drawn)]
+        )
+        held += forecast.low <= simulate_run(PLAN, chances, SERVED, (seed, REAL)).trials <= forecast.high
     assert 0.7 <= held / WORLDS <= 0.9

@@ -16,29 +16,29 @@ from planned import (
     write_config,
 )
 
-from adaptive_eval.config.prepare import Prepared
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.store import Batch, Store
-from adaptive_eval.study.pilot import Measured, Pilot, cost_table, guess, known_usage, measure, read_pilot
+from adaptive_eval.store import CommitBatch, Store
+from adaptive_eval.study.pilot import Measured, Pilot, PilotTrials, cost_table, guess, known_usage, measure, read_pilot
 
 FEW = [(0, 0, 0, 1), (0, 0, 1, 0), (0, 3, 0, 1), (2, 7, 5, 1)]
 """Model, question, trial, category."""
 
 
 @pytest.fixture
-def prepared(tmp_path: Path) -> Prepared:
+def prepared(tmp_path: Path) -> PreparedRun:
     return prepared_from(write_config(tmp_path))
 
 
-def stored(prepared: Prepared, directory: Path) -> Path:
+def stored(prepared: PreparedRun, directory: Path) -> Path:
     store = Store.open(directory, prepared.header).store
-    store.commit(Batch([outcome_of(prepared, *one) for one in FEW], elapsed=7.0))
+    store.commit(CommitBatch([outcome_of(prepared, *one) for one in FEW], elapsed=7.0))
     store.close()
     return directory
 
 
-def test_trials_go_by_name_and_id_whatever_their_order(tmp_path: Path, prepared: Prepared) -> None:
+def test_trials_go_by_name_and_id_whatever_their_order(tmp_path: Path, prepared: PreparedRun) -> None:
     directory = stored(prepared, tmp_path / "run")
     turned = prepared_from(write_config(tmp_path, "turned", MODELS[::-1]))
     pilot = read_pilot(directory, turned)
@@ -48,7 +48,7 @@ def test_trials_go_by_name_and_id_whatever_their_order(tmp_path: Path, prepared:
     assert pilot.elapsed == 7.0 and pilot.name == "small"
 
 
-def test_what_is_absent_and_what_differs_is_said(tmp_path: Path, prepared: Prepared) -> None:
+def test_what_is_absent_and_what_differs_is_said(tmp_path: Path, prepared: PreparedRun) -> None:
     directory = stored(prepared, tmp_path / "run")
     other = prepared_from(write_config(tmp_path, "other"), "sampling.temperature=0.9")
     absent_model, absent_questions, asked = read_pilot(directory, other).remarks
@@ -57,12 +57,12 @@ def test_what_is_absent_and_what_differs_is_said(tmp_path: Path, prepared: Prepa
     assert "models.ada.sampling.temperature: 0.6 → 0.9" in asked
 
 
-def test_a_directory_without_a_run_is_refused(tmp_path: Path, prepared: Prepared) -> None:
+def test_a_directory_without_a_run_is_refused(tmp_path: Path, prepared: PreparedRun) -> None:
     with pytest.raises(StoreError, match="absent"):
         read_pilot(tmp_path / "absent", prepared)
 
 
-def test_questions_of_another_benchmark_are_refused(tmp_path: Path, prepared: Prepared) -> None:
+def test_questions_of_another_benchmark_are_refused(tmp_path: Path, prepared: PreparedRun) -> None:
     directory = stored(prepared, tmp_path / "run")
     (tmp_path / "questions.jsonl").write_text('{"id": "z1", "prompt": "?", "answer": "1"}\n')
     with pytest.raises(ConfigError, match=r"has no question of the configuration, but q0, q3, q7"):
@@ -72,11 +72,11 @@ def test_questions_of_another_benchmark_are_refused(tmp_path: Path, prepared: Pr
 # -- usage ----------------------------------------------------------------------------------------------------------
 
 
-def pilot_of(tmp_path: Path, prepared: Prepared) -> Pilot:
+def pilot_of(tmp_path: Path, prepared: PreparedRun) -> Pilot:
     return read_pilot(stored(prepared, tmp_path / "run"), prepared)
 
 
-def test_means_are_by_category_and_of_others_where_a_model_has_none(tmp_path: Path, prepared: Prepared) -> None:
+def test_means_are_by_category_and_of_others_where_a_model_has_none(tmp_path: Path, prepared: PreparedRun) -> None:
     models = prepared.config.models
     usage, own_tokens, own_seconds = known_usage(
         pilot_of(tmp_path, prepared).measured, guess(models, prepared.prompts, 2)
@@ -101,12 +101,13 @@ def test_nothing_is_known_without_a_pilot_and_without_a_limit(tmp_path: Path) ->
     assert cost_table(prepared.config.models, usage)[0][0] == Cost(round(prompt), pytest.approx(prompt / 1e6), 0.0)
 
 
-def test_the_spread_of_seconds_is_that_within_categories(tmp_path: Path, prepared: Prepared) -> None:
+def test_the_spread_of_seconds_is_that_within_categories(tmp_path: Path, prepared: PreparedRun) -> None:
     """Two log-normals with medians far apart, and sigma 0.3 each."""
     rng = np.random.default_rng(0)
     category = rng.integers(0, 2, 20_000)
     seconds = np.where(category == 1, 10.0, 90.0) * np.exp(0.3 * rng.standard_normal(20_000))
-    at = np.stack([np.zeros(20_000), np.zeros(20_000), np.arange(20_000), category], axis=1).astype(np.intp)
-    measured: Measured = measure(at, np.stack([seconds, seconds, seconds], axis=1), (2, 2))
+    first = np.zeros(20_000, dtype=np.intp)
+    trials = PilotTrials(first, first, np.arange(20_000), category, seconds, seconds, seconds)
+    measured: Measured = measure(trials, (2, 2))
     assert measured.log_spread[0] == pytest.approx(0.3, rel=0.02) and np.isnan(measured.log_spread[1])
     assert measured.seconds[0] / measured.trials[0] == pytest.approx(np.array([90.0, 10.0]) * np.exp(0.045), rel=0.02)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from patient_time import HANGS
 from planned import (
     HORIZON,
     LATENCY,
@@ -36,10 +37,11 @@ def planned(*arguments: str) -> Result:
 
 
 def forecast(*arguments: str, worlds: int = 10) -> dict[str, Any]:
+    """What is written; what is shown of it is its text `shown`."""
     done = planned(*arguments, "--worlds", str(worlds), "--json", "forecast.json")
     assert done.exit_code == ExitCode.REACHED, done.output
     content: dict[str, Any] = json.loads(Path("forecast.json").read_text())
-    return content
+    return content | {"shown": done.stdout}
 
 
 def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
@@ -82,8 +84,7 @@ def test_a_finished_run_needs_nothing_more() -> None:
     assert found["need"]["costs"]["trials"] == {"median": trials, "low": trials, "high": trials}
     assert found["need"]["costs"]["seconds"]["high"] == 60.0
     assert found["need"]["costs"]["usd"]["median"] == pytest.approx(found["spent"]["usd"])
-    done = planned(str(path), "--pilot", "runs/small", "--worlds", "10")
-    assert f"the run has {trials} trials already; still to come: 0 (0 .. 0) trials" in done.stdout
+    assert f"the run has {trials} trials already; still to come: 0 (0 .. 0) trials" in found["shown"]
 
 
 def test_a_run_goes_on_from_what_it_has() -> None:
@@ -182,7 +183,7 @@ def test_what_cannot_be_planned_is_refused(arguments: list[str], message: str) -
 def test_the_program_itself() -> None:
     path = write_config(Path())
     command = [sys.executable, "-m", "adaptive_eval", "plan", str(path), "--worlds", "10"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == ExitCode.REACHED, done.stderr
     assert "objective reached with a chance of" in done.stdout
     assert "simulated runs" in done.stderr and "\x1b" not in done.stderr
@@ -197,6 +198,20 @@ def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known()
     assert "how long it takes beside fixed N is not known: give a pilot with times" in unknown
 
 
+def test_every_pace_is_forecast_and_the_one_that_is_taken_is_named() -> None:
+    """By its figures: fewer trials for `cost`, and less time for `time` where there are many slots."""
+    found = forecast(str(write_config(Path())), "--set", "concurrency=64")
+    at = {pace["favour"]: pace for pace in found["paces"]}
+    assert list(at) == ["cost", "balanced", "time", "servers"]
+    assert at["cost"]["trials"] <= at["balanced"]["trials"] <= at["time"]["trials"]
+    assert at["time"]["seconds"] < at["cost"]["seconds"]
+    taken = found["decisions"]["trials"]["favour"]
+    assert taken in at and f"auto takes {taken}: {found['why_favoured']}" in found["shown"]
+    given = forecast(str(write_config(Path())), "--set", "trials.favour=cost")
+    assert given["why_favoured"] is None and "auto takes" not in given["shown"]
+    assert forecast(str(write_config(Path())), "--set", "allocation.lookahead=1")["paces"] == []
+
+
 def test_many_slots_take_longer_than_a_fixed_number() -> None:
     few, many = (forecast(str(write_config(Path())), "--set", f"concurrency={slots}") for slots in (1, 64))
     assert few["times_as_long"] < 1.0 < many["times_as_long"]
@@ -206,10 +221,10 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     path = write_config(Path())
     one, *_ = prepared_from(path).models
     change = ["--set", f"objective={{kind: baseline, baseline: {one}, gate: true}}", "--set"]
-    found, wide = (forecast(str(path), *change, f"stopping.delta={delta}")["need"] for delta in (0, 0.5))
+    narrow, broad = (forecast(str(path), *change, f"stopping.delta={delta}") for delta in (0, 0.5))
+    found, wide = narrow["need"], broad["need"]
     for each in (found, wide):
         assert sum(each["gate"].values()) == pytest.approx(1.0)
     assert wide["gate"]["PASS"] > found["gate"]["PASS"]
     assert wide["costs"]["trials"]["median"] <= found["costs"]["trials"]["median"]
-    shown = planned(str(path), "--worlds", "10", *change, "stopping.delta=0.5").stdout
-    assert "gate: PASS " in shown and "with which an equal build passes in 80%" in shown
+    assert "gate: PASS " in broad["shown"] and "with which an equal build passes in 80%" in broad["shown"]

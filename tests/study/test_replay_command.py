@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from patient_time import HANGS
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
@@ -119,6 +120,17 @@ def test_trials_beyond_the_record_are_warned_of() -> None:
     assert "beyond what was recorded (12 to 12 a question)" in done.stdout
 
 
+def test_of_grades_that_never_differ_it_is_said_that_they_may_be_one_answer_each() -> None:
+    rng = np.random.default_rng(3)
+    once = np.repeat((rng.random((1, 10, 1)) < 0.5).astype(np.int8), 12, axis=2)
+    perfect, drawn = np.ones((1, 10, 12), np.int8), (rng.random((1, 10, 12)) < 0.5).astype(np.int8)
+    np.savez("record.npz", R=np.concatenate([once, perfect, drawn]), models=["once", "perfect", "drawn"])
+    done = replayed("record.npz", "--set", "trials.max=12")
+    warned = [(one["kind"], one["model"]) for one in results("runs/replay-record")["warnings"]]
+    assert warned == [("repeats_unclear", "once")]
+    assert "grades alone do not tell which" in done.stdout.replace("\n", " ")
+
+
 def test_simulated_servers_give_a_timeline() -> None:
     slow = replayed("coins", *SMALL, "--latency", "30", "--slots", "4", "--output", "slow")
     fast = replayed("coins", *SMALL, "--latency", "30", "--slots", "64", "--output", "fast")
@@ -134,10 +146,23 @@ def test_simulated_servers_give_a_timeline() -> None:
 
 def test_models_that_share_a_server_take_turns() -> None:
     own = replayed(
-        "coins", "--top", "6", *SMALL, "--latency", "30", "--set", "allocation.lookahead=3", "--output", "own"
+        "coins",
+        "--top",
+        "6",
+        *SMALL,
+        "--latency",
+        "30",
+        "--set",
+        "allocation.lookahead=3",
+        "--set",
+        "trials.favour=balanced",
+        "--output",
+        "own",
     )
     words = ["coins", "--top", "6", *SMALL, "--latency", "30", "--swap", "180"]
-    shared = replayed(*words, "--set", "allocation.lookahead=3", "--output", "shared")
+    shared = replayed(
+        *words, "--set", "allocation.lookahead=3", "--set", "trials.favour=balanced", "--output", "shared"
+    )
     assert results("own")["models"] == results("shared")["models"], "turns decide nothing"
     assert own.exit_code == shared.exit_code
     (row,) = results("shared")["turns"]
@@ -233,7 +258,7 @@ def test_a_budget_without_a_round_has_no_results() -> None:
 
 def test_the_program_itself() -> None:
     command = [sys.executable, "-m", "adaptive_eval", "replay", record(), "--set", "objective=best", *SMALL]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == ExitCode.REACHED, done.stderr
     assert "Finished: every comparison is resolved or tied." in done.stdout
     assert "%  look " in done.stderr and "\x1b" not in done.stderr

@@ -7,8 +7,9 @@ import pytest
 
 from adaptive_eval.config.decisions import AllocationConfig, Decisions, TrialsConfig
 from adaptive_eval.config.load import load_decisions
-from adaptive_eval.config.planning import pace_of, plan_on
-from adaptive_eval.core import Bench, Pace
+from adaptive_eval.config.pace import pace_of
+from adaptive_eval.config.planning import plan_on
+from adaptive_eval.core import Bench, Pace, Sequential
 from adaptive_eval.core.objectives import Baseline
 from adaptive_eval.errors import ConfigError
 
@@ -92,3 +93,19 @@ def test_a_pace_that_is_given_holds() -> None:
     given = AllocationConfig(lookahead=3, growth=0.2)
     assert pace_of(given, TrialsConfig(favour="time"), 30) == Pace(0.2, 3)
     assert pace_of(AllocationConfig(lookahead=0), TrialsConfig(favour="time"), 30) == Pace(0.0, 0)
+
+
+def test_servers_have_rounds_as_large_as_the_need() -> None:
+    """A third of the way in the first round where a swap has to be worth it; with a server each trials run ahead."""
+    trials = TrialsConfig(favour="servers")
+    assert pace_of(AllocationConfig(), trials, 30) == Pace(lookahead=7, share=0.5, opening=12, held=True)
+    assert pace_of(AllocationConfig(), trials, 500).lookahead == 1
+    assert pace_of(AllocationConfig(), trials, 30, in_turn=True) == Pace(share=0.8, opening=24)
+    bench = Bench(3, 30, np.array([0.0, 1.0]))
+    rule = plan_on(bench, decided("trials.favour=servers"), NAMES).rule
+    assert isinstance(rule, Sequential) and rule.start == 12 / 80
+
+
+def test_rounds_do_not_grow_and_follow_the_need() -> None:
+    with pytest.raises(ConfigError, match=r"allocation.growth is not for trials.favour servers"):
+        decided("trials.favour=servers", "allocation.growth=0.1")

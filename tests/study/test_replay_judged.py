@@ -8,7 +8,7 @@ from adaptive_eval.core.objectives import Threshold
 from adaptive_eval.show.forecast import study_table
 from adaptive_eval.simulate.worlds import World, binary, coins
 from adaptive_eval.study.drive import drive
-from adaptive_eval.study.judged import is_wrong, judge
+from adaptive_eval.study.judged import is_wrong, judge_replay
 from adaptive_eval.study.tape import Tape
 
 TRUTH = np.array([0.5, 0.3, 0.3 + 1e-15])
@@ -40,7 +40,7 @@ def test_a_replay_is_judged_by_its_last_look() -> None:
     controller = drive(
         Controller(Plan(Bench(11, 30, world.w))), Tape.of_chances(world.p, world.w, np.random.default_rng(1))
     )
-    found, look = judge(1, controller, world.truth), controller.looks[-1]
+    found, look = judge_replay(1, controller, world.truth), controller.looks[-1]
     assert found.trials == sum(look.trials) and found.cost == found.trials / 26_400
     assert found.called + found.tied + found.out_of_reach == len(look.comparisons) == 10
     assert found.wrong == sum(
@@ -50,6 +50,7 @@ def test_a_replay_is_judged_by_its_last_look() -> None:
     )
     inside = np.abs(np.array(look.scores) - world.truth) <= 1.96 * np.array(look.sigmas)
     assert found.covered == pytest.approx(inside.mean())
+    assert judge_replay(1, controller, world.truth + 0.5).covered == 0.0
     assert 0.8 < found.tau_b <= 1.0
     assert np.isnan(found.minutes) and np.isnan(found.busy)
     assert "simulated minutes" not in study_table([found])
@@ -59,11 +60,11 @@ def test_a_call_against_a_value_is_judged_by_that_value() -> None:
     world = World("w", binary(np.array([[0.9] * 20, [0.2] * 20])))
     plan = Plan(Bench(2, 20, world.w), objective=Threshold(0.5), trials=Trials(4, 40))
     controller = drive(Controller(plan), Tape.of_chances(world.p, world.w, np.random.default_rng(0)))
-    found = judge(0, controller, world.truth)
+    found = judge_replay(0, controller, world.truth)
     assert (found.called, found.tied, found.out_of_reach, found.wrong) == (2, 0, 0, 0)
-    assert judge(0, controller, 1.0 - world.truth).wrong == 2
+    assert judge_replay(0, controller, 1.0 - world.truth).wrong == 2
 
 
 def test_before_a_look_there_is_nothing_to_judge() -> None:
     with pytest.raises(ValueError, match="after its first look"):
-        judge(0, Controller(Plan(Bench(2, 3, np.array([0.0, 1.0])))), np.zeros(2))
+        judge_replay(0, Controller(Plan(Bench(2, 3, np.array([0.0, 1.0])))), np.zeros(2))

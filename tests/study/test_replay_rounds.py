@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from adaptive_eval.core import Bench, Budget, Controller, Cost, Outcome, Pace, Plan, Trials
 from adaptive_eval.core.objectives import Best, Objective, Ranking, Threshold, TopK
 from adaptive_eval.core.types import SetAside
-from adaptive_eval.study.drive import Drawn, drive_rounds
+from adaptive_eval.study.drive import DrawnRound, drive_rounds
 from adaptive_eval.study.tape import Tape
-from adaptive_eval.study.tape import Trials as Cells
+from adaptive_eval.study.tape import TrialArrays as Cells
 from scorio.moments import FloatArray
 
 MODELS, QUESTIONS = 4, 7
@@ -97,15 +97,15 @@ def test_counts_that_are_not_of_the_round_are_refused() -> None:
     short, shape = right.copy(), right[:, :, :2]
     short[1, 2, 1] -= 1
     for wrong in (short, shape):
-        with pytest.raises(ValueError, match="must add up to the trials of the oldest round in flight"):
-            controller.tell_round(wrong)
+        with pytest.raises(ValueError, match=r"must add up to the trials of their batch|counts are \(L, M, K\)"):
+            controller.tell_round(asked, wrong)
     negative = right.copy()
     negative[0, 0] = (-1, 4, 0)
     with pytest.raises(ValueError, match="must not be negative"):
-        controller.tell_round(negative)
+        controller.tell_round(asked, negative)
     controller.tell([Outcome(0, 0, 0, 1)])
     with pytest.raises(ValueError, match="in counts or trial by trial"):
-        controller.tell_round(right)
+        controller.tell_round(asked, right)
 
 
 def test_a_model_that_is_set_aside_has_no_counts_to_tell() -> None:
@@ -114,7 +114,7 @@ def test_a_model_that_is_set_aside_has_no_counts_to_tell() -> None:
     counts = np.zeros((MODELS, QUESTIONS, 3), dtype=np.int64)
     counts[..., 1] = asked.extra
     controller.tell([SetAside(2, "gone")])
-    (look,) = controller.tell_round(counts)
+    (look,) = controller.tell_round(asked, counts)
     assert look.trials == (21, 21, 0, 21) and controller.arrived[2].sum() == 0
 
 
@@ -139,7 +139,7 @@ def test_what_is_still_to_go_is_no_more_than_the_caps_pay_for(budget: Budget) ->
     found = []
     for controller in (free, capped):
         (asked,) = controller.ask_rounds()
-        controller.tell_round(Drawn.of(asked, tape(5), 3).counts, COSTS)
+        controller.tell_round(asked, DrawnRound.of(asked, tape(5), 3).counts, COSTS)
         found.append(controller.result())
     unbound, bound = found
     assert unbound is not None and bound is not None

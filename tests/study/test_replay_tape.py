@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from adaptive_eval.exchange.recording import tallied
+from adaptive_eval.exchange.recording import counts_of_outcomes
 from adaptive_eval.study.tape import Tape
 
 BINARY = np.array([0.0, 1.0])
@@ -51,7 +51,7 @@ def test_beyond_its_record_a_cell_is_drawn_by_its_shares() -> None:
 
 def test_recorded_outcomes_keep_their_order_without_the_missing_ones() -> None:
     outcomes = np.array([[[0, 1, -1, 1], [-1, -1, 1, -1], [2, -1, 0, 3]]], dtype=np.int8)
-    tape = Tape.of_outcomes(outcomes, tallied(outcomes), FOUR, np.random.default_rng(2))
+    tape = Tape.of_outcomes(outcomes, counts_of_outcomes(outcomes), FOUR, np.random.default_rng(2))
     found = drawn(tape, (1, 3), 60)[0]
     assert found[0, :3].tolist() == [0, 1, 1]
     assert found[1].tolist() == [1] * 60, "the share of a cell that was right once of once"

@@ -12,8 +12,9 @@ from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Pl
 from adaptive_eval.simulate.worlds import Latency, World, binary
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.judged import open_models, slot_use
+from adaptive_eval.study.servers import SimulatedHost, Swap
 from adaptive_eval.study.tape import Tape
-from adaptive_eval.study.timed import AnswerTimes, Host, Served, Swap, Timeline, drive_in_time, latency_of_mean
+from adaptive_eval.study.timed import AnswerTimes, ServedSpans, Timeline, drive_in_time, latency_of_mean
 
 LATENCY = Latency(20.0, 0.6, 3.0)
 WORLD = World("w", binary(np.random.default_rng(0).beta(1.0, 1.0, (4, 6)) ** np.array([[1.0], [1.2], [1.5], [3.0]])))
@@ -110,7 +111,7 @@ def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
 def test_busy_time_is_counted_up_to_any_moment() -> None:
     rng = np.random.default_rng(7)
     start = rng.uniform(0.0, 50.0, 200)
-    served = Served(start, start + rng.exponential(9.0, 200))
+    served = ServedSpans(start, start + rng.exponential(9.0, 200))
     moments = np.array([0.0, 3.0, 20.0, 49.9, 500.0])
     plain = [np.clip(moment - served.start, 0.0, served.end - served.start).sum() for moment in moments]
     assert served.busy_until(moments) == pytest.approx(plain)
@@ -132,8 +133,8 @@ def test_slot_use_counts_open_models_between_looks() -> None:
 def test_slot_use_of_a_timeline_drawn_by_hand() -> None:
     looks = drive(controller(), tape()).looks[:1]
     seconds = np.array([0.0, 10.0])
-    slow = Served(np.array([0.0, 0.0]), np.array([10.0, 10.0]))
-    fast = Served(np.array([0.0, 0.0]), np.array([5.0, 4.0]))
+    slow = ServedSpans(np.array([0.0, 0.0]), np.array([10.0, 10.0]))
+    fast = ServedSpans(np.array([0.0, 0.0]), np.array([5.0, 4.0]))
     use = slot_use(Timeline(10.0, (2, 2, 2, 2), seconds[1:], (slow, fast, fast, fast)), looks)
     assert use.slowest == 1.0
     assert use.open == pytest.approx((20.0 + 3 * 9.0) / 80.0)
@@ -202,7 +203,7 @@ def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
     groups: list[list[int]], slots: int, lookahead: int, swap: float, seed: int
 ) -> None:
     one, other = controller(Pace(0.0, lookahead)), controller(Pace(0.0, lookahead))
-    hosts = [Host(models, slots, swap) for models in groups]
+    hosts = [SimulatedHost(models, slots, swap) for models in groups]
     timeline = drive_in_time(
         one, tape(seed), times(seed), slots, shared=[host for host in hosts if len(host.models) > 1]
     )
@@ -215,7 +216,7 @@ def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
 
 
 def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
-    host = Host(range(4), 5, 100.0)
+    host = SimulatedHost(range(4), 5, 100.0)
     timeline = drive_in_time(controller(Pace(0.0, 2)), tape(), times(), 5, shared=[host])
     spans = sorted(
         (start, end, model) for model, one in enumerate(timeline.served) for start, end in zip(*one, strict=True)
@@ -228,6 +229,6 @@ def test_no_two_models_of_a_host_are_served_at_a_time() -> None:
 
 def test_swaps_beyond_the_cap_on_wall_time_are_none() -> None:
     capped = controller(Pace(0.0, 2), Budget(wall_seconds=1000.0))
-    timeline = drive_in_time(capped, tape(), times(), 5, shared=[Host(range(4), 5, 300.0)])
+    timeline = drive_in_time(capped, tape(), times(), 5, shared=[SimulatedHost(range(4), 5, 300.0)])
     assert capped.finished is Reason.WALL_TIME
     assert timeline.swaps and all(swap.at < 1000.0 for swap in timeline.swaps)

@@ -10,8 +10,8 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.core import Budget, Trials
 from adaptive_eval.core.rules import Sequential
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
-from adaptive_eval.study.pilot import Usage
-from adaptive_eval.study.simulated import Simulated, simulate
+from adaptive_eval.study.pilot import AnswerUsage
+from adaptive_eval.study.simulated import Simulated, simulate_run
 from adaptive_eval.study.simulations import chance_error, figures_settled, simulate_all
 
 
@@ -55,7 +55,7 @@ def test_cells_whose_cap_hinders_nothing_are_those_of_a_simulation() -> None:
     spared = 0
     for variant in set(found.table.values()):
         for number, run in enumerate(found.runs[variant][: found.table_worlds]):
-            alone = simulate(one.plan(variant), worlds[number], one.served, (one.seed, number))
+            alone = simulate_run(one.plan(variant), worlds[number], one.served, (one.seed, number))
             assert (run.reason, run.trials, run.comparisons) == (alone.reason, alone.trials, alone.comparisons)
             spared += variant != found.need and run in found.runs[found.need]
     assert spared
@@ -67,11 +67,11 @@ def test_cells_whose_cap_hinders_nothing_are_those_of_a_simulation() -> None:
 @pytest.mark.parametrize("slots", [1, 7, 64])
 def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
     """All trials at once and a single look, on the same servers."""
-    spread = Usage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
+    spread = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
     one = scene(served=served(2, slots=slots)._replace(usage=spread))
     chances = level(0.7, 0.4)
     whole = plan(trials=Trials(40, 40), rule=Sequential(0.95, 1.0))
-    simulated = np.mean([simulate(whole, chances, one.served, (seed,)).seconds for seed in range(4)])
+    simulated = np.mean([simulate_run(whole, chances, one.served, (seed,)).seconds for seed in range(4)])
     assert fixed_seconds(one, 40 * chances.sum(axis=1)) == pytest.approx(simulated, rel=0.1)
 
 
@@ -85,7 +85,7 @@ def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too()
 
 def test_what_nobody_knows_is_not_compared() -> None:
     nothing = np.full((2, 2), np.nan)
-    unknown = scene(served=served(2)._replace(usage=Usage(nothing, nothing, nothing, np.zeros(2))))
+    unknown = scene(served=served(2)._replace(usage=AnswerUsage(nothing, nothing, nothing, np.zeros(2))))
     assert fixed_seconds(unknown, np.ones((2, 2))) is None
     begun = scene(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
     assert fixed_seconds(begun, np.ones((2, 2))) is None

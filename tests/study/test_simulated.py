@@ -13,10 +13,18 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
-from adaptive_eval.study.pilot import Usage
-from adaptive_eval.study.simulated import Scene, Served, Variant, confidences, covers_everything, scaled, simulate
-from adaptive_eval.study.simulations import Crew, Job
-from adaptive_eval.study.summary import limits_of, smallest_delta, smallest_gap
+from adaptive_eval.study.pilot import AnswerUsage
+from adaptive_eval.study.simulated import (
+    Scene,
+    ServiceCosts,
+    Variant,
+    confidences,
+    covers_everything,
+    scaled,
+    simulate_run,
+)
+from adaptive_eval.study.simulations import SimulationJob, WorkerCrew
+from adaptive_eval.study.summary import limits_of, smallest_certified_delta, smallest_gap
 from adaptive_eval.study.types import range_of
 
 QUESTIONS = 30
@@ -27,12 +35,12 @@ def level(*means: float) -> np.ndarray:
     return binary(np.repeat(np.array(means)[:, None], QUESTIONS, axis=1))
 
 
-def served(models: int, seconds: float = 10.0, slots: int = 3, recorded: np.ndarray | None = None) -> Served:
+def served(models: int, seconds: float = 10.0, slots: int = 3, recorded: np.ndarray | None = None) -> ServiceCosts:
     """Answers that take exactly so long, and cost more when they are wrong."""
     each = np.full((models, 2), seconds)
-    usage = Usage(each, each, each, np.zeros(models))
+    usage = AnswerUsage(each, each, each, np.zeros(models))
     costs = [[Cost(20, 0.02, 5.0), Cost(10, 0.01, 3.0)]] * models
-    return Served(usage, costs, [slots] * models, recorded)
+    return ServiceCosts(usage, costs, [slots] * models, recorded)
 
 
 def plan(models: int = 2, **choices: object) -> Plan:
@@ -40,7 +48,7 @@ def plan(models: int = 2, **choices: object) -> Plan:
 
 
 def test_models_that_are_far_apart_take_the_first_round_alone() -> None:
-    run = simulate(plan(), level(0.95, 0.05), served(2), (0,))
+    run = simulate_run(plan(), level(0.95, 0.05), served(2), (0,))
     assert run.reached and run.trials == 2 * QUESTIONS * 4
     assert run.seconds == pytest.approx(QUESTIONS * 4 / 3 * 10.0), "3 slots a model, both at once"
     (pair,) = run.comparisons
@@ -49,7 +57,7 @@ def test_models_that_are_far_apart_take_the_first_round_alone() -> None:
 
 
 def test_costs_are_those_of_the_categories_that_came() -> None:
-    run = simulate(plan(), level(1.0, 0.0), served(2), (0,))
+    run = simulate_run(plan(), level(1.0, 0.0), served(2), (0,))
     half = QUESTIONS * 4
     assert (run.tokens, run.usd, run.gpu_seconds) == pytest.approx((30 * half, 0.03 * half, 8.0 * half))
 
@@ -58,7 +66,7 @@ def test_costs_are_those_of_the_categories_that_came() -> None:
 def test_precision_takes_the_trials_that_its_interval_needs(half_width: float) -> None:
     """1.96 sqrt(p (1 - p) / n) is the half-width after n trials."""
     one = plan(1, objective=PrecisionOf(half_width), judging=Judging(futility=None))
-    trials = [simulate(one, level(0.5), served(1), (seed,)).trials for seed in range(4)]
+    trials = [simulate_run(one, level(0.5), served(1), (seed,)).trials for seed in range(4)]
     assert np.mean(trials) == pytest.approx(0.25 * (1.959964 / half_width) ** 2, rel=0.12)
 
 
@@ -69,22 +77,22 @@ def test_a_fixed_z_needs_the_trials_of_walds_first_passage() -> None:
     """
     far = plan(rule=ZScore(8.0), policy=UnresolvedPairs(), judging=Judging(futility=None), trials=Trials(4, 200))
     chances = level(0.6, 0.4)
-    trials = [simulate(far, chances, served(2), (seed,)).trials / 2 for seed in range(6)]
+    trials = [simulate_run(far, chances, served(2), (seed,)).trials / 2 for seed in range(6)]
     assert np.mean(trials) == pytest.approx(64.0 * 2 * 0.24 / 0.04, rel=0.12)
 
 
 def test_equals_are_carried_to_the_horizon_where_nothing_is_given_up() -> None:
     one = plan(rule=ZScore(50.0), judging=Judging(futility=None), trials=Trials(4, 8))
-    run = simulate(one, level(0.5, 0.5), served(2), (0,))
+    run = simulate_run(one, level(0.5, 0.5), served(2), (0,))
     assert run.trials == 2 * QUESTIONS * 8 and not run.reached and run.decided == 0
 
 
 def test_the_same_seed_gives_the_same_answers_under_any_plan() -> None:
     chances = level(0.7, 0.6, 0.5)
-    whole = simulate(plan(3), chances, served(3), (1, 2))
-    assert whole == simulate(plan(3), chances, served(3), (1, 2))
-    assert whole != simulate(plan(3), chances, served(3), (1, 3))
-    roomy = simulate(plan(3, budget=Budget(trials=10**9)), chances, served(3), (1, 2))
+    whole = simulate_run(plan(3), chances, served(3), (1, 2))
+    assert whole == simulate_run(plan(3), chances, served(3), (1, 2))
+    assert whole != simulate_run(plan(3), chances, served(3), (1, 3))
+    roomy = simulate_run(plan(3, budget=Budget(trials=10**9)), chances, served(3), (1, 2))
     assert roomy == whole
 
 
@@ -92,7 +100,7 @@ def test_what_is_recorded_is_not_drawn_and_takes_no_time() -> None:
     recorded = np.full((2, QUESTIONS, 6), -1, dtype=np.int8)
     recorded[0, :, :4], recorded[1, :, :4] = 1, 0
     recorded[0, 0, 5] = 1
-    run = simulate(plan(), level(0.5, 0.5), served(2, recorded=recorded), (0,))
+    run = simulate_run(plan(), level(0.5, 0.5), served(2, recorded=recorded), (0,))
     assert run.reached and run.seconds == 0.0
     assert run.trials == 2 * QUESTIONS * 4 + 1, "what is there is paid for, needed or not"
     assert run.tokens == QUESTIONS * 4 * 30 + 10
@@ -101,24 +109,24 @@ def test_what_is_recorded_is_not_drawn_and_takes_no_time() -> None:
 def test_models_that_take_turns_wait_for_each_other_and_for_the_swap() -> None:
     apart = level(0.95, 0.05)
     turned = served(2)._replace(in_turn=[[0, 1]], swap_seconds=60.0)
-    alone, in_turn = simulate(plan(), apart, served(2), (0,)), simulate(plan(), apart, turned, (0,))
+    alone, in_turn = simulate_run(plan(), apart, served(2), (0,)), simulate_run(plan(), apart, turned, (0,))
     assert in_turn.seconds == pytest.approx(2 * alone.seconds + 2 * 60.0)
     assert in_turn.comparisons == alone.comparisons
 
 
 def test_the_time_of_a_run_is_capped() -> None:
     capped = plan(budget=Budget(wall_seconds=600.0), rule=ZScore(50.0), judging=Judging(futility=None))
-    run = simulate(capped, level(0.5, 0.5), served(2), (0,))
+    run = simulate_run(capped, level(0.5, 0.5), served(2), (0,))
     assert run.seconds == 600.0 and run.reason == "wall_time"
 
 
 def test_a_budget_without_a_round_compares_nothing() -> None:
-    run = simulate(plan(budget=Budget(trials=9)), level(0.5, 0.5), served(2), (0,))
+    run = simulate_run(plan(budget=Budget(trials=9)), level(0.5, 0.5), served(2), (0,))
     assert run.trials == 0 and run.comparisons == () and not run.reached
 
 
 def test_a_threshold_is_a_gap_too() -> None:
-    run = simulate(plan(1, objective=Threshold(0.3)), level(0.9), served(1), (0,))
+    run = simulate_run(plan(1, objective=Threshold(0.3)), level(0.9), served(1), (0,))
     assert run.comparisons[0].gap == pytest.approx(0.6)
 
 
@@ -131,8 +139,12 @@ def scene(**changes: object) -> Scene:
 
 
 def test_processes_change_nothing() -> None:
-    jobs = [Job(world, level(0.7, 0.6), Variant(0.95, Budget(trials=cap))) for world in (0, 1) for cap in (400, 600)]
-    with Crew(scene(), 0) as alone, Crew(scene(), 0) as together:
+    jobs = [
+        SimulationJob(world, level(0.7, 0.6), Variant(0.95, Budget(trials=cap)))
+        for world in (0, 1)
+        for cap in (400, 600)
+    ]
+    with WorkerCrew(scene(), 0) as alone, WorkerCrew(scene(), 0) as together:
         together.hire(2)
         assert alone.simulate(jobs) == together.simulate(jobs)
 
@@ -196,26 +208,28 @@ def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
     """delta = (b + 1.28) s with s^2 = 2 p (1 - p)/(M N): of its d, N(0, s^2), four in five lie within delta - b s."""
     one = plan(trials=Trials(4, 20))
     sigma = np.sqrt(2 * 0.25 / (QUESTIONS * 20))
-    delta = smallest_delta(one, level(0.5, 0.5))
+    delta = smallest_certified_delta(one, level(0.5, 0.5))
     bound = delta / sigma - 1.2815516
     assert bound == pytest.approx(2.11, abs=0.03), "c of the sequential rule at the horizon"
     assert np.mean(np.abs(np.random.default_rng(0).normal(0.0, sigma, 100_000)) + bound * sigma <= delta) == (
         pytest.approx(0.8, abs=0.005)
     )
-    assert smallest_delta(replace(one, budget=Budget(trials=2 * QUESTIONS * 5)), level(0.5, 0.5)) > 1.9 * delta
-    assert smallest_delta(replace(one, judging=Judging(familywise=True)), level(0.5, 0.5)) > delta
+    assert (
+        smallest_certified_delta(replace(one, budget=Budget(trials=2 * QUESTIONS * 5)), level(0.5, 0.5)) > 1.9 * delta
+    )
+    assert smallest_certified_delta(replace(one, judging=Judging(familywise=True)), level(0.5, 0.5)) > delta
 
 
 @pytest.mark.slow
 def test_equals_are_tied_with_that_delta() -> None:
     one = plan(trials=Trials(4, 20), judging=Judging(futility=None))
-    sure = replace(one, judging=Judging(delta=smallest_delta(one, level(0.5, 0.5)), futility=None))
-    runs = [simulate(sure, level(0.5, 0.5), served(2), (seed,)) for seed in range(200)]
+    sure = replace(one, judging=Judging(delta=smallest_certified_delta(one, level(0.5, 0.5)), futility=None))
+    runs = [simulate_run(sure, level(0.5, 0.5), served(2), (seed,)) for seed in range(200)]
     tied = np.mean([run.comparisons[0].verdict == Verdict.TIED for run in runs])
     assert tied > 0.8 - 2 * np.sqrt(0.16 / 200)
 
 
 def test_a_run_without_a_look_has_no_limits() -> None:
     broke = plan(budget=Budget(trials=9))
-    run = simulate(broke, level(0.5, 0.5), served(2), (0,))
+    run = simulate_run(broke, level(0.5, 0.5), served(2), (0,))
     assert limits_of([run], broke, [level(0.5, 0.5)]).gap is None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.study.worlds import (
-    Prior,
+    WorldPrior,
     chances_of,
     logits_of,
     prior_chances,
@@ -52,7 +52,7 @@ def test_the_likelihood_of_the_sticks_is_that_of_the_categories() -> None:
 
 def test_the_prior_has_the_spreads_that_it_states() -> None:
     """Without doubt about them, the variance of a logit is the sum of the four, and others share some of them."""
-    prior = Prior(level=1.0, ability=0.5, difficulty=2.0, taste=0.8, doubt=0.0)
+    prior = WorldPrior(level=1.0, ability=0.5, difficulty=2.0, taste=0.8, doubt=0.0)
     weights, rng = WEIGHTS[0], np.random.default_rng(3)
     logits = np.array([logits_of(one, weights)[..., 0] for one in prior_chances(prior, 2, 2, weights, 6_000, rng)])
     cov = np.cov(logits.reshape(-1, 4).T)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -62,6 +63,12 @@ def test_every_grader_keeps_to_its_contract(name: str) -> None:
 
 def test_a_function_is_a_grader_too() -> None:
     check_grader(pong, KEY, ["4"], ["5"])
+
+
+def test_a_function_with_options_is_named_by_itself() -> None:
+    check_grader(partial(pong, sign="!"), KEY, ["4!"], ["4"])
+    with pytest.raises(AssertionError, match="^pong must find '4' wrong"):
+        check_grader(partial(pong, sign=""), KEY, ["4!"], ["4"])
 
 
 def test_they_need_no_test_framework() -> None:

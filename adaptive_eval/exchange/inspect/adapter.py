@@ -17,9 +17,7 @@ keeps its place among `max_samples` until it is needed, or until the comparison 
   few more epochs than `trials.max`. A model whose trials cannot be had is set aside, and the others go on.
 - Give no `seed`: Inspect sends it in every epoch, and the trials of a question would be one and the same.
 
-Settings of Inspect under which a comparison would hang or mislead: they are refused before a sample is run.
-
-From the score that another harness gave a sample to the category of a trial.
+Settings of Inspect under which a comparison would hang or mislead are refused before a sample is run.
 """
 
 import asyncio
@@ -32,10 +30,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.epochs import Arrival, Desk, Epoch, Epochs, Settings, rubric_of
+from adaptive_eval.exchange.epochs import DecisionSettings, Epoch, EpochController, EpochDecision, Epochs, rubric_of
 from adaptive_eval.exchange.samples import LETTERS
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.record.results import Results
+from adaptive_eval.store import Names
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalSpec
@@ -145,17 +144,20 @@ class _Lane:
 class AdaptiveStopping:
     """An `EarlyStopping` manager for one comparison; see the module's text."""
 
-    def __init__(self, models: Sequence[str], decisions: Settings | None = None, *, scorer: str | None = None) -> None:
+    def __init__(
+        self, models: Sequence[str], decisions: DecisionSettings | None = None, *, scorer: str | None = None
+    ) -> None:
         """`models` are named as in `eval`; `decisions` are the sections rubric, objective, stopping, allocation, trials
         and budget of a configuration; `scorer` is the one that counts, where a task has several."""
         if not models or len(set(models)) < len(models):
             raise ConfigError(f"models must be different names, one at least, but got {', '.join(models) or 'none'}")
-        self._names, self._settings, self._scorer = tuple(models), dict(decisions or {}), scorer
-        self._rubric = rubric_of(self._settings, self._names)
+        self._names, self._settings, self._scorer = Names(models), dict(decisions or {}), scorer
+        self._rubric = rubric_of(self._settings, tuple(self._names))
         require_scorable(self._rubric)
-        self._desk: Desk | None = None
+        self._controller: EpochController | None = None
         self._lanes: list[_Lane] = []
-        self._ids: dict[str, int] = {}
+        self._samples = Names(())
+        """The ids of Inspect's samples, which are the questions."""
         self._epochs = 0
         self._began = self._ended = 0.0
         self._lane: ContextVar[_Lane] = ContextVar("lane")
@@ -164,10 +166,10 @@ class AdaptiveStopping:
 
     def result(self) -> Results | None:
         """The ranking, and everything else that results.json would say; None before the first look."""
-        if self._desk is None:
+        if self._controller is None:
             return None
         over = all(lane.over for lane in self._lanes)
-        return self._desk.results(self._began, self._ended if over else time.time(), stopped=over)
+        return self._controller.results(self._began, self._ended if over else time.time(), stopped=over)
 
     # -- what Inspect calls --------------------------------------------------------------------------------------
 
@@ -176,10 +178,10 @@ class AdaptiveStopping:
         ids = [str(sample.id) for sample in samples]
         try:
             own = _own_task()
-            require_usable(task, self._names)
-            if self._desk is None:
+            require_usable(task, tuple(self._names))
+            if self._controller is None:
                 self._begin(ids, epochs)
-            lane = self._lanes[self._names.index(task.model)]
+            lane = self._lanes[self._names.position_of(task.model)]
             self._require_alike(task.model, lane, ids, epochs)
         except ConfigError as error:
             self._fail(error)
@@ -191,15 +193,15 @@ class AdaptiveStopping:
 
     async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:
         """Whether an epoch is to be skipped; the answer comes when that is known."""
-        lane, here, desk = self._lane.get(), Epoch(self._ids[str(id)], epoch), self._opened()
-        if (why := desk.why_over(lane.number)) is not None:
+        lane, here, controller = self._lane.get(), Epoch(self._samples.position_of(str(id)), epoch), self._opened()
+        if (why := controller.why_over(lane.number)) is not None:
             return EarlyStop(id=id, epoch=epoch, reason=why)
         arrival = lane.epochs.arrive(here)
         self._moved(lane)
         match arrival:
-            case Arrival.SKIP:
+            case EpochDecision.SKIP:
                 return EarlyStop(id=id, epoch=epoch, reason=GAVE_WAY)
-            case Arrival.HOLD:
+            case EpochDecision.HOLD:
                 why = await self._hold(lane, here)
                 if why is not None:
                     return EarlyStop(id=id, epoch=epoch, reason=why)
@@ -208,44 +210,44 @@ class AdaptiveStopping:
 
     async def complete_sample(self, id: str | int, epoch: int, scores: "Mapping[str, SampleScore]") -> None:
         """An epoch has its scores."""
-        lane, here, desk = self._lane.get(), Epoch(self._ids[str(id)], epoch), self._opened()
+        lane, here, controller = self._lane.get(), Epoch(self._samples.position_of(str(id)), epoch), self._opened()
         name = self._counting(scores)
         category = category_of(scores[name].score.value, self._rubric, name)
         if category is not None:  # what has no score is lost, as `_sample_over` finds
-            desk.complete(lane.number, here, category)
+            controller.complete(lane.number, here, category)
             self._moved(lane)
             self._let_go()
 
     async def complete_task(self) -> dict[str, Any]:
         """A model is through with its epochs."""
-        lane, desk = self._lane.get(), self._opened()
+        lane, controller = self._lane.get(), self._opened()
         lane.over, self._ended = True, time.time()
         lane.epochs.close()
-        desk.give_up_if_hopeless(lane.number)
+        controller.give_up_if_hopeless(lane.number)
         self._let_go()
         return {
             "samples_run": len(lane.epochs.done),
             "samples_lost": lane.epochs.lost,
             "samples_that_gave_way": lane.epochs.skipped,
-            "why_stopped": desk.why_over(lane.number),
+            "why_stopped": controller.why_over(lane.number),
         }
 
     # -- the beginning -------------------------------------------------------------------------------------------
 
     def _begin(self, ids: Sequence[str], epochs: int) -> None:
         """Now the questions are known, and how many trials there can be."""
-        self._desk = Desk(self._names, ids, epochs, self._settings)
-        self._lanes = [_Lane(number, one) for number, one in enumerate(self._desk.models)]
-        self._ids = {key: place for place, key in enumerate(ids)}
+        self._controller = EpochController(tuple(self._names), ids, epochs, self._settings)
+        self._lanes = [_Lane(number, one) for number, one in enumerate(self._controller.models)]
+        self._samples = Names(ids)
         self._epochs, self._began = epochs, time.time()
         asyncio.get_running_loop().call_later(START_SECONDS, self._go_on_without_the_late)
 
     def _require_alike(self, name: str, lane: _Lane, ids: Sequence[str], epochs: int) -> None:
         if lane.begun:
             raise ConfigError(f"{name} has begun before; make a new manager for every eval, one for all its models")
-        if set(ids) != self._ids.keys() or epochs != self._epochs:
+        if set(ids) != set(self._samples) or epochs != self._epochs:
             raise ConfigError(
-                f"{name} has {len(ids)} samples in {epochs} epochs, but the first model {len(self._ids)} in "
+                f"{name} has {len(ids)} samples in {epochs} epochs, but the first model {len(self._samples)} in "
                 f"{self._epochs}, or others; give every model the same samples and epochs"
             )
 
@@ -263,9 +265,9 @@ class AdaptiveStopping:
 
     def _let_go(self) -> None:
         """Let what is held go on, where it is needed now or never will be."""
-        desk = self._opened()
+        controller = self._opened()
         for lane in self._lanes:
-            why = desk.why_over(lane.number)
+            why = controller.why_over(lane.number)
             for here in list(lane.held) if why is not None else list(lane.epochs.released()):
                 lane.let_go(here, why)
             self._watch(lane)
@@ -318,11 +320,11 @@ class AdaptiveStopping:
                 if not held.done():
                     held.set_exception(error)
 
-    def _opened(self) -> Desk:
+    def _opened(self) -> EpochController:
         if self._failure is not None:
             raise self._failure
-        assert self._desk is not None  # a task has begun
-        return self._desk
+        assert self._controller is not None  # a task has begun
+        return self._controller
 
     def _counting(self, scores: "Mapping[str, SampleScore]") -> str:
         """The scorer that counts."""

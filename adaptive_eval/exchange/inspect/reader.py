@@ -2,8 +2,6 @@
 
 A log that was never finished has no header.json, but its journal begins with start.json, and its samples are there as
 far as they were written; where only the journal's summaries are, these give the scores without the texts.
-
-One sample of an Inspect log: what was asked, what the model wrote, and which score counts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,19 +10,19 @@ from typing import Any
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
-from adaptive_eval.exchange.bounded import Archive, entries, whole
+from adaptive_eval.exchange.bounded import Archive, json_entries, read_whole
 from adaptive_eval.exchange.samples import (
     SEVERAL,
-    Asked,
     LogFile,
+    LoggedQuestion,
+    LoggedSettings,
     Record,
-    Settings,
-    as_value,
+    finite_number,
     known_sampling,
     made_answer,
     mapping,
-    number,
     sequence,
+    value_of_score,
     whole_number,
 )
 from adaptive_eval.questions.load import as_text
@@ -74,7 +72,7 @@ class SampleReader:
         plan = mapping(mapping(header).get("plan"))
         config = {**mapping(plan.get("config")), **mapping(spec.get("model_generate_config"))}
         scorers = [as_text(mapping(one).get("name")) for one in sequence(spec.get("scorers"))]
-        self._settings = Settings(
+        self._settings = LoggedSettings(
             served=_served(self._model),
             sampling=known_sampling(
                 {ours: config[theirs] for theirs, ours in SAMPLING.items() if config.get(theirs) is not None}
@@ -92,7 +90,7 @@ class SampleReader:
             raise self._file.refuse(SEVERAL, place)
         prompt, system = _conversation(told)
         score = self._score(told, place)
-        value = as_value(score.get("value"))
+        value = value_of_score(score.get("value"))
         answer, cost = _answer(told, self._model)
         said = score.get("answer")
         return Record(
@@ -101,7 +99,9 @@ class SampleReader:
             question=as_text(told["id"]),
             trial=epoch - 1,
             task=self._task,
-            asked=Asked(prompt, _target(told.get("target")), tuple(map(as_text, sequence(told.get("choices"))))),
+            asked=LoggedQuestion(
+                prompt, _target(told.get("target")), tuple(map(as_text, sequence(told.get("choices"))))
+            ),
             settings=self._settings if system is None else self._settings._replace(system=system),
             answer=answer,
             has_text=answer is not None,
@@ -170,7 +170,7 @@ def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
     usage = mapping(mapping(sample.get("model_usage")).get(model)) or mapping(output.get("usage"))
     prompt = sum(whole_number(usage.get(f"input_tokens{kind}")) or 0 for kind in ("", "_cache_read", "_cache_write"))
     completion = whole_number(usage.get("output_tokens")) or 0
-    cost = Cost(prompt + completion, number(usage.get("total_cost")) or 0.0)
+    cost = Cost(prompt + completion, finite_number(usage.get("total_cost")) or 0.0)
     choices = sequence(output.get("choices"))
     if not choices:
         return None, cost
@@ -182,7 +182,7 @@ def _answer(sample: Sample, model: str) -> tuple[Answer | None, Cost]:
         text,
         finish_reason=STOP_REASONS.get(reason, reason),
         reasoning=reasoning,
-        latency=number(output.get("time")) or number(sample.get("working_time")) or 0.0,
+        latency=finite_number(output.get("time")) or finite_number(sample.get("working_time")) or 0.0,
         prompt_tokens=prompt,
         completion_tokens=completion,
         more=frozenset() if limit is None else frozenset({limit}),
@@ -250,7 +250,7 @@ def _summaries(archive: Archive) -> Iterator[tuple[str, object]]:
 
 def read_json(file: LogFile) -> Iterator[Record]:
     """The trials of a JSON log, sample by sample."""
-    data = whole(file)
+    data = read_whole(file)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -259,7 +259,7 @@ def read_json(file: LogFile) -> Iterator[Record]:
     header: dict[str, Any] = {}
     reader: SampleReader | None = None
     try:
-        for entry in entries(text, "samples"):
+        for entry in json_entries(text, "samples"):
             file.share = entry.share
             if entry.element is None:
                 header[entry.key] = entry.value

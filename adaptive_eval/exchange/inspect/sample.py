@@ -8,7 +8,7 @@ from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.exchange.samples import UNTOLD
 from adaptive_eval.questions import Question
 from adaptive_eval.store import TrialRecord
-from adaptive_eval.store.rows import clean
+from adaptive_eval.store.rows import valid_text
 
 Json = dict[str, Any]
 
@@ -29,7 +29,7 @@ SHOWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class InspectScale:
     """How categories are written: as letters where each is worth 0, 1/2 or 1, else as numbers."""
 
     scorer: str
@@ -62,7 +62,7 @@ def usage(answer: Answer) -> dict[str, int]:
     return {"input_tokens": answer.prompt_tokens, "output_tokens": answer.completion_tokens, "total_tokens": total}
 
 
-def sample_of(record: TrialRecord, question: Question, prompt: Prompt, scale: Scale) -> Json:
+def sample_of(record: TrialRecord, question: Question, prompt: Prompt, scale: InspectScale) -> Json:
     """The sample of a trial; one that has no grade has an error and no score, one whose text nobody knows no choice."""
     answer, asked = record.answer, _messages(prompt)
     said = {"role": "assistant", "content": _content(answer), "source": "generate", "model": record.model}
@@ -78,7 +78,7 @@ def sample_of(record: TrialRecord, question: Question, prompt: Prompt, scale: Sc
         "output": {
             "model": record.model,
             "choices": choices,
-            "completion": clean(answer.text),
+            "completion": valid_text(answer.text),
             "usage": usage(answer),
             "time": answer.latency,
         },
@@ -108,7 +108,7 @@ def summary_of(sample: Mapping[str, Any]) -> Json:
     return summary | {"completed": True, "message_count": len(sample["messages"])}
 
 
-def _score(record: TrialRecord, category: int, scale: Scale) -> Json:
+def _score(record: TrialRecord, category: int, scale: InspectScale) -> Json:
     return {
         "value": scale.value(record, category),
         "answer": record.extracted,
@@ -125,10 +125,10 @@ def _messages(prompt: Prompt) -> list[Json]:
 
 def _content(answer: Answer) -> object:
     if answer.reasoning is None:
-        return clean(answer.text)
+        return valid_text(answer.text)
     return [
-        {"type": "reasoning", "reasoning": clean(answer.reasoning)},
-        {"type": "text", "text": clean(answer.text)},
+        {"type": "reasoning", "reasoning": valid_text(answer.reasoning)},
+        {"type": "text", "text": valid_text(answer.text)},
     ]
 
 

@@ -1,6 +1,6 @@
-"""Writing the logs: every model's trials are read once, and only their summaries are kept until the end.
+"""Writes a run as Inspect logs, one a model: samples, task, results, and why it stopped where it did.
 
-What an Inspect log says of all its samples together: the task, the results, and why it stopped where it did.
+Every model's trials are read once, and only their summaries are kept until the end.
 """
 
 import re
@@ -15,11 +15,11 @@ import orjson
 
 from adaptive_eval import __version__
 from adaptive_eval.config.run import ModelConfig
-from adaptive_eval.exchange.inspect.sample import Json, Scale, sample_of, summary_of, usage
-from adaptive_eval.exchange.source import Source, Told
+from adaptive_eval.exchange.inspect.sample import InspectScale, Json, sample_of, summary_of, usage
+from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.record.build import iso_time
 from adaptive_eval.record.results import ModelRow, Results, why_stopped
-from adaptive_eval.store import TrialRecord, is_held
+from adaptive_eval.store import RunResumed, TrialRecord, TrialsImported, events_of_kind, is_held
 
 VERSION = 2
 """Of Inspect's log format."""
@@ -35,15 +35,16 @@ METRICS = {
     "bayes_sigma": "bayes_sigma",
 }
 """What a metric is called in the log, and in results.json."""
+NOT_IN_LOGS = "the logs that were imported have no such trial"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subject:
+class LoggedModel:
     """One model of a run, as its log is about it."""
 
-    source: Source
+    source: ExportSource
     name: str
-    scale: Scale
+    scale: InspectScale
     results: Results | None
     """Of the whole run; None before its first look."""
 
@@ -62,10 +63,17 @@ class Subject:
     @property
     def epochs(self) -> int:
         """The trials a question that were allowed; some may have had more, since it is a mean."""
-        return max(int(self.source.extent.max()), self.source.run.setup.config.trials.max)
+        there = int(self.source.extent.max())
+        return there if self.is_imported_alone else max(there, self.source.run.setup.config.trials.max)
+
+    @property
+    def is_imported_alone(self) -> bool:
+        """The run has the trials of other logs, and has asked nothing itself."""
+        events = self.source.run.events
+        return bool(events_of_kind(events, TrialsImported)) and not events_of_kind(events, RunResumed)
 
 
-class Samples:
+class SampleCounts:
     """What is counted while the samples of a model are written."""
 
     def __init__(self, questions: int) -> None:
@@ -86,19 +94,17 @@ class Samples:
             self.scored[question] += 1
 
 
-def start_of(subject: Subject) -> Json:
+def start_of(subject: LoggedModel) -> Json:
     """The member that comes first, whether or not the log is finished."""
     return {"version": VERSION, "eval": _spec(subject), "plan": _plan(subject)}
 
 
-def header_of(subject: Subject, start: Json, samples: Samples) -> Json:
+def header_of(subject: LoggedModel, start: Json, samples: SampleCounts) -> Json:
     """The whole header."""
-    reader, results = subject.source.reader, subject.results
-    finished = results is not None and results.run.status == "finished"
+    reader = subject.source.reader
     return {
         **start,
-        # what was stopped, or goes on while it is exported, is whole up to here and no error
-        "status": "success" if finished else "cancelled",
+        "status": "success" if _is_whole(subject) else "cancelled",
         "results": _results(subject, samples),
         "stats": {
             "started_at": iso_time(reader.created),
@@ -108,14 +114,24 @@ def header_of(subject: Subject, start: Json, samples: Samples) -> Json:
     }
 
 
-def reductions_of(subject: Subject, samples: Samples) -> list[Json]:
+def _is_whole(subject: LoggedModel) -> bool:
+    """Nothing has cut it short: the run is finished, or has all that the logs had which were imported.
+
+    What was stopped, or goes on while it is exported, is whole up to here and no error, which Inspect calls cancelled.
+    """
+    results = subject.results
+    finished = results is not None and results.run.status == "finished"
+    return finished or subject.is_imported_alone
+
+
+def reductions_of(subject: LoggedModel, samples: SampleCounts) -> list[Json]:
     """The mean score of each question that has one."""
     means = zip(subject.source.questions, samples.totals.tolist(), samples.scored.tolist(), strict=True)
     scores = [{"sample_id": question.id, "value": total / count} for question, total, count in means if count]
     return [{"scorer": subject.scale.scorer, "reducer": "mean", "samples": scores}]
 
 
-def _spec(subject: Subject) -> Json:
+def _spec(subject: LoggedModel) -> Json:
     source, model, scale = subject.source, subject.model, subject.scale
     config, created = source.run.setup.config, source.reader.created
     return {
@@ -136,7 +152,7 @@ def _spec(subject: Subject) -> Json:
     }
 
 
-def _dataset(source: Source) -> Json:
+def _dataset(source: ExportSource) -> Json:
     asked = source.run.setup.config.questions
     file = None if asked.path is None else asked.path.name
     return {
@@ -147,13 +163,13 @@ def _dataset(source: Source) -> Json:
     }
 
 
-def _plan(subject: Subject) -> Json:
+def _plan(subject: LoggedModel) -> Json:
     system = None if subject.model is None else subject.model.prompt.system
     steps: list[Json] = [] if system is None else [{"solver": "system_message", "params": {"template": system}}]
     return {"name": "plan", "steps": [*steps, {"solver": "generate", "params": {}}], "config": {}}
 
 
-def _results(subject: Subject, samples: Samples) -> Json:
+def _results(subject: LoggedModel, samples: SampleCounts) -> Json:
     scorer, scored = subject.scale.scorer, int(samples.scored.sum())
     score = {
         "name": scorer,
@@ -166,7 +182,7 @@ def _results(subject: Subject, samples: Samples) -> Json:
     }
     stops: Json = {
         "manager": MANAGER,
-        "early_stops": list(_early_stops(subject, why_stopped(subject.name, subject.results))),
+        "early_stops": list(_early_stops(subject)),
         "metadata": {},
     }
     return {
@@ -185,9 +201,10 @@ def _metrics(row: ModelRow | None) -> Iterator[tuple[str, float]]:
             yield metric, value
 
 
-def _early_stops(subject: Subject, reason: str) -> Iterator[Json]:
+def _early_stops(subject: LoggedModel) -> Iterator[Json]:
     """Every epoch of a question that was not asked."""
-    extent = subject.source.extent[subject.source.models.index(subject.name)].tolist()
+    reason = NOT_IN_LOGS if subject.is_imported_alone else why_stopped(subject.name, subject.results)
+    extent = subject.source.extent[subject.source.roster.models.position_of(subject.name)].tolist()
     for question, asked in zip(subject.source.questions, extent, strict=True):
         for epoch in range(asked + 1, subject.epochs + 1):
             yield {"id": question.id, "epoch": epoch, "reason": reason}
@@ -203,31 +220,30 @@ LEVEL = 4
 """Of deflate: texts come out a twentieth larger than at the default, in half of the time."""
 
 
-def write_logs(source: Source, folder: Path, told: Told) -> None:
+def write_logs(source: ExportSource, folder: Path, on_progress: OnProgress) -> None:
     """One log a model."""
     config, reader = source.run.setup.config, source.reader
     results = source.run.results(running=is_held(reader.directory))
-    scale = Scale(config.grader.kind, source.rubric.names, source.rubric.weights)
+    scale = InspectScale(config.grader.kind, source.rubric.names, source.rubric.weights)
     before = 0
     for name, file in zip(source.models, _file_names(source.models), strict=True):
         with ZipFile(folder / file, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
-            before = _write_log(archive, Subject(source, name, scale, results), before, told)
+            before = _write_log(archive, LoggedModel(source, name, scale, results), before, on_progress)
 
 
-def _write_log(archive: ZipFile, subject: Subject, before: int, told: Told) -> int:
+def _write_log(archive: ZipFile, subject: LoggedModel, before: int, on_progress: OnProgress) -> int:
     """Write every member, the header last, as Inspect does; gives the samples written so far."""
-    source, start, samples = subject.source, start_of(subject), Samples(len(subject.source.questions))
-    place = {question.id: at for at, question in enumerate(source.questions)}
+    source, start, samples = subject.source, start_of(subject), SampleCounts(len(subject.source.questions))
     summaries: list[Json] = []
     _put(archive, "_journal/start.json", start)
     for record in source.reader.trials_of(subject.name):
-        at = place[record.question]
+        at = source.roster.questions.position_of(record.question)
         question = source.questions[at]
         sample = sample_of(record, question, source.prompt(subject.name, question), subject.scale)
         _put(archive, f"samples/{question.id}_epoch_{sample['epoch']}.json", sample)
         summaries.append(summary_of(sample))
         samples.count(at, record, subject.scale.weights)
-        told(before + samples.written)
+        on_progress(before + samples.written)
     _put(archive, "summaries.json", summaries)
     _put(archive, "reductions.json", reductions_of(subject, samples))
     _put(archive, "header.json", header_of(subject, start, samples))

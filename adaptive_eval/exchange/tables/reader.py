@@ -10,7 +10,7 @@ seed, finish_reason, flags, extracted, signals, grader_error, prompt_tokens, com
 gpu_seconds, latency, ttft, attempts, replica, completion_bpt, prompt_bpt, round
                               what else is known
 
-Tables row by row: JSONL, CSV and Parquet, each row with its place; no more than a row is in memory.
+Rows are read one by one, each with its place; no more than a row is in memory.
 """
 
 import csv
@@ -22,18 +22,18 @@ from typing import IO, Any, TypeVar
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.exchange.bounded import MOST_BYTES, opened, parsed
+from adaptive_eval.exchange.bounded import MOST_BYTES, opened_file, parse_log_json
 from adaptive_eval.exchange.samples import (
     LARGEST,
     NO_ANSWER,
     NOT_LOGGED,
-    Asked,
     LogFile,
+    LoggedQuestion,
+    LoggedSettings,
     Record,
-    Settings,
-    as_value,
     made_answer,
-    tidy,
+    tidy_text,
+    value_of_score,
 )
 from adaptive_eval.graders.types import FLAGS, SignalValue
 from adaptive_eval.imports import load_pyarrow
@@ -50,10 +50,10 @@ BATCH = 64
 
 def json_rows(file: LogFile) -> Rows:
     """The objects of a JSONL file."""
-    with opened(file) as handle:
+    with opened_file(file) as handle:
         for number, line in _lines(file, handle):
             place = f"line {number}"
-            row = parsed(file, line.removeprefix(BOM) if number == 1 else line, place)
+            row = parse_log_json(file, line.removeprefix(BOM) if number == 1 else line, place)
             if not isinstance(row, dict):
                 raise file.refuse("is no JSON object; a JSONL file has one a line", place)
             yield place, row
@@ -76,7 +76,7 @@ def _lines(file: LogFile, handle: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 def csv_columns(file: LogFile) -> frozenset[str]:
     """The header of a CSV file."""
-    with opened(file) as handle:
+    with opened_file(file) as handle:
         line = handle.readline(MOST_HEADER)
     try:
         return frozenset(next(csv.reader([line.decode("utf-8-sig")]), []))
@@ -88,7 +88,7 @@ def csv_rows(file: LogFile) -> Rows:
     """The rows of a CSV file by its header; an empty cell has no key."""
     limit = csv.field_size_limit(MOST_BYTES)
     try:
-        with opened(file) as handle:
+        with opened_file(file) as handle:
             yield from _csv_rows(file, handle)
     except csv.Error as error:
         raise file.refuse(f"is not CSV: {error}") from error
@@ -173,7 +173,7 @@ class _Row:
             trial=self._trial(),
             task=self._text("task") or "",
             asked=self._asked(),
-            settings=Settings(),
+            settings=LoggedSettings(),
             answer=self._answer(),
             has_text=self._row.get("text") is not None,
             category=category,
@@ -204,7 +204,7 @@ class _Row:
             return None, category, None
         for name in ("score", "correct"):
             if (given := self._row.get(name)) is not None:
-                if (value := as_value(given)) is None:
+                if (value := value_of_score(given)) is None:
                     raise self._refuse(f"{name} must be a number, or true or false, but got {as_text(given):.80}")
                 return value, None, None
         error = self._text("grader_error")
@@ -212,13 +212,13 @@ class _Row:
             raise self._refuse("must have a category, a score, correct, or a text to be graded")
         return None, None, error
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> LoggedQuestion:
         choices = self._row.get("choices")
         if isinstance(choices, str):
             choices = self._json("choices", choices)
         if not isinstance(choices, list | tuple | None):
             raise self._refuse("choices must be a list, as JSON")
-        return Asked(
+        return LoggedQuestion(
             self._text("prompt") or "",
             self._text("answer") or "",
             tuple(map(as_text, choices or ())),
@@ -234,9 +234,9 @@ class _Row:
         flags = self._text("flags")
         return replace(
             answer,
-            finish_reason=tidy(self._text("finish_reason") or answer.finish_reason),
+            finish_reason=tidy_text(self._text("finish_reason") or answer.finish_reason),
             seed=self._number("seed", int, NOT_LOGGED) or 0,
-            replica=tidy(self._text("replica") or answer.replica),
+            replica=tidy_text(self._text("replica") or answer.replica),
             latency=self._number("latency", float, 0.0) or 0.0,
             prompt_tokens=self._number("prompt_tokens", int, 0) or 0,
             completion_tokens=self._number("completion_tokens", int, 0) or 0,

@@ -1,23 +1,17 @@
 """Long form: one row a trial, in the order of commitment, the same columns in every format.
 
-The trials as CSV, one line a trial.
+In Parquet grader signals are JSON texts, since their names differ from grader to grader.
 
-JSON lines, one trial a line.
+`write_signals` gives the base signals of every trial as JSON lines, in the form that the paper's categorical pipeline
+reads. There `seed` numbers the repeats of a problem, and a table of problems by seeds is made of it: here it is the
+number of the trial, which means the same for every question, and `request_seed` is the seed that was sent.
+`scorio.categorical` reads a line with `signals_of`. (The package of that name on PyPI reads the lines too, but its
+`evaluate_schema` counts a seed that a problem does not have as the lowest category: give it problems with equally many
+trials.)
 
-Parquet, one row a trial; grader signals are JSON texts, since their names differ from grader to grader.
-
-The base signals of every trial as JSON lines, in the form that the paper's categorical pipeline reads.
-
-`seed` numbers the repeats of a problem, and a table of problems by seeds is made of it: here it is the number of the
-trial, which means the same for every question, and `request_seed` is the seed that was sent. `scorio.categorical`
-reads a line with `signals_of`. (The package of that name on PyPI reads the lines too, but its `evaluate_schema` counts
-a seed that a problem does not have as the lowest category: give it problems with equally many trials.)
-
-Texts for spreadsheets: what a model wrote stays text there, whatever it looks like.
-
-A cell that begins like a formula (=, +, -, @ and their full-width twins, also after white space) is run by the
-programs that open it, so such a text gets an apostrophe in front. Line breaks stay within quotes, as one character
-each.
+In a spreadsheet what a model wrote stays text, whatever it looks like. A cell that begins like a formula (=, +, -, @
+and their full-width twins, also after white space) is run by the programs that open it, so such a text gets an
+apostrophe in front. Line breaks stay within quotes, as one character each.
 """
 
 import csv
@@ -29,11 +23,11 @@ from typing import Literal
 
 import orjson
 
-from adaptive_eval.exchange.source import Source, Told
+from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.imports import load_pyarrow
 from adaptive_eval.store import TrialRecord
-from adaptive_eval.store.rows import clean
+from adaptive_eval.store.rows import valid_text
 
 FORMULA = frozenset("=+-@＝＋－＠")
 APOSTROPHE = "'"
@@ -47,12 +41,12 @@ def harmless(value: object) -> object:
     return APOSTROPHE + text if text.lstrip()[:1] in FORMULA or text[:1] in ("\t", "\n") else text
 
 
-def write_signals(source: Source, path: Path, told: Told) -> None:
+def write_signals(source: ExportSource, path: Path, on_progress: OnProgress) -> None:
     """One object a trial."""
     with path.open("wb") as file:
         for number, record in enumerate(source.reader.trials(), 1):
             file.write(orjson.dumps(_line(record), option=orjson.OPT_APPEND_NEWLINE))
-            told(number)
+            on_progress(number)
 
 
 def _line(record: TrialRecord) -> dict[str, object]:
@@ -98,10 +92,10 @@ def _flag(value: object) -> int | None:
     return None if not isinstance(value, bool | int | float) else int(value)
 
 
-Kind = Literal["text", "integer", "number", "mapping"]
+ColumnKind = Literal["text", "integer", "number", "mapping"]
 Row = dict[str, object]
 
-COLUMNS: dict[str, Kind] = {
+COLUMNS: dict[str, ColumnKind] = {
     "model": "text",
     "question": "text",
     "trial": "integer",
@@ -129,21 +123,21 @@ COLUMNS: dict[str, Kind] = {
 }
 """`category` is the number and `label` its name; both and `value` are empty where the grader failed, as `grader_error`
 says. `flags` are those of the answer (truncated, empty, refusal ...), `signals` those of the grader."""
-TEXTS: dict[str, Kind] = {"text": "text", "reasoning": "text"}
+TEXTS: dict[str, ColumnKind] = {"text": "text", "reasoning": "text"}
 """What the model wrote."""
 
 
-def columns(texts: bool) -> dict[str, Kind]:
+def columns(texts: bool) -> dict[str, ColumnKind]:
     """The columns of a row."""
     return COLUMNS | TEXTS if texts else COLUMNS
 
 
-def rows(source: Source, texts: bool) -> Iterator[Row]:
+def rows(source: ExportSource, texts: bool) -> Iterator[Row]:
     """Every stored trial, one at a time."""
     for record in source.reader.trials():
         row = _row(record, source.rubric)
         if texts:
-            row["text"], row["reasoning"] = clean(record.answer.text), clean(record.answer.reasoning)
+            row["text"], row["reasoning"] = valid_text(record.answer.text), valid_text(record.answer.reasoning)
         yield row
 
 
@@ -182,7 +176,7 @@ MOST_CHARACTERS = 16 * 2**20
 """A row group has at most so many rows, and about so much text: that much is in memory."""
 
 
-def write_parquet(source: Source, path: Path, texts: bool, told: Told) -> None:
+def write_parquet(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
     """One row a trial, in row groups."""
     pyarrow, parquet = load_pyarrow()
     types = {"text": pyarrow.string(), "integer": pyarrow.int64(), "number": pyarrow.float64()}
@@ -193,7 +187,7 @@ def write_parquet(source: Source, path: Path, texts: bool, told: Told) -> None:
         for group in _groups(map(_flat, rows(source, texts))):
             writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
             written += len(group)
-            told(written)
+            on_progress(written)
 
 
 def _flat(row: Row) -> Row:
@@ -213,15 +207,15 @@ def _groups(many: Iterable[Row]) -> Iterator[list[Row]]:
         yield group
 
 
-def write_jsonl(source: Source, path: Path, texts: bool, told: Told) -> None:
+def write_jsonl(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
     """One object a trial, with a key for every column."""
     with path.open("wb") as file:
         for number, row in enumerate(rows(source, texts), 1):
             file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
-            told(number)
+            on_progress(number)
 
 
-def write_csv(source: Source, path: Path, texts: bool, told: Told) -> None:
+def write_csv(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
     """One row a trial."""
     names = list(columns(texts))
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -229,7 +223,7 @@ def write_csv(source: Source, path: Path, texts: bool, told: Told) -> None:
         writer.writerow(names)
         for number, row in enumerate(rows(source, texts), 1):
             writer.writerow([harmless(_plain(row[name])) for name in names])
-            told(number)
+            on_progress(number)
 
 
 def _plain(value: object) -> object:

@@ -4,11 +4,10 @@ Nothing that a model, a question or a configuration says becomes markup here: th
 character can end the element they stand in, and the script makes nodes and texts of them. The policy of each page
 (Content-Security-Policy) allows its own script and style and nothing else; a report may not use the network at all.
 
-The page's modules as one script: what a single file can carry, and a browser fetches once.
-
-The modules under `static` are ES modules of a simple kind, which is all that is understood here: imports stand one a
-line at the top, and what is exported is a function or a constant at the left margin. Each becomes a function of its
-own, so that names need only be unique within a module.
+The page's modules go as one script, which a single file can carry, and a browser fetches once. The modules under
+`static` are ES modules of a simple kind, which is all that is understood here: imports stand one a line at the top, and
+what is exported is a function or a constant at the left margin. Each becomes a function of its own, so that names need
+only be unique within a module.
 """
 
 import re

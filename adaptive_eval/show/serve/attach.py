@@ -8,12 +8,12 @@ from pathlib import Path
 
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.show.displays import Display
-from adaptive_eval.show.live import headline
+from adaptive_eval.show.live import title_line
 from adaptive_eval.show.plain import pending
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.status import StoredStatus, ended, stored_status
+from adaptive_eval.show.serve.status import StoredStatus, ended_of_feed, stored_status
 from adaptive_eval.show.summary import findings
-from adaptive_eval.show.text import safe
+from adaptive_eval.show.text import safe_line
 from adaptive_eval.store import is_held, since_the_start
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.looks import look_of
@@ -59,34 +59,34 @@ async def attach(feed: Feed, display: Display) -> ExitCode:
                 shown.catch_up()
     finally:
         display.closed()
-    return end(feed, display)
+    return show_end(feed, display)
 
 
-async def glance(feed: Feed, display: Display) -> ExitCode:
+async def show_once(feed: Feed, display: Display) -> ExitCode:
     """Show the latest look, and how the run has ended if it has."""
     display.opened(feed.stored.config.name, feed.models, StoredStatus(feed).take)
     try:
         _Shown(feed, display).catch_up()
     finally:
         display.closed()
-    return ExitCode.RUNNING if feed.running else end(feed, display)
+    return ExitCode.RUNNING if feed.running else show_end(feed, display)
 
 
-def still(feed: Feed) -> str:
+def status_text(feed: Feed) -> str:
     """A run that goes on, as text."""
     status = stored_status(feed)
     found = [pending(status)] if feed.results is None else findings(feed.results, status.elapsed, feed.directory)
-    return "\n".join([headline(safe(feed.stored.config.name), status, None).plain, "", *found])
+    return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *found])
 
 
-def end(feed: Feed, display: Display) -> ExitCode:
+def show_end(feed: Feed, display: Display) -> ExitCode:
     """Show how the run has ended."""
-    found = ended(feed)
-    display.ended(found, command(feed))
+    found = ended_of_feed(feed)
+    display.ended(found, continuing_command(feed))
     return found.exit_code
 
 
-def command(feed: Feed) -> str:
+def continuing_command(feed: Feed) -> str:
     """What continues the run, but for the name of its configuration, which only who started it knows."""
     return f"adaptive-eval run CONFIG --run-dir {shlex.quote(str(feed.directory))}"
 
@@ -98,14 +98,14 @@ class _Shown:
         self._feed = feed
         self._display = display
         self._models = feed.models
-        self._looks = max(len(feed.ledger.looks()) - 1, 0)
+        self._looks = max(len(feed.sums.looks()) - 1, 0)
         self._events = 0
 
     def catch_up(self) -> None:
         """Tell the display what it does not know yet."""
         if self._feed.models != self._models:
             raise StoreError(f"{self._feed.directory} goes on with other models than before; attach to it again")
-        looks, events = self._feed.ledger.looks(), since_the_start(self._feed.ledger.events())
+        looks, events = self._feed.sums.looks(), since_the_start(self._feed.sums.events())
         for event in events[self._events :]:
             self._display.happened(event)
         if new := looks[self._looks :]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.show.serve.picture import Picture, Published
+from adaptive_eval.show.serve.picture import Picture, PublishedView
 
 PULSE_SECONDS = 1.0
 SHARE_OF_TIME = 0.03
@@ -41,7 +41,7 @@ class Channel:
         """Nobody listens."""
         return not self._listeners
 
-    async def view(self) -> Published:
+    async def view(self) -> PublishedView:
         """The view to serve now."""
         return await self._read(self._picture.view)
 

@@ -4,8 +4,6 @@ Nothing is kept open between two reads and no read is long, so the run never wai
 log can be emptied at any time. The results are those that the run publishes; they are worked out anew only where a run
 ended without publishing any.
 
-What a run has stored, kept up to date by reading only what is new.
-
 A live run commits some thousand trials a second, and a monitor is to cost it next to nothing: so each trial is read
 once, by its number, whatever is drawn of it afterwards. Looks and events are few.
 """
@@ -17,12 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from adaptive_eval.config.prepare import Setup, setup_of
+from adaptive_eval.config.prepare import StoredSetup, setup_of
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.results import RESULTS_FILE, Results, read_results
-from adaptive_eval.record.view import STEPS, RunView, assemble
+from adaptive_eval.record.view import STEPS, RunView, assemble_view
 from adaptive_eval.store import (
     Event,
+    GradedCell,
+    ReplicaSums,
     ReplicaTraffic,
     RunBegun,
     RunFinished,
@@ -30,7 +30,6 @@ from adaptive_eval.store import (
     SettingsChanged,
     Spending,
     StoredLook,
-    Sums,
     TrialsRegraded,
     is_held,
 )
@@ -39,11 +38,10 @@ from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
 ANEW = (RunBegun, SettingsChanged, TrialsRegraded)
 """After these, looks may have been taken anew, and grades may have changed."""
 
-Cell = tuple[str, str, int]
 """A model, a question and a category."""
 
 
-class Ledger:
+class StoredSums:
     """A `Source` of views; not safe for threads."""
 
     def __init__(self, reader: RunReader) -> None:
@@ -72,7 +70,7 @@ class Ledger:
         self.elapsed = reader.elapsed
         return True
 
-    def _add(self, new: Sequence[Sums]) -> None:
+    def _add(self, new: Sequence[ReplicaSums]) -> None:
         if not new:
             return
         for one in new:
@@ -85,7 +83,7 @@ class Ledger:
 
     # -- what views are made of --------------------------------------------------------------------------------------
 
-    def graded(self) -> dict[Cell, int]:
+    def graded(self) -> dict[GradedCell, int]:
         """How many trials of each model, question and category there are."""
         return self._graded
 
@@ -124,8 +122,8 @@ class Ledger:
         )
 
 
-def _together(one: Sums, later: Sums) -> Sums:
-    return Sums(
+def _together(one: ReplicaSums, later: ReplicaSums) -> ReplicaSums:
+    return ReplicaSums(
         model=one.model,
         replica=one.replica,
         trials=one.trials + later.trials,
@@ -149,7 +147,7 @@ TICK_NS = 100_000_000
 Stamp = tuple[int, int, int]
 
 
-class Mark(NamedTuple):
+class FileMark(NamedTuple):
     """How the files of a run look from outside."""
 
     database: Stamp
@@ -185,8 +183,8 @@ class Mark(NamedTuple):
 class Feed:
     """One run as of the latest `poll`; used by one thread at a time."""
 
-    ledger: Ledger
-    stored: Setup
+    sums: StoredSums
+    stored: StoredSetup
     results: Results | None
     running: bool
     """A process is at work on it."""
@@ -195,12 +193,12 @@ class Feed:
         self.directory = directory
         self.edition = 0
         """Grows when something has happened besides trials: a look, an event, the beginning or the end."""
-        self._mark: Mark | None = None
+        self._mark: FileMark | None = None
         self._picture: tuple[object, ...] = ()
 
     def poll(self) -> bool:
         """Read what is new; whether there was anything. Raises `StoreError` where the run cannot be read."""
-        mark = Mark.of(self.directory)
+        mark = FileMark.of(self.directory)
         if mark == self._mark:
             return False
         with closing(RunReader.open(self.directory)) as reader, reader.one_moment():
@@ -212,14 +210,14 @@ class Feed:
         # what is still changing will be read again, whether or not its times tell
         self._mark = mark if mark.settled else mark._replace(log=(-1, 0, 0))
         self.running, self._written = mark.running, mark.written
-        picture = len(self.ledger.looks()), len(self.ledger.events()), mark.results, mark.running, id(self.ledger)
+        picture = len(self.sums.looks()), len(self.sums.events()), mark.results, mark.running, id(self.sums)
         if picture != self._picture:
             self._picture, self.edition = picture, self.edition + 1
         return True
 
     def view(self) -> RunView:
         """The whole run."""
-        return assemble(self.ledger, self.stored, self.ledger.events(), self.results)
+        return assemble_view(self.sums, self.stored, self.sums.events(), self.results)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -233,20 +231,20 @@ class Feed:
             return "running"
         if self.results is not None:
             return self.results.run.status
-        events = self.ledger.events()
+        events = self.sums.events()
         return "finished" if events and isinstance(events[-1], RunFinished) else "stopped"
 
     def elapsed(self) -> float:
         """Seconds the run has been active until now; what is stored of them goes up to its latest commit."""
-        return self.ledger.elapsed + (max(0.0, time.time() - self._written) if self.running else 0.0)
+        return self.sums.elapsed + (max(0.0, time.time() - self._written) if self.running else 0.0)
 
     def _read_trials(self, reader: RunReader, anew: bool) -> None:
-        if anew or not self.ledger.update(reader):
-            self.stored, self.ledger = setup_of(reader.header()), Ledger(reader)
+        if anew or not self.sums.update(reader):
+            self.stored, self.sums = setup_of(reader.header()), StoredSums(reader)
 
-    def _read_results(self, reader: RunReader, mark: Mark) -> None:
+    def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         if not mark.running:
-            self.results = StoredRun(reader, self.stored, self.ledger.events()).results(running=False)
+            self.results = StoredRun(reader, self.stored, self.sums.events()).results(running=False)
         elif self._mark is None or mark.results != self._mark.results or not self._mark.running:
             self.results = self._published()
 

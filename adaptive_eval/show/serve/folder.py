@@ -12,9 +12,9 @@ from typing import Any, cast
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import mishap_of
-from adaptive_eval.record.gate import worst
+from adaptive_eval.record.gate import gate_outcome
 from adaptive_eval.record.results import read_results
-from adaptive_eval.show.serve.feed import Mark
+from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import Event, RunFinished, RunReader, StoredLook, TrialsRegraded
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.looks import look_of
@@ -24,7 +24,7 @@ REGRADED = "its answers were graded again; the command that runs it judges them 
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class RunBrief:
     """One run in one row."""
 
     name: str
@@ -55,7 +55,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
-        self._briefs: dict[str, tuple[Mark, Brief]] = {}
+        self._briefs: dict[str, tuple[FileMark, RunBrief]] = {}
 
     @property
     def is_run(self) -> bool:
@@ -72,12 +72,12 @@ class Folder:
             return {}
         return {one.name: one for one in found if os.access(one / DATABASE_FILE, os.R_OK)}
 
-    def briefs(self) -> list[Brief]:
+    def briefs(self) -> list[RunBrief]:
         """How every run stands; one that cannot be read is left out."""
         return [brief for name, path in self.runs().items() if (brief := self._brief(name, path)) is not None]
 
-    def _brief(self, name: str, path: Path) -> Brief | None:
-        mark = Mark.of(path)
+    def _brief(self, name: str, path: Path) -> RunBrief | None:
+        mark = FileMark.of(path)
         known = self._briefs.get(name)
         if known is not None and known[0] == mark and mark.settled:
             return known[1]
@@ -89,7 +89,7 @@ class Folder:
         return brief
 
 
-def read_brief(path: Path, mark: Mark) -> Brief:
+def read_brief(path: Path, mark: FileMark) -> RunBrief:
     """A run in one row, from its latest look and a few counts: what is stored has one form, whoever published what."""
     with closing(RunReader.open(path)) as reader, reader.one_moment():
         events, questions = reader.events(), len(reader.ids("questions", "key"))
@@ -98,7 +98,7 @@ def read_brief(path: Path, mark: Mark) -> Brief:
         comparisons = () if stored is None else look_of(stored).comparisons
         verdicts = Counter(one.verdict for one in comparisons)
         status, reason = _how(events, mark.running)
-        return Brief(
+        return RunBrief(
             name=path.name,
             status=status,
             reason=reason,
@@ -140,7 +140,7 @@ def _cap(config: Mapping[str, Any], cells: int) -> int:
 def _gate(config: Mapping[str, Any], path: Path) -> str | None:
     """What the gate says, as the run has published it at its latest look."""
     results = read_results(path) if config["objective"].get("gate") else None
-    return None if results is None else worst(results.gate)
+    return None if results is None else gate_outcome(results.gate)
 
 
 def _best(look: StoredLook) -> str | None:

@@ -27,7 +27,7 @@ Events = AsyncGenerator[bytes, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PageRequest:
     """The head of a request; there is never a body."""
 
     method: str
@@ -41,7 +41,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class PageResponse:
     """A whole response, or with `events` a stream that follows."""
 
     status: int = 200
@@ -51,7 +51,7 @@ class Response:
     events: Events | None = None
 
 
-class Malformed(Exception):
+class MalformedHead(Exception):
     """A request that is not served; the connection is closed after saying so."""
 
     def __init__(self, status: int, what: str) -> None:
@@ -59,30 +59,30 @@ class Malformed(Exception):
         self.status = status
 
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[PageRequest], Awaitable[PageResponse]]
 
 
-def parse_head(head: bytes) -> Request:
-    """The request that these bytes, up to the empty line, are the head of; raises `Malformed`."""
+def parse_head(head: bytes) -> PageRequest:
+    """The request that these bytes, up to the empty line, are the head of; raises `MalformedHead`."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     asked = _REQUEST_LINE.fullmatch(first)
     if asked is None:
-        raise Malformed(400, "the request line is not METHOD /PATH HTTP/1.1")
+        raise MalformedHead(400, "the request line is not METHOD /PATH HTTP/1.1")
     headers: dict[str, str] = {}
     for line in lines:
         found = _FIELD.fullmatch(line)
         if found is None:
-            raise Malformed(400, "a header field is not NAME: VALUE")
+            raise MalformedHead(400, "a header field is not NAME: VALUE")
         name = found[1].lower()
         if name == "host" and name in headers:
-            raise Malformed(400, "there are two Host fields")
+            raise MalformedHead(400, "there are two Host fields")
         headers[name] = found[2]
     if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-        raise Malformed(413, "a request may have no body")
+        raise MalformedHead(413, "a request may have no body")
     parts = urlsplit(f"//host{asked[2]}")
     keeps = asked[3] == "1" and headers.get("connection", "").lower() != "close"
     path = tuple(unquote(part) for part in parts.path[1:].split("/"))
-    return Request(asked[1], path, dict(parse_qsl(parts.query)), headers, keeps)
+    return PageRequest(asked[1], path, dict(parse_qsl(parts.query)), headers, keeps)
 
 
 class HttpServer:
@@ -130,7 +130,7 @@ class HttpServer:
             except asyncio.LimitOverrunError:
                 await self._send(writer, _plain(431, f"the head is longer than {LONGEST_HEAD} bytes"), "GET", False)
                 return
-            except Malformed as error:
+            except MalformedHead as error:
                 await self._send(writer, _plain(error.status, str(error)), "GET", False)
                 return
             response = await self._answer(request)
@@ -139,12 +139,12 @@ class HttpServer:
             if response.events is not None and request.method == "GET":
                 await _stream(reader, writer, response.events)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: PageRequest) -> PageResponse:
         if request.method not in ("GET", "HEAD"):
-            return Response(405, b"only GET and HEAD are served\n", headers={"Allow": "GET, HEAD"})
+            return PageResponse(405, b"only GET and HEAD are served\n", headers={"Allow": "GET, HEAD"})
         return await self._handler(request)
 
-    async def _send(self, writer: asyncio.StreamWriter, response: Response, method: str, keeps: bool) -> None:
+    async def _send(self, writer: asyncio.StreamWriter, response: PageResponse, method: str, keeps: bool) -> None:
         lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in {**self._headers, **response.headers}.items()]
         if response.status != 304:  # which is about another response than itself
@@ -177,5 +177,5 @@ async def _pump(writer: asyncio.StreamWriter, events: Events) -> None:
                 await writer.drain()
 
 
-def _plain(status: int, what: str) -> Response:
-    return Response(status, f"{what}\n".encode())
+def _plain(status: int, what: str) -> PageResponse:
+    return PageResponse(status, f"{what}\n".encode())

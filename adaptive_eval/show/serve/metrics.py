@@ -134,7 +134,9 @@ def _of_the_models(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
     trials = _counter("trials", "Committed trials, over all starts.")
     tokens = _counter("tokens", "Prompt and completion tokens of committed trials, over all starts.")
     usd = _counter("usd", "US dollars that committed trials have cost, over all starts.")
-    gpu_seconds = _counter("gpu_seconds", "GPU seconds of committed trials, over all starts.")
+    gpu_seconds = _counter("gpu_seconds", "GPU seconds of the requests of committed trials, over all starts.")
+    held = _counter("server_seconds", "Seconds for which servers were held, busy or not, over all starts.")
+    paid = _counter("server_gpu_seconds", "GPU seconds for which servers were held, busy or not, over all starts.")
     retries = _counter("retries", "Attempts repeated since this start.")
     errors = _counter("errors", "Failed attempts since this start, by kind.", "kind")
     in_flight = _gauge("requests_in_flight", "Requests that the model's servers have now.")
@@ -144,13 +146,16 @@ def _of_the_models(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
         tokens.add_metric([one.model], one.tokens)
         usd.add_metric([one.model], one.usd)
         gpu_seconds.add_metric([one.model], one.gpu_seconds)
+        if one.server_seconds is not None:
+            held.add_metric([one.model], one.server_seconds)
+            paid.add_metric([one.model], one.server_gpu_seconds or 0.0)
         retries.add_metric([one.model], one.retries)
         in_flight.add_metric([one.model], one.in_flight)
         for kind, number in one.errors.items():
             errors.add_metric([one.model, kind], number)
         for url, is_healthy in one.replicas.items():
             healthy.add_metric([one.model, url], is_healthy)
-    yield from (trials, tokens, usd, gpu_seconds, retries, errors, in_flight, healthy)
+    yield from (trials, tokens, usd, gpu_seconds, held, paid, retries, errors, in_flight, healthy)
 
 
 def _counter(name: str, help_: str, *labels: str) -> CounterMetricFamily:

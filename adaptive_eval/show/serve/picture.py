@@ -3,10 +3,6 @@
 A view has what is known of each question; messages say it anew for the cells that have changed. They give totals, so
 one that comes twice, or too late, does no harm. A view is made when it is fetched, so that pages nobody looks at cost
 nothing. All of it is for one thread at a time.
-
-The answers of one model to one question, a page at a time.
-
-Plain values as JSON, whatever a model wrote.
 """
 
 import time
@@ -19,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from adaptive_eval.config.prepare import Setup
+from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.view import PosteriorView, QuestionView, posterior_views
-from adaptive_eval.show.serve.feed import Cell, Feed
+from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import Rates
-from adaptive_eval.store import RunReader, TrialRecord
-from adaptive_eval.store.rows import clean
+from adaptive_eval.store import GradedCell, RunReader, TrialRecord
+from adaptive_eval.store.rows import valid_text
 
 
 def to_json(value: object) -> bytes:
@@ -38,9 +34,9 @@ def to_json(value: object) -> bytes:
 
 def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
-        return clean(value)
+        return valid_text(value)
     if isinstance(value, Mapping):
-        return {clean(str(key)): _cleaned(one) for key, one in value.items()}
+        return {valid_text(str(key)): _cleaned(one) for key, one in value.items()}
     return [_cleaned(one) for one in value] if isinstance(value, list | tuple) else value
 
 
@@ -73,7 +69,7 @@ class TrialView:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class AnswersPage:
     """A page of answers."""
 
     question: QuestionView
@@ -82,7 +78,7 @@ class Answers:
     more: bool
 
 
-def answers(directory: Path, stored: Setup, question: int, model: int, after: int) -> Answers:
+def answers_page(directory: Path, stored: StoredSetup, question: int, model: int, after: int) -> AnswersPage:
     """The trials beyond `after`, and whether there are more."""
     config, questions, *_ = stored
     name, asked = config.models[model].name, questions[question]
@@ -97,7 +93,7 @@ def answers(directory: Path, stored: Setup, question: int, model: int, after: in
                 break
             trials.append(_trial(record, weights))
     shown = QuestionView(asked.id, asked.prompt, asked.answer, asked.choices, asked.cluster)
-    return Answers(shown, name, tuple(trials), more)
+    return AnswersPage(shown, name, tuple(trials), more)
 
 
 def _trial(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
@@ -142,7 +138,7 @@ class CellNews:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsedSoFar:
     """What the run has used so far."""
 
     trials: int
@@ -152,18 +148,18 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class ProgressMessage:
     """What has changed since the message before."""
 
     trials: int
     per_second: float
     elapsed: float
-    spending: Used
+    spending: UsedSoFar
     cells: tuple[CellNews, ...]
     eta_seconds: float | None
 
 
-class Published(NamedTuple):
+class PublishedView(NamedTuple):
     """A view as it is served."""
 
     body: bytes
@@ -177,18 +173,18 @@ class Picture:
         self._feed = Feed(directory)
         self._rates = Rates()
         self._begun = time.time_ns()
-        self._published: Published | None = None
-        self._told: Mapping[Cell, int] = {}
+        self._published: PublishedView | None = None
+        self._told: Mapping[GradedCell, int] = {}
         self._told_trials = 0
         self._announced = (0, "", 0.0)
         """The edition, the status and the time of the latest message about a view."""
 
-    def view(self) -> Published:
+    def view(self) -> PublishedView:
         """The view as it is now."""
         self._feed.poll()
         etag = self._etag()
         if self._published is None or self._published.etag != etag:
-            self._published = Published(to_json(self._feed.view()), etag)
+            self._published = PublishedView(to_json(self._feed.view()), etag)
         return self._published
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:
@@ -197,21 +193,21 @@ class Picture:
         stored = self._feed.stored
         if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
             return None
-        return to_json(answers(self._feed.directory, stored, question, model, after))
+        return to_json(answers_page(self._feed.directory, stored, question, model, after))
 
     def greeting(self, alone: bool) -> list[bytes]:
         """What somebody who begins to listen is told; who is `alone` then knows all that has to be known."""
         self._feed.poll()
         if alone:
-            self._told, self._told_trials = dict(self._feed.ledger.graded()), self._feed.ledger.spent().trials
+            self._told, self._told_trials = dict(self._feed.sums.graded()), self._feed.sums.spent().trials
             self._announced = self._feed.edition, self._feed.status, time.monotonic()
-        messages = [message("view", {"etag": self._etag()}), self._pulse([])]
+        messages = [sse_message("view", {"etag": self._etag()}), self._pulse([])]
         return messages if self._feed.running else [*messages, self._end()]
 
     def news(self) -> list[bytes]:
         """What has happened since the last time."""
         self._feed.poll()
-        graded, trials = self._feed.ledger.graded(), self._feed.ledger.spent().trials
+        graded, trials = self._feed.sums.graded(), self._feed.sums.spent().trials
         messages = []
         if trials != self._told_trials:
             messages.append(self._pulse(self._changed(graded)))
@@ -219,45 +215,45 @@ class Picture:
         edition, status, at = self._announced
         over = status != self._feed.status
         if edition != self._feed.edition and (over or time.monotonic() - at >= VIEW_SECONDS):
-            messages.append(message("view", {"etag": self._etag()}))
+            messages.append(sse_message("view", {"etag": self._etag()}))
             messages += [self._end()] if over and not self._feed.running else []
             self._announced = self._feed.edition, self._feed.status, time.monotonic()
         return messages
 
     def _etag(self) -> str:
-        return f'"{self._begun:x}-{self._feed.edition}-{self._feed.ledger.spent().trials}"'
+        return f'"{self._begun:x}-{self._feed.edition}-{self._feed.sums.spent().trials}"'
 
     def _pulse(self, cells: Sequence[CellNews]) -> bytes:
         """New numbers of trials, and how fast the run is."""
-        feed, spent, elapsed = self._feed, self._feed.ledger.spent(), self._feed.elapsed()
+        feed, spent, elapsed = self._feed, self._feed.sums.spent(), self._feed.elapsed()
         self._rates.add(elapsed, spent.trials, spent.tokens)
         to_go = None if feed.results is None else feed.results.trials_to_go
-        return message(
+        return sse_message(
             "pulse",
-            Pulse(
+            ProgressMessage(
                 trials=spent.trials,
                 per_second=self._rates.trials,
                 elapsed=elapsed,
-                spending=Used(spent.trials, spent.tokens, spent.usd, spent.gpu_seconds),
+                spending=UsedSoFar(spent.trials, spent.tokens, spent.usd, spent.gpu_seconds),
                 cells=tuple(cells),
                 eta_seconds=self._rates.eta(to_go) if feed.running else None,
             ),
         )
 
-    def _changed(self, graded: Mapping[Cell, int]) -> list[CellNews]:
+    def _changed(self, graded: Mapping[GradedCell, int]) -> list[CellNews]:
         """The models and questions with a new trial, and what is known of them now."""
         roster = self._feed.stored.roster
         weights = open_rubric(self._feed.stored.config.rubric).weights
-        changed = {cell[:2] for cell, many in graded.items() if self._told.get(cell) != many}
-        cells = sorted((*roster.cell(*one), *one) for one in changed if one in roster)
-        counts = [[graded.get((*cell[2:], category), 0) for category in range(len(weights))] for cell in cells]
+        changed = {(cell.model, cell.question) for cell, many in graded.items() if self._told.get(cell) != many}
+        names = sorted((one for one in changed if one in roster), key=lambda one: roster.cell(*one))
+        counts = [[graded.get(GradedCell(*one, category), 0) for category in range(len(weights))] for one in names]
         known, (places,) = posterior_views(np.array(counts, dtype=np.int64).reshape(1, -1, len(weights)), weights)
-        return [CellNews(cell[0], cell[1], known[place]) for cell, place in zip(cells, places, strict=True)]
+        return [CellNews(*roster.cell(*one), known[place]) for one, place in zip(names, places, strict=True)]
 
     def _end(self) -> bytes:
-        return message("end", {"status": self._feed.status})
+        return sse_message("end", {"status": self._feed.status})
 
 
-def message(event: str, data: object) -> bytes:
+def sse_message(event: str, data: object) -> bytes:
     """One server-sent event; JSON has no line breaks."""
     return b"event: %b\ndata: %b\n\n" % (event.encode(), orjson.dumps(data))

@@ -3,8 +3,6 @@
 A page on another site could have its name resolve to this machine and then read what is here as if it were its own;
 so only requests are served that were addressed to a number, to `localhost`, or to this machine by name. Runs are found
 by their names in the folder alone, and files by theirs in the package: no path comes from a request.
-
-Serving the monitor's pages until somebody ends it.
 """
 
 import asyncio
@@ -24,7 +22,7 @@ from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 from adaptive_eval.show.serve.channel import Channel
 from adaptive_eval.show.serve.folder import Folder
-from adaptive_eval.show.serve.http1 import HttpServer, Request, Response
+from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse
 from adaptive_eval.show.serve.picture import to_json
 
 HEADERS = {
@@ -66,7 +64,7 @@ class Site:
             if self._folder.is_run and (channel := await self._channel(self._folder.path.name)) is not None:
                 await channel.view()
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: PageRequest) -> PageResponse:
         """The response to any request."""
         if not self._is_ours(request.headers.get("host", "")):
             return _problem(421, "this address is not served here; use the one that the monitor has printed")
@@ -82,7 +80,7 @@ class Site:
             return False
         return name in self._names or _is_number(name)
 
-    async def _route(self, request: Request) -> Response:
+    async def _route(self, request: PageRequest) -> PageResponse:
         match request.path:
             case ("",):
                 return _page(monitor_page(self._folder.path.name) if self._folder.is_run else runs_page())
@@ -114,18 +112,18 @@ class Site:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-async def _about(channel: Channel, what: list[str], request: Request) -> Response:
+async def _about(channel: Channel, what: list[str], request: PageRequest) -> PageResponse:
     match what:
         case ["view"]:
             view = await channel.view()
             return _unless_known(request, view.body, JSON, view.etag)
         case ["live"]:
-            return Response(kind=EVENTS, headers=PRIVATE, events=channel.listen())
+            return PageResponse(kind=EVENTS, headers=PRIVATE, events=channel.listen())
         case ["question", index]:
             numbers = [_number(text) for text in (index, request.query.get("model"), request.query.get("after", "-1"))]
             found = None if None in numbers else await channel.answers(*cast(list[int], numbers))
             if found is not None:
-                return Response(body=found, kind=JSON, headers=PRIVATE)
+                return PageResponse(body=found, kind=JSON, headers=PRIVATE)
     return _problem(404, "there is nothing here")
 
 
@@ -142,28 +140,28 @@ def _is_number(host: str) -> bool:
     return True
 
 
-def _unless_known(request: Request, body: bytes, kind: str, etag: str) -> Response:
+def _unless_known(request: PageRequest, body: bytes, kind: str, etag: str) -> PageResponse:
     """The body, or that nothing has changed since the client got it."""
     headers = {**FRESH, "ETag": etag}
     if request.headers.get("if-none-match") == etag:
-        return Response(304, headers=headers)
-    return Response(body=body, kind=kind, headers=headers)
+        return PageResponse(304, headers=headers)
+    return PageResponse(body=body, kind=kind, headers=headers)
 
 
-def _page(html: str) -> Response:
-    return Response(body=html.encode(), kind=HTML, headers=FRESH)
+def _page(html: str) -> PageResponse:
+    return PageResponse(body=html.encode(), kind=HTML, headers=FRESH)
 
 
-def _json(value: object) -> Response:
-    return Response(body=to_json(value), kind=JSON, headers=PRIVATE)
+def _json(value: object) -> PageResponse:
+    return PageResponse(body=to_json(value), kind=JSON, headers=PRIVATE)
 
 
-def _moved(where: str) -> Response:
-    return Response(308, headers={"Location": where})
+def _moved(where: str) -> PageResponse:
+    return PageResponse(308, headers={"Location": where})
 
 
-def _problem(status: int, what: str) -> Response:
-    return Response(status, f"{what}\n".encode(), headers=PRIVATE)
+def _problem(status: int, what: str) -> PageResponse:
+    return PageResponse(status, f"{what}\n".encode(), headers=PRIVATE)
 
 
 LOOPBACK = "127.0.0.1"

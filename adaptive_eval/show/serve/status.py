@@ -6,10 +6,11 @@ import numpy as np
 
 from adaptive_eval.config.planning import budget_of
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import Found
+from adaptive_eval.record.build import Findings
 from adaptive_eval.record.ending import Ended, ended_of
-from adaptive_eval.record.status import Moment, Status, Traffic, status_of
-from adaptive_eval.record.view import counted
+from adaptive_eval.record.status import CurrentTraffic, RunMoment, Status, status_of
+from adaptive_eval.record.view import counts_of_graded
+from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.store import ReplicaBack, ReplicaLost, Spending, since_the_start
 
@@ -37,44 +38,46 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     before = spent if before is None else before
     weights = np.array(open_rubric(stored.config.rubric).weights, dtype=float)
     return status_of(
-        Moment(
+        RunMoment(
             roster=stored.roster,
             weights=weights,
-            budget=budget_of(stored.config.budget),
-            looks=len(feed.ledger.looks()),
-            found=None if results is None else Found(results.models, results.pairs, results.trials_to_go),
-            counts=counted(feed.ledger.graded(), stored.roster, len(weights)),
+            budget=budget_of(stored.config.budget, stored.config.models),
+            looks=len(feed.sums.looks()),
+            found=None if results is None else Findings(results.models, results.pairs, results.trials_to_go),
+            counts=counts_of_graded(feed.sums.graded(), stored.roster, len(weights)),
             spent=spent,
             before=(before.trials, before.tokens),
             elapsed=feed.elapsed(),
             traffic=_traffic(feed),
+            promise=promise_in_short(stored.config.stated()),
+            gpu_seconds=None if results is None else results.cost.counted_gpu_seconds,
         )
     )
 
 
 def _spent(feed: Feed) -> Spending:
     """By the models that the run has today."""
-    return feed.ledger.spent(feed.stored.roster.models)
+    return feed.sums.spent(feed.stored.roster.models)
 
 
-def _traffic(feed: Feed) -> Traffic:
+def _traffic(feed: Feed) -> CurrentTraffic:
     replicas = {(model.name, url) for model in feed.stored.config.models for url in model.replicas}
     lost: set[tuple[str, str]] = set()
-    for event in since_the_start(feed.ledger.events()):
+    for event in since_the_start(feed.sums.events()):
         match event:
             case ReplicaLost(model=model, replica=replica):
                 lost.add((model, replica))
             case ReplicaBack(model=model, replica=replica):
                 lost.discard((model, replica))
-    return Traffic(
+    return CurrentTraffic(
         in_flight=None,
-        retries=sum(one.retries for one in feed.ledger.traffic()),
+        retries=sum(one.retries for one in feed.sums.traffic()),
         errors=None,
         healthy_replicas=len(replicas) - len(lost),
         replicas=len(replicas),
     )
 
 
-def ended(feed: Feed) -> Ended:
+def ended_of_feed(feed: Feed) -> Ended:
     """How a run that is over has ended."""
-    return ended_of(feed.stored.config, feed.ledger.events(), feed.results, stored_status(feed), feed.directory)
+    return ended_of(feed.stored.config, feed.sums.events(), feed.results, stored_status(feed), feed.directory)

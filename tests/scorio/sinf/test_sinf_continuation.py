@@ -69,11 +69,14 @@ def test_at_the_horizon_nothing_is_left_but_what_went_unseen() -> None:
     assert np.isinf(spent.new_height(np.array([2.0]))[0])
 
 
+@pytest.mark.parametrize("runs", [800, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("last", [6, 10])
 @pytest.mark.parametrize("greedy", [False, True])
-def test_whoever_chooses_the_horizon_by_what_was_seen_calls_ties_no_more_often(last: int, greedy: bool) -> None:
+def test_whoever_chooses_the_horizon_by_what_was_seen_calls_ties_no_more_often(
+    last: int, greedy: bool, runs: int
+) -> None:
     """Looks at 5, 6, .. of 10 until `last`; then 40, or (greedy) 12 instead where z is high already."""
-    runs, rng = 3000, np.random.default_rng(11)
+    rng = np.random.default_rng(11)
     path = np.cumsum(rng.normal(size=(runs, 40)), axis=1)
     z = path / np.sqrt(np.arange(1, 41))
     c = WangTsiatis(0.25, 0.5).critical(ALPHA)

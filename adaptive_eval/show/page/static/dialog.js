@@ -10,7 +10,7 @@ import { duration, messageOf, name, plain, plural, visible } from "./text.js";
 /** @import { Scale } from "./chart.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { State } from "./parts.js" */
-/** @import { Answers, PosteriorView, RunView, TrialView } from "./sent.js" */
+/** @import { AnswersPage, PosteriorView, RunView, TrialView } from "./sent.js" */
 
 /**
  * What the dialog shows.
@@ -27,9 +27,9 @@ import { duration, messageOf, name, plain, plural, visible } from "./text.js";
 const FOREST = { width: 220, height: 20, pad: 6 };
 
 /**
- * A dialog on questions; `fetchTrials(question, model, after)` is null where no texts are to be had.
+ * A dialog on questions; `fetchTrials(question, model, after)` is null where no texts are available.
  * @param {State} state
- * @param {((question: number, model: number, after: number | null) => Promise<Answers>) | null} fetchTrials
+ * @param {((question: number, model: number, after: number | null) => Promise<AnswersPage>) | null} fetchTrials
  */
 export function questionDialog(state, fetchTrials) {
   const body = h("div", { class: "body" });

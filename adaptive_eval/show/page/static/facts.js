@@ -8,7 +8,6 @@ import { count, number, percent, plain } from "./text.js";
 /**
  * What was to be decided, as far as the page reads it.
  * @typedef {object} Decisions
- * @property {{kind: string, k: number, baseline: string, value: number, half_width: number}} [objective]
  * @property {{confidence?: number, delta?: number | null}} [stopping]
  * @property {Record<string, number | null>} [budget]
  */
@@ -56,11 +55,14 @@ export function factsOf(view) {
     high,
     weights: view.weights,
     inPercent: low >= 0 && high <= 1,
+    objective: view.objective,
     decisions: /** @type {Decisions} */ (results?.decisions ?? view.configuration),
     series: seriesOf(view),
     clock: clockOf(view),
     verdicts: counted(results?.pairs ?? []),
     fixed: fixedCost(view),
+    serverTimeIsPaid: serverTimeIsPaid(view),
+    launches: view.configuration.models.some((/** @type {Record<string, any>} */ model) => model.launch),
   };
 }
 
@@ -181,14 +183,14 @@ export function calledForBetter(view, pair) {
 
 /** What lone models are held against. @param {Facts} facts */
 export function againstText(facts) {
-  const { objective } = facts.decisions;
-  if (objective?.kind === "threshold") return `against ${score(facts, objective.value)}`;
-  return objective?.kind === "precision" ? `to ± ${score(facts, objective.half_width)}` : "";
+  const { value, half_width: width } = facts.objective;
+  if (value !== null) return `against ${score(facts, value)}`;
+  return width === null ? "" : `to ± ${score(facts, width)}`;
 }
 
 /** The objective asks for narrow intervals, and compares with nothing. @param {Facts} facts */
 export function isPrecision(facts) {
-  return facts.decisions.objective?.kind === "precision";
+  return !facts.objective.compares;
 }
 
 /** What the objective decides on: comparisons, or scores by themselves. @param {Facts} facts */
@@ -263,6 +265,12 @@ function clockOf(view) {
     active: (/** @type {number} */ at) => Math.max(0, active(at)),
     resumes: pauses.map((pause) => Math.max(0, active(pause.at))),
   };
+}
+
+/** Whether the time of servers is what somebody pays, and is known. @param {RunView} view */
+function serverTimeIsPaid({ results }) {
+  if (!results || results.cost.server_seconds === null) return false;
+  return results.servers.length > 0 || (results.cost.server_gpu_seconds ?? 0) > 0;
 }
 
 /** What the maximum of trials for everyone would have cost. @param {RunView} view */

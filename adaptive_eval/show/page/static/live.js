@@ -1,12 +1,12 @@
 // Following a run: the server says when there is something new, and the view is fetched again.
 
 import { Unreachable, pulseOf, readView } from "./sent.js";
-/** @import { Pulse, RunView } from "./sent.js" */
+/** @import { ProgressMessage, RunView } from "./sent.js" */
 
 /**
- * @typedef {object} Told
+ * @typedef {object} Callbacks
  * @property {(view: RunView) => void} onView
- * @property {(pulse: Pulse) => void} onPulse
+ * @property {(pulse: ProgressMessage) => void} onPulse
  * @property {(found: "live" | "waiting" | "ended") => void} onState
  */
 
@@ -15,7 +15,7 @@ const REOPEN_PAUSE = 3000;
 
 /**
  * Follows the run behind `api`; tells `onView(view)`, `onPulse(pulse)` and `onState("live" | "waiting" | "ended")`.
- * @param {string} api @param {Told} given
+ * @param {string} api @param {Callbacks} callbacks
  */
 export async function follow(api, { onView, onPulse, onState }) {
   const fetching = fetcher(api, onView);
@@ -24,16 +24,16 @@ export async function follow(api, { onView, onPulse, onState }) {
   document.addEventListener("visibilitychange", () => !document.hidden && fetching.catchUp());
 }
 
-/** @param {string} address @param {{onPulse: Told["onPulse"], onState: Told["onState"], onNews: () => void}} told */
-function listen(address, told) {
-  const { onPulse, onState, onNews } = told;
+/** @param {string} address @param {{onPulse: Callbacks["onPulse"], onState: Callbacks["onState"], onNews: () => void}} callbacks */
+function listen(address, callbacks) {
+  const { onPulse, onState, onNews } = callbacks;
   const stream = new EventSource(address);
   let ended = false;
   stream.addEventListener("open", () => !ended && onState("live"));
   stream.addEventListener("error", () => {
     if (!ended) onState("waiting");
     // it comes back by itself where the connection was lost, but not where the server had another answer
-    if (stream.readyState === EventSource.CLOSED) setTimeout(() => listen(address, told), REOPEN_PAUSE);
+    if (stream.readyState === EventSource.CLOSED) setTimeout(() => listen(address, callbacks), REOPEN_PAUSE);
   });
   stream.addEventListener("view", () => {
     ended = false;
@@ -53,7 +53,7 @@ function listen(address, told) {
 
 /**
  * Fetches at most once a second, one at a time, and not while nobody looks.
- * @param {string} api @param {Told["onView"]} onView
+ * @param {string} api @param {Callbacks["onView"]} onView
  */
 function fetcher(api, onView) {
   let [due, running, last] = [false, false, 0];

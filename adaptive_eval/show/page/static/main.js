@@ -25,7 +25,7 @@ import { trajectories } from "./trajectories.js";
 import { trouble } from "./trouble.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { CellNews, Pulse, RunView } from "./sent.js" */
+/** @import { CellNews, ProgressMessage, RunView } from "./sent.js" */
 
 /** @typedef {{section: Section, root: HTMLElement, body: HTMLElement, due: boolean, near: boolean}} Part */
 
@@ -134,7 +134,7 @@ function openPage(page, view, api) {
       dialog.redraw();
       if (!state.live) catchUp(); // a run that is over is drawn whole, for whoever searches or reads it out
     },
-    pulse(/** @type {Pulse} */ pulse) {
+    pulse(/** @type {ProgressMessage} */ pulse) {
       state.pulse = pulse;
       for (const cell of pulse.cells) learn(state.view, cell);
       drawTop();

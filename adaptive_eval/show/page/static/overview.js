@@ -4,11 +4,11 @@ import { badge } from "./chart.js";
 import { h } from "./dom.js";
 import { VERDICTS, calledForBetter, resultsOf, score, unit, verdictWord } from "./facts.js";
 import { term } from "./terms.js";
-import { count, duration, listed, moment, name, percent, plain, plural, usd } from "./text.js";
+import { count, duration, listed, moment, name, number, percent, plain, plural, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { PairRow, RunView, Used } from "./sent.js" */
+/** @import { PairRow, RunCost, RunView, UsedSoFar } from "./sent.js" */
 
 /** @type {Record<string, string>} */
 const REASONS = {
@@ -17,6 +17,7 @@ const REASONS = {
   blocked: "what is not settled needs a model that was set aside, or grades that could not be had",
   budget: "the next round no longer fits the budget",
   wall_time: "the cap on wall time was reached",
+  gpu_time: "servers were held for all the GPU hours that the budget allows",
 };
 
 /** @type {Section} */
@@ -74,20 +75,16 @@ function found(view, facts) {
   const { models, pairs } = resultsOf(view);
   const scored = models.filter((row) => row.score !== null);
   if (!scored.length) return "No model has a score yet.";
-  const kind = facts.decisions.objective?.kind;
-  if (kind === "precision") {
+  const { compares, value, baseline, first: wanted } = facts.objective;
+  if (!compares) {
     const done = facts.verdicts.resolved;
     return `${done} of ${plural(pairs.length, "score")} ${done === 1 ? "is" : "are"} known as precisely as was asked.`;
   }
-  if (kind === "threshold") return aboveValue(view, facts);
+  if (value !== null) return aboveValue(view, facts);
   if (view.results?.gate.length) return throughGate(view);
-  if (kind === "baseline") return againstBaseline(view, facts);
-  if (kind === "top_k")
-    return [
-      "First come ",
-      joined(scored.slice(0, facts.decisions.objective?.k).map((row) => h("b", null, name(row.name, 40)))),
-      ".",
-    ];
+  if (baseline !== null) return againstBaseline(view, facts);
+  if (wanted !== null)
+    return ["First come ", joined(scored.slice(0, wanted).map((row) => h("b", null, name(row.name, 40)))), "."];
   if (scored.length === 1) return [h("b", null, name(scored[0].name)), " is the only model."];
   const first = scored.filter((row) => row.tier === scored[0].tier);
   const shown = first.slice(0, 4).map((row) => h("b", null, name(row.name, 40)));
@@ -105,7 +102,7 @@ function aboveValue(view, facts) {
   const { pairs } = resultsOf(view);
   const called = pairs.filter((pair) => pair.verdict === "resolved");
   const above = called.filter((pair) => (pair.z ?? 0) > 0 === calledForBetter(view, pair)).length;
-  const value = score(facts, facts.decisions.objective?.value ?? null);
+  const value = score(facts, facts.objective.value);
   const open = pairs.length - called.length;
   return `${plural(above, "model")} above ${value}, ${called.length - above} below it, ${open} not told apart from it.`;
 }
@@ -129,7 +126,7 @@ function throughGate(view) {
 /** @param {RunView} view @param {Facts} facts */
 function againstBaseline(view, facts) {
   const { pairs } = resultsOf(view);
-  const baseline = facts.decisions.objective?.baseline ?? "";
+  const baseline = facts.objective.baseline ?? "";
   const called = pairs.filter((pair) => pair.verdict === "resolved");
   const winner = (/** @type {PairRow} */ pair) => (calledForBetter(view, pair) ? pair.better : pair.worse);
   const better = called.filter((pair) => winner(pair) !== baseline).length;
@@ -213,6 +210,9 @@ function tiles({ view, facts, pulse, live }) {
     cost.tokens ? tile("Tokens", count(cost.tokens), about(fixed.tokens, count)) : null,
     cost.usd ? tile("Cost", usd(cost.usd), about(fixed.usd, usd)) : null,
     cost.gpu_seconds ? tile("GPU time", duration(cost.gpu_seconds), about(fixed.gpu_seconds, duration)) : null,
+    facts.serverTimeIsPaid
+      ? tile("Server time", duration(view.results?.cost.server_seconds ?? 0), heldGpus(view.results?.cost))
+      : null,
     tile(
       "Active",
       duration(elapsed),
@@ -227,6 +227,12 @@ function tiles({ view, facts, pulse, live }) {
         )
       : null,
   );
+}
+
+/** What GPUs were held for. @param {RunCost | undefined} cost @returns {Child} */
+function heldGpus(cost) {
+  const held = term("server_time", "held, busy or not");
+  return cost?.server_gpu_seconds ? [`${number(cost.server_gpu_seconds / 3600)} GPU hours `, held] : held;
 }
 
 /**
@@ -263,7 +269,7 @@ function meter(share) {
   );
 }
 
-/** @typedef {Used & {elapsed: number}} Spent */
+/** @typedef {UsedSoFar & {elapsed: number}} Spent */
 
 /** @type {[string, string, (used: Spent) => number, (value: number) => string][]} */
 const CAPS = [
@@ -288,6 +294,7 @@ export function caps({ view, facts, pulse }) {
     ...(pulse?.spending ?? {}),
     elapsed: pulse?.elapsed ?? view.elapsed,
   };
+  if (facts.launches) used.gpu_seconds = view.results?.cost.counted_gpu_seconds ?? used.gpu_seconds;
   const budget = facts.decisions.budget ?? {};
   return CAPS.flatMap(([key, label, of, format]) => {
     const cap = budget[key];

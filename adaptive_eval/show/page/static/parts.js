@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
-/** @import { Pulse, RunView } from "./sent.js" */
+/** @import { ProgressMessage, RunView } from "./sent.js" */
 
 /** @typedef {{by: string, down: boolean}} Sort */
 
@@ -25,7 +25,7 @@ import { h } from "./dom.js";
  * @property {RunView} view
  * @property {Facts} facts
  * @property {Ui} ui
- * @property {Pulse | null} pulse
+ * @property {ProgressMessage | null} pulse
  * @property {boolean} live
  * @property {boolean} waiting
  * @property {boolean} printing

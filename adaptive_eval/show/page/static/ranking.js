@@ -5,7 +5,7 @@ import { h, s } from "./dom.js";
 import { againstText, interval, narrowInterval, pairText, resultsOf, score, verdictWord, zText } from "./facts.js";
 import { nothing, region } from "./parts.js";
 import { term } from "./terms.js";
-import { count, name, number, percent, plain, usd } from "./text.js";
+import { count, duration, name, number, percent, plain, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { ModelRow, PairRow, RunView, TermKey } from "./sent.js" */
@@ -195,7 +195,21 @@ function columnsOf(view, facts) {
     },
     any("tokens") && { title: "Tokens", cell: (row) => count(row.tokens) },
     any("usd") && { title: "USD", cell: (row) => usd(row.usd) },
-    any("gpu_seconds") && { title: "GPU hours", cell: (row) => number(row.gpu_seconds / 3600) },
+    any("gpu_seconds") && {
+      title: "GPU hours",
+      small: "of requests",
+      cell: (row) => number(row.gpu_seconds / 3600),
+    },
+    facts.serverTimeIsPaid && {
+      title: "Server time",
+      term: "server_time",
+      cell: (row) => (row.server_seconds === null ? "" : duration(row.server_seconds)),
+    },
+    any("server_gpu_seconds") && {
+      title: "GPU hours",
+      small: "held",
+      cell: (row) => number((row.server_gpu_seconds ?? 0) / 3600),
+    },
   ];
   return columns.filter((column) => column !== null && column !== false);
 }
@@ -212,10 +226,10 @@ function below(text) {
 function comparisonsBeside(view, facts) {
   const { models, pairs } = resultsOf(view);
   if (!pairs.length) return null;
-  const kind = facts.decisions.objective?.kind;
+  const { compares, in_order: inOrder, baseline, value } = facts.objective;
   const of = (/** @type {ModelRow} */ row) =>
     pairs.filter((pair) => pair.better === row.name || pair.worse === row.name);
-  if (kind === "ranking") {
+  if (inOrder) {
     const next = new Map(models.map((row, at, all) => [row.name, all[at + 1]?.name]));
     return {
       title: "against the next",
@@ -228,11 +242,10 @@ function comparisonsBeside(view, facts) {
   }
   const margin = (/** @type {PairRow} */ pair) =>
     pair.z === null || pair.boundary === null ? -Infinity : Math.abs(pair.z) - pair.boundary;
-  const baseline = facts.decisions.objective?.baseline;
   const nearest = (/** @type {ModelRow} */ row) =>
     row.name === baseline ? undefined : of(row).sort((one, other) => margin(one) - margin(other))[0];
-  const lone = kind === "threshold" || kind === "precision";
-  const title = kind === "baseline" ? "against the baseline" : lone ? againstText(facts) : "least decided";
+  const lone = value !== null || !compares;
+  const title = baseline !== null ? "against the baseline" : lone ? againstText(facts) : "least decided";
   return { title, cell: (row) => verdictCell(nearest(row), facts) };
 }
 

@@ -8,10 +8,10 @@ import { readRuns } from "./sent.js";
 import { glossaryList, term } from "./terms.js";
 import { count, messageOf, moment, name, percent, plain, plural } from "./text.js";
 /** @import { Sort } from "./parts.js" */
-/** @import { Brief } from "./sent.js" */
+/** @import { RunBrief } from "./sent.js" */
 
-/** @typedef {{runs: Brief[], problem: string | null, filter: string, sort: Sort | null}} Listed */
-/** @typedef {{by: string, title: string, digits?: boolean, value: (run: Brief) => string | number}} Column */
+/** @typedef {{runs: RunBrief[], problem: string | null, filter: string, sort: Sort | null}} Listed */
+/** @typedef {{by: string, title: string, digits?: boolean, value: (run: RunBrief) => string | number}} Column */
 
 const PAUSE = 5000;
 const LIVE = "running";
@@ -108,7 +108,7 @@ function controls(shown, all) {
   );
 }
 
-/** @param {Brief[]} runs @param {string} filter */
+/** @param {RunBrief[]} runs @param {string} filter */
 function matching(runs, filter) {
   const wanted = filter.trim().toLowerCase();
   return runs.filter((run) =>
@@ -118,11 +118,11 @@ function matching(runs, filter) {
 
 /**
  * By a column, or what runs now before the rest and the newest first.
- * @param {Brief[]} runs @param {Sort | null} sort
+ * @param {RunBrief[]} runs @param {Sort | null} sort
  */
 function sorted(runs, sort) {
-  const live = (/** @type {Brief} */ run) => (run.status === LIVE ? 1 : 0);
-  const newest = (/** @type {Brief} */ one, /** @type {Brief} */ other) =>
+  const live = (/** @type {RunBrief} */ run) => (run.status === LIVE ? 1 : 0);
+  const newest = (/** @type {RunBrief} */ one, /** @type {RunBrief} */ other) =>
     live(other) - live(one) || other.updated - one.updated;
   const column = COLUMNS.find(({ by }) => by === sort?.by);
   if (!sort || !column) return [...runs].sort(newest);
@@ -133,13 +133,13 @@ function sorted(runs, sort) {
   });
 }
 
-/** The status as it is written, for whoever filters by it. @param {Brief} run */
+/** The status as it is written, for whoever filters by it. @param {RunBrief} run */
 function statusText(run) {
   const gate = run.gate ? ` gate ${GATES[run.gate][1]}` : "";
   return `${run.status}${gate} ${(run.reason ?? "").replaceAll("_", " ")}`;
 }
 
-/** @param {Brief[]} runs @param {Sort | null} sort @param {string} root */
+/** @param {RunBrief[]} runs @param {Sort | null} sort @param {string} root */
 function table(runs, sort, root) {
   return h(
     "div",
@@ -185,7 +185,7 @@ function header({ by, title, digits }, sort) {
   );
 }
 
-/** @param {Brief} run @param {string} root */
+/** @param {RunBrief} run @param {string} root */
 function row(run, root) {
   const digits = (/** @type {string} */ label, /** @type {string} */ text) =>
     h("td", { class: "digits", "data-label": label }, text);
@@ -211,7 +211,7 @@ function gateBadge(outcome) {
   return h("span", { class: `status ${state}` }, `${sign} `, term("gate", "gate"), ` ${word}`);
 }
 
-/** @param {Brief} run */
+/** @param {RunBrief} run */
 function status(run) {
   const reason = run.reason && run.status === "finished" ? plain(run.reason.replaceAll("_", " ")) : null;
   return [
@@ -222,7 +222,7 @@ function status(run) {
   ];
 }
 
-/** @param {Brief} run */
+/** @param {RunBrief} run */
 function comparisons(run) {
   return h(
     "span",

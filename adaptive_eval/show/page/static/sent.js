@@ -5,6 +5,7 @@
  * @typedef {object} RunView
  * @property {Results | null} results
  * @property {string} name
+ * @property {ObjectiveView} objective
  * @property {Words} words
  * @property {Record<string, any>} configuration
  * @property {number[]} weights
@@ -25,6 +26,16 @@
  */
 
 /**
+ * @typedef {object} ObjectiveView
+ * @property {boolean} compares
+ * @property {boolean} in_order
+ * @property {string | null} baseline
+ * @property {number | null} first
+ * @property {number | null} value
+ * @property {number | null} half_width
+ */
+
+/**
  * @typedef {object} Results
  * @property {string} format
  * @property {RunInfo} run
@@ -37,7 +48,7 @@
  * @property {LookRow[]} looks
  * @property {QuestionRow[]} questions
  * @property {Caution[]} warnings
- * @property {Cost} cost
+ * @property {RunCost} cost
  * @property {number} trials_to_go
  * @property {ServerRow[]} servers
  * @property {TurnsRow[]} turns
@@ -81,6 +92,8 @@
  * @property {number | null} lowest
  * @property {number | null} highest
  * @property {string} letters
+ * @property {number | null} server_seconds
+ * @property {number | null} server_gpu_seconds
  */
 
 /**
@@ -98,6 +111,14 @@
  * @property {number | null} trials_needed
  * @property {number | null} sampled_z
  * @property {number | null} certifiable_delta
+ * @property {CallRow | null} called
+ */
+
+/**
+ * @typedef {object} CallRow
+ * @property {number} look
+ * @property {number | null} z
+ * @property {number | null} boundary
  */
 
 /**
@@ -126,6 +147,8 @@
  * @property {number[]} mean
  * @property {number[]} lo
  * @property {number[]} hi
+ * @property {number[][]} counts
+ * @property {number[]} not_judged
  */
 
 /**
@@ -136,7 +159,7 @@
  */
 
 /**
- * @typedef {object} Cost
+ * @typedef {object} RunCost
  * @property {number} trials
  * @property {number} fixed_trials
  * @property {number} tokens
@@ -145,6 +168,9 @@
  * @property {number | null} fixed_tokens
  * @property {number | null} fixed_usd
  * @property {number | null} fixed_gpu_seconds
+ * @property {number | null} server_seconds
+ * @property {number | null} server_gpu_seconds
+ * @property {number | null} counted_gpu_seconds
  */
 
 /**
@@ -242,17 +268,17 @@
  */
 
 /**
- * @typedef {object} Pulse
+ * @typedef {object} ProgressMessage
  * @property {number} trials
  * @property {number} per_second
  * @property {number} elapsed
- * @property {Used} spending
+ * @property {UsedSoFar} spending
  * @property {CellNews[]} cells
  * @property {number | null} eta_seconds
  */
 
 /**
- * @typedef {object} Used
+ * @typedef {object} UsedSoFar
  * @property {number} trials
  * @property {number} tokens
  * @property {number} usd
@@ -267,7 +293,7 @@
  */
 
 /**
- * @typedef {object} Brief
+ * @typedef {object} RunBrief
  * @property {string} name
  * @property {string} status
  * @property {string | null} reason
@@ -287,7 +313,7 @@
  */
 
 /**
- * @typedef {object} Answers
+ * @typedef {object} AnswersPage
  * @property {QuestionView} question
  * @property {string} model
  * @property {TrialView[]} trials
@@ -349,6 +375,7 @@
  * @property {Term} not_judged
  * @property {Term} posterior
  * @property {Term} fixed_design
+ * @property {Term} server_time
  * @property {Term} agreement
  * @property {Term} set_aside
  * @property {Term} gate
@@ -377,7 +404,7 @@ export function readView(api) {
   return json(`${api}view`);
 }
 
-/** The runs of the folder whose pages begin at `root`. @param {string} root @returns {Promise<Brief[]>} */
+/** The runs of the folder whose pages begin at `root`. @param {string} root @returns {Promise<RunBrief[]>} */
 export function readRuns(root) {
   return json(`${root}api/runs`);
 }
@@ -385,13 +412,13 @@ export function readRuns(root) {
 /**
  * A page of trials of a question by a model, both by number, after the trial of that number.
  * @param {string} api @param {number} question @param {number} model @param {number | null} after
- * @returns {Promise<Answers>}
+ * @returns {Promise<AnswersPage>}
  */
 export function readAnswers(api, question, model, after) {
   return json(`${api}question/${question}?model=${model}${after === null ? "" : `&after=${after}`}`);
 }
 
-/** A message about what has changed. @param {MessageEvent<string>} event @returns {Pulse} */
+/** A message about what has changed. @param {MessageEvent<string>} event @returns {ProgressMessage} */
 export function pulseOf(event) {
   return JSON.parse(event.data);
 }

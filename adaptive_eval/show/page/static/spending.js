@@ -49,7 +49,9 @@ function linesOf(state) {
         ]),
     ),
   ];
-  const lines = caps(state).map(([key, label, , cap]) => ({ label, points: used(key, cap) }));
+  // for how long servers had been held at each moment is not sent
+  const drawn = caps(state).filter(([key]) => key !== "gpu_hours" || !facts.launches);
+  const lines = drawn.map(([key, label, , cap]) => ({ label, points: used(key, cap) }));
   if (facts.fixed.trials) lines.push({ label: "fixed design", points: used("trials", facts.fixed.trials) });
   return lines;
 }

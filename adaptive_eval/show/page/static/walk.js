@@ -46,7 +46,7 @@ export function titleOf(facts, one, longest = 40) {
  */
 function curvesOf(facts, one) {
   if (isPrecision(facts)) {
-    const goal = facts.decisions.objective?.half_width ?? 0;
+    const goal = facts.objective.half_width ?? 0;
     return {
       value: (point) => WIDTH_95 * point.sigma,
       upper: () => goal,
@@ -298,7 +298,7 @@ function summaryOf(facts, one, pair) {
   if (isPrecision(facts))
     parts.push(
       { text: `half of the interval is ${score(facts, WIDTH_95 * now.sigma, 2)}` },
-      { text: `asked for ${score(facts, facts.decisions.objective?.half_width ?? null, 2)}` },
+      { text: `asked for ${score(facts, facts.objective.half_width, 2)}` },
     );
   else parts.push({ key: "z", text: `z ${number(now.z)} ${againstBoundary(now)} now` });
   if (now.information !== null)
@@ -318,7 +318,8 @@ function summaryOf(facts, one, pair) {
  */
 function calledText(facts, one) {
   const now = last(one.points);
-  const called = one.points.find((point) => point.verdict === now.verdict && SETTLED.has(point.verdict));
+  const before = one.points.findLastIndex((point) => point.verdict !== now.verdict);
+  const called = SETTLED.has(now.verdict) ? one.points[before + 1] : undefined;
   const word = verdictWord(now.verdict);
   if (!called) return word;
   const then = isPrecision(facts) || called === now ? "" : `, at z ${number(called.z)} ${againstBoundary(called)}`;

@@ -1,0 +1,47 @@
+"""A progress bar, for the commands that take a while."""
+
+import sys
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+LINES = 10
+"""Lines in a log from the beginning to the end."""
+
+
+class Progress:
+    """Shows how much of `total` is done, until it is closed."""
+
+    def __init__(self, total: float) -> None:
+        self._total = total
+        self._told = 0
+        console = Console(stderr=True, highlight=False, markup=False)
+        columns = (
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[state]}", markup=False),
+        )
+        self._bar = Bar(*columns, console=console, transient=True) if console.is_terminal else None
+        self._task = self._bar.add_task("", total=total, state="") if self._bar is not None else None
+
+    def __enter__(self) -> "Progress":
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def to(self, done: float, state: str) -> None:
+        """So much is done, and this is how things stand."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, state=state)
+        elif (lines := int(LINES * done / self._total)) > self._told:
+            self._told = lines
+            print(f"{done / self._total:4.0%}  {state}", file=sys.stderr, flush=True)

@@ -1,0 +1,67 @@
+"""`adaptive-eval track RUN`: a run in W&B or MLflow, while it goes on or afterwards."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_eval.cli.shared import reported
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.show.serve.attach import open_feed
+from adaptive_eval.show.text import safe_line
+from adaptive_eval.show.track.follow import Tracker, alone, follow
+from adaptive_eval.show.track.points import without_password
+
+PATIENCE_SECONDS = 10.0
+Text = str | None
+
+
+def track(
+    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
+    wandb: Annotated[bool, typer.Option("--wandb", help="Tell W&B of it.")] = False,
+    project: Annotated[Text, typer.Option(help="With --wandb; default: WANDB_PROJECT, or adaptive-eval.")] = None,
+    entity: Annotated[Text, typer.Option(help="With --wandb: the team or user.")] = None,
+    group: Annotated[Text, typer.Option(help="With --wandb: runs of one group stand together.")] = None,
+    mlflow: Annotated[bool, typer.Option("--mlflow", help="Tell MLflow of it.")] = False,
+    experiment: Annotated[
+        Text, typer.Option(help="With --mlflow; default: MLFLOW_EXPERIMENT_NAME, or adaptive-eval.")
+    ] = None,
+    tracking_uri: Annotated[Text, typer.Option(help="With --mlflow; default: MLFLOW_TRACKING_URI.")] = None,
+) -> None:
+    """Put RUN into W&B or MLflow, while it goes on or afterwards.
+
+    Scores, intervals, verdicts and spending over its looks, then ranking, report and figures. It follows a run that
+    goes on until it is over. A run that is known there already gets what it has not got yet.
+    """
+    with reported():
+        if wandb == mlflow:
+            raise ConfigError("a run is told to one tracker at a time: give --wandb or --mlflow")
+        if (project or entity or group) and mlflow or (experiment or tracking_uri) and wandb:
+            raise ConfigError("--project, --entity and --group go with --wandb, the others with --mlflow")
+        feed = open_feed(run, PATIENCE_SECONDS, lambda: None)
+        name = "wandb" if wandb else "mlflow"
+        (run / "logs").mkdir(exist_ok=True)
+        with alone(run / "logs" / f"tracking-{name}.lock"):
+            feed.poll()
+            try:
+                follow(feed, _tracker(wandb, (project, entity, group), (experiment, tracking_uri)), _tell)
+            except (ConfigError, StoreError):
+                raise
+            except Exception as error:  # what a tracker's library may raise is its own affair
+                said = safe_line(without_password(" ".join(str(error).split())), 300)
+                raise StoreError(f"{name}: {type(error).__name__}: {said}") from error
+
+
+def _tracker(wandb: bool, at_wandb: tuple[Text, Text, Text], at_mlflow: tuple[Text, Text]) -> Tracker:
+    # imported here: each needs an extra
+    if wandb:
+        from adaptive_eval.show.track.to_wandb import Wandb
+
+        return Wandb(*at_wandb)
+    from adaptive_eval.show.track.to_mlflow import Mlflow
+
+    return Mlflow(*at_mlflow)
+
+
+def _tell(where: str) -> None:
+    typer.echo(safe_line(without_password(where), 400))

@@ -1,0 +1,113 @@
+"""How large rounds are, and how far they run ahead of looks: what `trials.favour` means.
+
+Rounds of one trial a question that all models go through together cost the fewest trials (`cost`); where rounds run
+ahead of the looks, servers are fuller, for trials issued too many (`balanced`, `time`). Measured with 30 questions, 64
+slots a model and answers of 30 s on AIME'24 and the coins (benchmarks/pace.md): `cost` keeps 13% of the slots of the
+slowest open model busy; `balanced`, the knee, 35%, in two fifths of the time for 5 points more of the fixed cost;
+`time` 90-93%, and takes a fifth of the time, which is that of a fixed number of trials, for 18-20 points more. Small
+rounds that run ahead beat rounds that grow at nearly every price, so growth is 0. It is trials that fill slots, hence
+fewer rounds where there are more questions; concurrency has no say, so that it changes no look.
+
+Where servers are paid for by the hour, rounds are as large as the need (`servers`), and each model has its own
+(benchmarks/hours.md). With a server each, trials run ahead, and no model idles while one that it is compared with
+works. Where models share a place in turn, a swap has to be worth it: the first round is a third of the way, the others
+most of what is needed at the soonest, and nothing runs ahead.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
+from adaptive_eval.config.run import ModelConfig, sharing
+from adaptive_eval.core.settings import Pace
+
+Favour = Literal["cost", "balanced", "time", "servers"]
+
+AHEAD = {"cost": 0, "balanced": 60, "time": 360, "servers": 210}
+"""Trials of a model that run ahead of a look, by `trials.favour`."""
+AHEAD_IN_TURN = {"cost": 180, "balanced": 360, "time": 600, "servers": 0}
+"""The same where models are served in turn: what a model is asked at a time has to be worth its swap."""
+MOST_AHEAD, MOST_AHEAD_IN_TURN = 0.15, 0.25
+"""Rounds run ahead by at most this share of `trials.max`, whatever is favoured."""
+SHARE, SHARE_IN_TURN = 0.5, 0.8
+"""Rounds as large as the need are this share of it."""
+OPENING, OPENING_IN_TURN = 0.15, 0.3
+"""They begin with this share of `trials.max`."""
+
+
+GUESSED_SHARE = 0.25
+"""Of `max_tokens`: the length of an answer where nothing is known."""
+GUESSED_SPEED = 40.0
+"""Tokens a second of one answer among many on a busy server."""
+TRIALS_OF = {"cost": 0.55, "balanced": 0.60, "time": 0.75}
+"""Shares of the trials of the fixed design, and how many looks in turn are waited for (benchmarks/pace.md)."""
+LOOKS_OF = {"cost": 60, "balanced": 20, "time": 5}
+LAST_ANSWER = 3.0
+"""The last answer of a round comes after so many times the mean."""
+
+
+class FavourChoice(NamedTuple):
+    """What `auto` takes, and why."""
+
+    favour: Favour
+    why: str
+
+
+def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig, questions: int) -> FavourChoice:
+    """The pace that is expected to be cheapest: a function of the configuration alone."""
+    if sharing(models):
+        return FavourChoice("servers", "models take turns on a server, which is paid for by the hour")
+    if any(model.launch is not None or model.gpus is not None for model in models):
+        return FavourChoice("servers", "servers of your own are paid for by the hour")
+    if any(model.price is None or model.sampling.max_tokens is None for model in models):
+        return FavourChoice("balanced", "what an answer costs is not known: no price, or no sampling.max_tokens")
+    costs = {favour: _expected_cost(favour, models, trials, questions) for favour in TRIALS_OF}
+    favour = min(costs, key=costs.__getitem__)
+    told = ", ".join(f"{name} ${cost:,.2f}" for name, cost in costs.items())
+    why = f"tokens and time at ${trials.hour_is_worth:g} an hour are expected to come to {told}"
+    return FavourChoice(favour, why)  # type: ignore[arg-type]
+
+
+def _expected_cost(favour: str, models: Sequence[ModelConfig], trials: TrialsConfig, questions: int) -> float:
+    """US dollars for answers, and for the hours of the slowest model."""
+    most, tokens = trials.max * questions, [GUESSED_SHARE * (model.sampling.max_tokens or 0) for model in models]
+    usd = sum(
+        most * each * model.price.output / 1e6
+        for each, model in zip(tokens, models, strict=True)
+        if model.price is not None
+    )
+    looks = LOOKS_OF[favour] * trials.max / 80.0
+    seconds = max(
+        each / GUESSED_SPEED * (TRIALS_OF[favour] * most / _slots(model) + LAST_ANSWER * looks)
+        for each, model in zip(tokens, models, strict=True)
+    )
+    return TRIALS_OF[favour] * usd + trials.hour_is_worth * seconds / 3600.0
+
+
+def _slots(model: ModelConfig) -> int:
+    return model.concurrency.concurrency * len(model.replicas)
+
+
+def opening_of(trials: TrialsConfig, *, in_turn: bool) -> int:
+    """Trials a question before the first look."""
+    pace = pace_of(AllocationConfig(), trials, questions=1, in_turn=in_turn)
+    return max(trials.min, min(pace.opening, trials.max))
+
+
+def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, *, in_turn: bool = False) -> Pace:
+    """The pace that is given, else what `trials.favour` means for so many questions.
+
+    Where `auto` was not settled, since nothing is known of models, it is `balanced`, or `servers` in turn.
+    """
+    favour = trials.favour
+    if favour == "auto":
+        favour = "servers" if in_turn else "balanced"
+    ahead, most = (AHEAD_IN_TURN, MOST_AHEAD_IN_TURN) if in_turn else (AHEAD, MOST_AHEAD)
+    lookahead = allocation.lookahead
+    if lookahead is None:
+        lookahead = round(min(ahead[favour] / questions, most * trials.max))
+    if favour != "servers":
+        return Pace(allocation.growth, lookahead)
+    if in_turn:
+        return Pace(lookahead=lookahead, share=SHARE_IN_TURN, opening=round(OPENING_IN_TURN * trials.max))
+    return Pace(lookahead=max(lookahead, 1), share=SHARE, opening=round(OPENING * trials.max), held=True)

@@ -1,0 +1,76 @@
+"""Hard caps: what is spent, what is reserved for trials in flight, and whether a further round still fits.
+
+Only committed rounds count with what they used; everything later is reserved at its worst, so that a cap is never
+exceeded and the answer depends on what was issued, not on what has arrived.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.types import Cost
+from scorio.moments import FloatArray
+
+CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
+FREE = 1e-9
+"""The price of a trial that costs nothing: small, so that it goes first, and positive, so that prices divide."""
+
+
+class BudgetAccount:
+    """The run's account: a row for each model, a column for each currency."""
+
+    def __init__(self, budget: Budget, worst: tuple[Cost, ...]) -> None:
+        self._currency = CURRENCIES.index(budget.currency)
+        caps = (getattr(budget, currency) for currency in CURRENCIES)
+        self._caps = np.array([math.inf if cap is None else cap for cap in caps])
+        self._worst = np.array([(1.0, *cost) for cost in worst])
+        self._reserved = np.zeros(len(worst), dtype=np.int64)
+        self._spent = np.zeros_like(self._worst)
+        self._lost = np.zeros_like(self._worst)
+        """Spent on answers that never came: no trials."""
+
+    def reserve(self, trials: NDArray[np.int64]) -> None:
+        """Set trials of each model aside as in flight."""
+        self._reserved = self._reserved + trials
+
+    def settle(self, model: int, reserved: int, came: int, cost: Cost, lost: int = 0) -> None:
+        """Replace a reservation by the trials that came, with their cost, and those that are lost, at their worst."""
+        self._reserved[model] -= reserved
+        self._spent[model] += np.array((came, *cost)) + lost * self._worst[model]
+
+    def lose(self, model: int, cost: Cost) -> None:
+        """Count what was spent on answers that never came."""
+        self._lost[model] += (0.0, *cost)
+
+    def holds(self, came: FloatArray, missing: NDArray[np.int64]) -> bool:
+        """Whether what is in flight stays within every cap: `came` is used by its trials so far, others are missing."""
+        return bool(np.all(self._used() + came + missing @ self._worst <= self._caps))
+
+    def fits(self, trials: NDArray[np.int64]) -> bool:
+        """Whether further trials of each model stay within every cap even if each of them costs the most it may."""
+        need = (self._reserved + trials) @ self._worst
+        return bool(np.all(self._used() + need <= self._caps))
+
+    def affordable(self) -> float:
+        """How many further trials the caps would pay for at the mean price seen so far; infinite without caps."""
+        used = self._used()
+        price = used / used[0] if used[0] > 0.0 else self._worst.mean(axis=0)
+        capped = np.isfinite(self._caps) & (price > 0.0)
+        left = np.min((self._caps - used)[capped] / price[capped], initial=math.inf)
+        return max(float(left) - float(self._reserved.sum()), 0.0)
+
+    def prices(self) -> FloatArray:
+        """Each model's price of a trial in the budget's currency: the mean of its trials so far, else the worst."""
+        trials, spent = self._spent[:, 0], self._spent[:, self._currency]
+        price = np.where(trials > 0.0, spent / np.maximum(trials, 1.0), self._worst[:, self._currency])
+        return np.where(price > 0.0, price, FREE)
+
+    def spent(self) -> Cost:
+        """What was used so far, trials in flight left out."""
+        _, tokens, usd, gpu_seconds = self._used().tolist()
+        return Cost(int(tokens), usd, gpu_seconds)
+
+    def _used(self) -> FloatArray:
+        return np.asarray((self._spent + self._lost).sum(axis=0))

@@ -1,0 +1,142 @@
+"""Composing rounds: whose trials come next, and how many, from a look and from nothing else."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.evidence import IndexArray
+from adaptive_eval.core.flight import Flight, TrialArray
+from adaptive_eval.core.need import times_to_decision
+from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.policies import View
+from adaptive_eval.core.settings import Pace, require
+from adaptive_eval.core.standing import JudgedLook, likely_open
+from scorio.moments import FloatArray
+
+MOST_PER_ROUND = 4.0
+"""A cheap model gets at most this many times the trials of the dearest in a round."""
+REFILL = 0.8
+"""A model is asked for more when at most this share of what it should have is in flight."""
+
+
+class Now(NamedTuple):
+    """What a round is composed from."""
+
+    standing: JudgedLook
+    pace: Pace
+    most: int
+    """Trials a question at the horizon."""
+    held: NDArray[np.int64]
+    """(L,): trials of each model that the look has seen, with those that were known beforehand."""
+    before: NDArray[np.int64]
+    """(L,): those that were known beforehand."""
+    in_play: NDArray[np.bool_]
+
+
+def next_round(plan: Plan, flight: Flight, now: Now) -> tuple[TrialArray, bool]:
+    """The next round for as many open comparisons as the caps allow, and whether they allow all of them.
+
+    Rounds as large as the need give way to the smallest ones before any comparison goes without.
+    """
+    if now.pace.in_step:
+        return _as_fits(plan, flight, now, np.zeros(plan.bench.models))
+    needed = _needed(plan, now)
+    extra, fits = _as_fits(plan, flight, now, needed)
+    if not fits and needed.any():
+        return _as_fits(plan, flight, now, np.zeros_like(needed))
+    return extra, fits
+
+
+def _needed(plan: Plan, now: Now) -> FloatArray:
+    """(L,): the share of further trials that each model needs for one of its open comparisons."""
+    standing, pairs = now.standing, now.standing.open_pairs()
+    times = times_to_decision(standing.cautious, standing.rule, plan.judging)
+    further = now.pace.share * (times[standing.evidence.positions(pairs)] - 1.0)
+    needed = np.zeros(plan.bench.models + 1)
+    held = np.append(now.held, 0)
+    for side in (0, 1):
+        np.maximum.at(needed, pairs[:, side], further * held[pairs[:, side]])
+    return needed[:-1]
+
+
+def _as_fits(plan: Plan, flight: Flight, now: Now, needed: FloatArray) -> tuple[TrialArray, bool]:
+    """The policy's round for as many open comparisons as fit, and whether all of them did.
+
+    A round that runs ahead of looks is for those that are likely to stay open until then. Where not all fit, those
+    go first that are most likely to be settled for the money. How many of them fit is found by bisection: a round
+    for more of them never costs less.
+    """
+    standing = now.standing
+    pairs, power = standing.open_pairs(), standing.open_power()
+    if flight.batches():
+        issued = flight.issued.sum(axis=1) + now.before
+        stay = likely_open(standing, now.held, issued, plan.judging.delta)
+        pairs, power = pairs[stay], power[stay]
+    prices = np.append(flight.account.prices(), 0.0)
+    worth = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
+    extra = np.zeros_like(flight.issued)
+    fitting, too_many = 0, len(pairs) + 1
+    served = len(pairs)
+    while served > fitting:
+        chosen = np.sort(worth[:served])
+        sizes = _sizes(flight, now, pairs[chosen], prices[:-1], needed)
+        tried = _allocate(plan, flight, now, pairs[chosen], power[chosen], sizes)
+        if flight.account.fits(tried.sum(axis=1)):
+            extra, fitting = tried, served
+        else:
+            too_many = served
+        served = (fitting + too_many) // 2
+    return extra, fitting == len(pairs)
+
+
+def _allocate(
+    plan: Plan, flight: Flight, now: Now, pairs: IndexArray, power: FloatArray, sizes: NDArray[np.int64]
+) -> TrialArray:
+    """The policy's round for these comparisons."""
+    view = View(
+        open_pairs=pairs,
+        power=power,
+        order=now.standing.order,
+        in_play=now.in_play,
+        issued=flight.issued,
+        trial_var=now.standing.estimates.trial_var,
+        sizes=sizes,
+    )
+    extra = np.asarray(plan.policy.allocate(view))
+    allowed = extra.shape == view.issued.shape and extra.min() >= 0 and np.all(extra.sum(axis=1) <= view.sizes)
+    require(bool(allowed), f"{plan.policy} must give each model 0 to view.sizes trials", extra)
+    return extra.astype(np.int32)
+
+
+def _sizes(flight: Flight, now: Now, pairs: IndexArray, prices: FloatArray, needed: FloatArray) -> NDArray[np.int64]:
+    """Trials a model may get in a round; cheap models more, as the square root of the price.
+
+    For a pair, n proportional to 1/sqrt(price) gives the most information for the money.
+    """
+    models, questions = flight.issued.shape
+    issued = flight.issued.sum(axis=1)
+    members = pairs[pairs < models]
+    dearest = prices[members].max() if len(members) else 1.0
+    cheap = np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND)
+    if now.pace.in_step:
+        sizes = np.rint(np.maximum(questions, np.floor(now.pace.growth * issued)) * cheap).astype(np.int64)
+    else:
+        wanted = np.maximum(np.rint(needed), questions * (1 + now.pace.lookahead)) * cheap
+        in_flight = flight.sizes
+        if now.pace.held:
+            wanted = _while_others_work(wanted, pairs[(pairs < models).all(axis=1)], flight.seconds)
+        short = np.where(in_flight <= (REFILL if now.pace.lookahead else 0.0) * wanted, wanted - in_flight, 0.0)
+        sizes = np.floor(short / questions).astype(np.int64) * questions
+    sizes[~now.in_play] = 0
+    return np.asarray(np.clip(now.most * questions - issued, 0, sizes))
+
+
+def _while_others_work(wanted: FloatArray, pairs: IndexArray, seconds: FloatArray) -> FloatArray:
+    """As many trials (L,) as keep each model busy while one it is compared with, or is in turn compared with, works."""
+    busy = wanted * seconds
+    for _ in range(len(pairs)):
+        before = busy.copy()
+        for side in (0, 1):
+            np.maximum.at(busy, pairs[:, side], before[pairs[:, 1 - side]])
+    return busy / seconds

@@ -1,0 +1,189 @@
+"""What is in flight, in the order in which it counts.
+
+Each batch is due at a time of a logical clock, which is set when the batch is issued. What is in flight is committed in
+this order, (due, round, model), whatever comes first: so decisions depend on what was issued, never on what arrived.
+
+Where rounds are of one size, every batch of a round is due one tick after the round before: all models go in step.
+Where rounds are as large as the need, a batch is due as many ticks after those that its model was asked for before as
+it has trials a question; where servers are held, ticks are longer for models whose answers take longer. Then no model
+waits for another one's round, only for what the clock puts before its own. A clock that is wrong makes someone wait,
+and changes no decision.
+"""
+
+import math
+from bisect import insort
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.account import BudgetAccount
+from adaptive_eval.core.rounds import Batch, Round
+from adaptive_eval.core.settings import Bench, Budget
+from adaptive_eval.core.types import Ask, Outcome
+from scorio.moments import FloatArray
+
+TrialArray = NDArray[np.int32]
+SHORTEST = 1.0
+"""Answers that take less than a second count as taking one: nobody waits long for those."""
+
+
+def at_least(batch: Batch) -> float:
+    """What an answer of this batch takes, or takes at least where some are missing: a power of two, in seconds.
+
+    Nothing finer, so that the clock is the same where the same answers took about as long.
+    """
+    return 2.0 ** round(math.log2(max(batch.seconds, SHORTEST)))
+
+
+class Flight:
+    """The batches in flight, the logical clock, and what is reserved for them."""
+
+    def __init__(self, bench: Bench, budget: Budget) -> None:
+        self.account = BudgetAccount(budget, bench.worst_cost)
+        self.issued = np.zeros((bench.models, bench.questions), dtype=np.int32)
+        self.now = 0.0
+        """The time of the logical clock: when the latest batch that was committed was due."""
+        self._batches: list[Batch] = []
+        self._own: list[list[Batch]] = [[] for _ in range(bench.models)]
+        """The same by model."""
+        self.seconds: FloatArray = np.ones(bench.models)
+        """(L,): what a trial of each model takes on the logical clock."""
+        self.until = np.zeros(bench.models)
+        """When the latest batch of each model is due."""
+        self._composed = 0
+        self._not_asked: list[Round] = []
+        self._bank: dict[tuple[int, int, int], Outcome] = {}
+
+    # -- issuing --------------------------------------------------------------------------------------------------
+
+    def issue(self, extra: TrialArray, *, in_step: bool, looked: bool = True) -> list[Outcome]:
+        """Issue a round; returns those of its trials that are known from an earlier run.
+
+        In step, all of it is due at the next tick; else each batch when its model has come so far. Before the first
+        look a round is numbered by how many its models had, so that no number depends on who was first.
+        """
+        number = self._composed if looked else max(len(self._own[model]) for model in np.flatnonzero(extra.any(axis=1)))
+        one = Round(number, self.issued, extra)
+        self._composed = max(self._composed, number + 1)
+        self.issued = self.issued + extra
+        self.account.reserve(extra.sum(axis=1))
+        self._not_asked.append(one)
+        tick = max((batch.due for batch in self._batches), default=self.now) + 1.0
+        for batch in one.batches.values():
+            model = batch.model
+            took = self._sets(batch) * float(self.seconds[model])
+            batch.due = tick if in_step else max(self.now, float(self.until[model])) + took
+            self.until[model] = batch.due
+            insort(self._batches, batch, key=_order)
+            self._own[model].append(batch)
+        return [outcome for batch in one.batches.values() for outcome in self._known(batch)]
+
+    def start_clock(self, opening: Batch) -> None:
+        """Set a model's clock by what the answers of its first round took, once that is complete."""
+        model, own = opening.model, self._own[opening.model]
+        self.seconds[model] = at_least(opening)
+        until = self._sets(opening) * self.seconds[model]
+        for batch in own:
+            if batch is not opening:
+                until = batch.due = until + self._sets(batch) * self.seconds[model]
+        self.until[model] = until
+        self._batches.sort(key=_order)
+
+    def _sets(self, batch: Batch) -> float:
+        """Trials a question."""
+        return batch.size / self.issued.shape[1]
+
+    def remember(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
+        """Keep outcomes of an earlier run until a round needs them; returns those that are needed now."""
+        for outcome in outcomes:
+            self._bank[outcome[:3]] = outcome
+        return [outcome for batch in self._batches for outcome in self._known(batch)]
+
+    def _known(self, batch: Batch) -> list[Outcome]:
+        if not self._bank:
+            return []
+        found = (self._bank.pop(place, None) for place in batch.expected())
+        return [outcome for outcome in found if outcome is not None]
+
+    # -- what the shell is given ------------------------------------------------------------------------------------
+
+    def ask(self, slots: int, model: int | None) -> list[Ask]:
+        """At most `slots` trials that were not asked for yet, of one model if it is named."""
+        asks: list[Ask] = []
+        for batch in self.batches(model):
+            if len(asks) >= slots:
+                break
+            asks.extend(batch.asks(slots - len(asks)))
+        return asks
+
+    def ask_rounds(self) -> list[Round]:
+        """Rounds that were not asked for yet, as they were issued."""
+        asked, self._not_asked = self._not_asked, []
+        for one in asked:
+            for batch in one.batches.values():
+                batch.ask_all()
+        return asked
+
+    def place(self, outcome: Outcome) -> bool | None:
+        """Give an outcome to its batch: True when it was new, False when it had come, None when nobody expects it."""
+        for batch in self.batches(outcome.model):
+            new = batch.place(outcome)
+            if new is not None:
+                return new
+        return None
+
+    # -- what has come ----------------------------------------------------------------------------------------------
+
+    def batches(self, model: int | None = None) -> Sequence[Batch]:
+        """All in flight, or those of one model, in the order in which they count."""
+        return self._batches if model is None else self._own[model]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """(L,): trials in flight."""
+        sizes = np.zeros(len(self.issued), dtype=np.int64)
+        for batch in self._batches:
+            sizes[batch.model] += batch.size
+        return sizes
+
+    @property
+    def ticks(self) -> int:
+        """At how many times of the clock something is due."""
+        return len({batch.due for batch in self._batches})
+
+    def landed(self) -> list[Batch]:
+        """Those that are due next, once all of them are complete; else, and where nothing is in flight, none."""
+        due = [batch for batch in self._batches if batch.due == self._batches[0].due]
+        return due if all(batch.missing == 0 for batch in due) else []
+
+    def commit(self, batches: Iterable[Batch]) -> None:
+        """Batches that are complete are in flight no more, and paid with what they used."""
+        for batch in batches:
+            self._batches.remove(batch)
+            self._own[batch.model].remove(batch)
+            self.now = max(self.now, batch.due)
+            self.account.settle(batch.model, batch.size, batch.size, batch.total_cost())
+
+    def drop(self, model: int) -> list[Batch]:
+        """A model's batches, which are in flight no more; their reservation stays."""
+        dropped, self._own[model] = self._own[model], []
+        self._batches = [batch for batch in self._batches if batch.model != model]
+        return dropped
+
+    def clear(self) -> None:
+        """Nothing is in flight any more."""
+        self._batches, self._not_asked = [], []
+        self._own = [[] for _ in self._own]
+
+    def used_and_missing(self) -> tuple[FloatArray, NDArray[np.int64]]:
+        """What the trials in flight have used so far, and of each model those that are missing."""
+        came, missing = np.zeros(4), np.zeros(len(self.issued), dtype=np.int64)
+        for batch in self._batches:
+            came += (batch.size - batch.missing, *batch.total_cost())
+            missing[batch.model] += batch.missing
+        return came, missing
+
+
+def _order(batch: Batch) -> tuple[float, int, int]:
+    return batch.due, batch.round_index, batch.model

@@ -1,0 +1,40 @@
+"""How much a pair needs before it can be decided, at the soonest, and what that means for the next round of a model.
+
+A pair is decided where |z| reaches the boundary, where it is certified as tied, or where it is given up. Today's
+difference d gives the soonest of the three: with u times the trials, z grows to z sqrt(u) if d is the true difference,
+and falls to z/sqrt(u) if there is none. Near a decision u is little above 1 and the next round small; far from one the
+round is large. A boundary that holds at any schedule of looks allows that.
+"""
+
+import numpy as np
+
+from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.judge import BoolArray, Judging, after, power_by
+from adaptive_eval.core.rules import Rule
+from scorio.moments import FloatArray
+from scorio.sinf.compare import tied
+
+STEPS = 12
+"""Multiples of today's trials that are tried, in equal ratios up to the horizon."""
+
+
+def times_to_decision(evidence: Evidence, rule: Rule, judging: Judging) -> FloatArray:
+    """The multiple u >= 1 of today's trials at which each pair may be decided at the soonest; at most the horizon's."""
+    most = 1.0 / np.clip(evidence.information, 1e-6, 1.0)
+    times = most.copy()
+    found = np.zeros(len(most), dtype=bool)
+    for step in range(1, STEPS + 1):
+        u = most ** (step / STEPS)
+        same = after(evidence, u)
+        bound = rule.boundary(same)
+        ends = (np.abs(same.z) >= bound) | tied(same.difference, same.sigma, bound, judging.delta)
+        if judging.futility is not None:
+            ends |= _given_up(after(evidence, u, drift=False), rule, judging.delta, judging.futility)
+        times = np.where(ends & ~found, u, times)
+        found |= ends
+    return times
+
+
+def _given_up(evidence: Evidence, rule: Rule, delta: float, futility: float) -> BoolArray:
+    left = np.maximum(1.0 - evidence.information, 0.0)
+    return np.asarray(power_by(evidence, rule, delta, np.ones_like(left)) < futility * left)

@@ -1,0 +1,58 @@
+"""Requests and tokens per minute: reservations on a line of time.
+
+A reservation of `amount` takes the next free stretch of the line, amount / rate long, and says how long to wait for
+it (the generic cell rate algorithm). In any window of T seconds at most rate * T + burst + one reservation pass.
+"""
+
+from collections.abc import Callable
+
+BURST_SECONDS = 0.1
+"""How much unused time may be made up for, so that a late timer costs no rate."""
+
+
+class RateLimit:
+    """One limit: so much per minute."""
+
+    def __init__(self, per_minute: float, clock: Callable[[], float]) -> None:
+        self._seconds_each = 60.0 / per_minute
+        self._clock = clock
+        self._free_at = -float("inf")
+
+    def reserve(self, amount: float) -> float:
+        """Reserve an amount and give the seconds to wait for it."""
+        now = self._clock()
+        start = max(self._free_at, now - BURST_SECONDS)
+        self._free_at = start + amount * self._seconds_each
+        return max(0.0, start - now)
+
+    def correct(self, by: float) -> None:
+        """The last reservations turned out larger (or smaller) than they said."""
+        self._free_at += by * self._seconds_each
+
+
+class RateLimits:
+    """Both limits of one model: a request waits for whichever is later."""
+
+    def __init__(
+        self, requests_per_minute: float | None, tokens_per_minute: float | None, clock: Callable[[], float]
+    ) -> None:
+        self._requests = RateLimit(requests_per_minute, clock) if requests_per_minute else None
+        self._tokens = RateLimit(tokens_per_minute, clock) if tokens_per_minute else None
+
+    @property
+    def unlimited(self) -> bool:
+        return self._requests is None and self._tokens is None
+
+    def reserve(self, tokens: float) -> float:
+        """Seconds to wait before a request that is expected to use so many tokens."""
+        waits = [0.0]
+        if self._requests is not None:
+            waits.append(self._requests.reserve(1.0))
+        if self._tokens is not None:
+            waits.append(self._tokens.reserve(tokens))
+        return max(waits)
+
+    def correct(self, expected: float, used: float) -> None:
+        """Put a request's real tokens in place of the expected ones."""
+        if self._tokens is not None:
+            self._tokens.correct(used - expected)

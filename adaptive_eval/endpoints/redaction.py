@@ -1,0 +1,125 @@
+"""Keys that come back: what servers and models say, without what was sent to them in secret.
+
+A secret is looked for as it is and as programs pass it on: percent-encoded, escaped as in JSON or HTML, and in base64,
+alone or anywhere within a longer text. A text may have been cut in the middle of a secret before it came here: so any
+piece with the first or the last characters of one goes, too. Whoever cuts a text here does so when its secrets are out.
+
+Messages lose whatever could be a secret. An answer is evidence and loses only what cannot be a word of it: a key such
+as EMPTY, which servers without keys are given, is none.
+"""
+
+import html
+import json
+import re
+from base64 import b64decode, b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from urllib.parse import quote, quote_plus
+
+from adaptive_eval.endpoints.secrets import LONG_WORD, SECRET_LENGTH, SECRET_VARIABLE, holds_secret, looks_secret
+from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+
+BLOT = "***"
+LEAST_PIECE = 4
+"""Fewer characters of a secret say nothing of it."""
+LATE_DIGIT = 16
+"""A piece need not be longer than that for the sake of a digit."""
+SURELY = 20
+"""A text without spaces that is so long is no word."""
+
+
+def forms_of(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Every way in which these are written, the longest first: one may be part of another."""
+    forms = {form for secret in secrets if secret for form in _forms(secret)}
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    for way in (lambda text: quote(text, safe=""), quote_plus, html.escape, lambda text: json.dumps(text)[1:-1]):
+        yield way(secret)
+    yield re.sub("%..", lambda found: found[0].lower(), quote(secret, safe=""))
+    data = secret.encode("utf-8", "surrogatepass")
+    for before in range(3) if len(secret) >= SECRET_LENGTH else ():
+        # the characters that depend on nothing around it
+        inner = slice(-(-8 * before // 6), 8 * (before + len(data)) // 6)
+        for alphabet in (b64encode, urlsafe_b64encode):
+            yield alphabet(bytes(before) + data).decode()[inner]
+
+
+def blotted(text: str, forms: Iterable[str]) -> str:
+    """The text without these, and without any piece that begins or ends one of them."""
+    for form in forms:
+        text = text.replace(form, BLOT)
+    for form in forms:
+        text = _without_pieces(text, form)
+    return text
+
+
+@cache
+def _least(form: str) -> int:
+    """Characters of a piece that is taken out: with a digit, lest it be a word or what all keys of a provider have."""
+    half = len(form) // 2
+    digit = re.search("[0-9]", form)
+    if digit is None:
+        return max(SECRET_LENGTH, half)
+    return max(LEAST_PIECE, min(SECRET_LENGTH, half), min(digit.end(), LATE_DIGIT))
+
+
+def _without_pieces(text: str, form: str) -> str:
+    least, kept, at, end = _least(form), [], 0, 0
+    while (at := text.find(form[:least], end)) >= 0:
+        kept.append(text[end:at])
+        end = at + least
+        while end < len(text) and end - at < len(form) and text[end] == form[end - at]:
+            end += 1
+    text = BLOT.join([*kept, text[end:]])
+    least, kept, start = _least(form[::-1]), [], len(text)
+    while (at := text.rfind(form[-least:], 0, start)) >= 0:
+        kept.append(text[at + least : start])
+        start, end = at, at + least
+        while start > 0 and end - start < len(form) and text[start - 1] == form[start - 1 - end]:
+            start -= 1
+    return BLOT.join([text[:start], *reversed(kept)])
+
+
+def sent_in(headers: Mapping[str, str], key: str | None) -> tuple[str, ...]:
+    """The forms of all that may be secret in a request: the key, and header values that are long enough to be one."""
+    values = [*headers.values(), *(part for value in headers.values() for part in _parts(value))]
+    return forms_of([*(value for value in values if len(value) >= SECRET_LENGTH), *([key] if key else ())])
+
+
+def kept_from_answers(models: Iterable[tuple[EndpointConfig, Sampling]], keys: Mapping[str, str]) -> tuple[str, ...]:
+    """The forms of what the servers of a run are sent, and no answer may be stored with."""
+    found: set[str] = set()
+    for config, sampling in models:
+        found.add(keys.get(config.key_variable or "", "").strip())
+        for name, value in {**config.headers, **sampling.extra_headers}.items():
+            plain = value.get_secret_value().strip()
+            if _is_secret_header(name, plain):
+                found |= {plain, *_parts(plain)}
+    return forms_of(value for value in found if _no_word(value))
+
+
+def _parts(value: str) -> Iterator[str]:
+    """What of a header value may be the secret itself: `Bearer KEY`, `Basic` with a password, `name=KEY; name=KEY`."""
+    yield from re.split(r"[\s;,]+|(?<=\w)=(?=[^=])", value)
+    scheme, _, rest = value.partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            user, _, password = b64decode(rest).decode("utf-8", "replace").partition(":")
+        except ValueError:
+            return
+        yield from (user, password)
+
+
+def _is_secret_header(name: str, value: str) -> bool:
+    variable = name.replace("-", "_")
+    named = holds_secret(name) or SECRET_VARIABLE.search(variable) is not None or variable.lower() == "cookie"
+    return named or looks_secret(value) or LONG_WORD.search(value) is not None
+
+
+def _no_word(value: str) -> bool:
+    """It can be no part of an answer by itself: letters with digits, or very long."""
+    mixed = re.search("[0-9]", value) is not None and re.search("[A-Za-z]", value) is not None
+    return len(value) >= SECRET_LENGTH and (mixed or (len(value) >= SURELY and not re.search(r"\s", value)))

@@ -1,0 +1,100 @@
+"""How long a server asks to wait (`Retry-After`), and how much of that is believed.
+
+up to `LONGEST` seconds               as it says
+more, but what one request may wait   `LONGEST` seconds, then it is asked again
+still more: hours, years              not believed: pauses of our own, which double up to `LONGEST` seconds
+negative, not a number, no date       not believed: as if nothing was said
+
+A date that is over asks for no wait. Whatever is not believed is noticed. Limits are counted by the minute, so that a
+minute is what an honest server asks for; and to ask once a minute costs nobody anything.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from math import isnan
+from typing import NamedTuple
+
+from adaptive_eval.endpoints.types import Notice
+
+LONGEST = 60.0
+FIRST_PAUSE = 0.5
+
+
+class ToldWait(NamedTuple):
+    """What a response says of when to ask again."""
+
+    seconds: float | None
+    """None: it cannot be read."""
+    said: str
+
+
+def told_wait(headers: Mapping[str, str], now: float | None = None) -> ToldWait | None:
+    """What `retry-after-ms`, or `Retry-After` in seconds or as a date, says; None where neither is there."""
+    for name, read in (("retry-after-ms", _milliseconds), ("retry-after", _seconds)):
+        if (said := headers.get(name)) is not None:
+            return ToldWait(read(said.strip(), time.time() if now is None else now), said)
+    return None
+
+
+def _milliseconds(said: str, now: float) -> float | None:
+    try:
+        number = float(said) / 1000.0
+    except ValueError:
+        return None
+    return None if isnan(number) or number < 0.0 else number
+
+
+def _seconds(said: str, now: float) -> float | None:
+    try:
+        if re.fullmatch(r"\d+(\.\d+)?", said):
+            return float(said)
+        return max(0.0, parsedate_to_datetime(said).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
+
+
+class BelievedWaits:
+    """What the servers of one model say, as far as it is believed."""
+
+    def __init__(
+        self,
+        most: float,
+        clock: Callable[[], float],
+        note: Callable[[Notice], None],
+        clean: Callable[[str], str],
+    ) -> None:
+        """`most`: seconds that one request waits out refusals; `clean` makes a server's text fit to be shown."""
+        self._most = most
+        self._clock = clock
+        self._note = note
+        self._clean = clean
+        self._put_off: dict[str, tuple[int, float]] = {}
+        """By replica: how often in a row it has asked for a wait that is not believed, and when that was last."""
+
+    def answered(self, url: str) -> None:
+        """A replica gives answers."""
+        self._put_off.pop(url, None)
+
+    def of(self, url: str, told: ToldWait | None, sent_at: float) -> float:
+        """Seconds to leave a replica alone, by what it says to a request that was sent then."""
+        if told is None:
+            return 0.0
+        if told.seconds is None:
+            self._tell("unreadable_wait", told, "cannot be read: it is passed over")
+            return 0.0
+        if told.seconds <= LONGEST:
+            return told.seconds
+        if told.seconds <= self._most:
+            self._tell("long_wait", told, f"asks for more than a minute: it is asked again every {LONGEST:g} s")
+            return LONGEST
+        times, last = self._put_off.get(url, (0, -float("inf")))
+        if sent_at >= last:  # those that were on their way at the same time count once
+            times += 1
+            self._put_off[url] = times, self._clock()
+        self._tell("absurd_wait", told, f"is not believed: it is asked again after pauses of {LONGEST:g} s at most")
+        return min(LONGEST, FIRST_PAUSE * 2.0 ** min(times - 1, 16))
+
+    def _tell(self, kind: str, told: ToldWait, what: str) -> None:
+        self._note(Notice(kind, f"what its server says of when to ask again ({self._clean(told.said)!r}) {what}"))

@@ -1,0 +1,48 @@
+"""One request over all its attempts, and what the requests of a model come to."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from adaptive_eval.endpoints.failures import Refusal
+from adaptive_eval.endpoints.refusals import OF_AN_OPTION
+from adaptive_eval.endpoints.replicas import Replica
+from adaptive_eval.endpoints.types import Again, Prompt
+
+
+@dataclass(slots=True)
+class Request:
+    """One request over all its attempts."""
+
+    prompt: Prompt
+    seeds: range
+    body: dict[str, object]
+    again: Again | None
+    """Asked before what was lost is asked for once more."""
+    lost: bool = False
+    """The last attempt may have been generated for nothing."""
+    attempts: int = 0
+    cuts: int = 0
+    """Attempts that were overdue."""
+    replica: Replica | None = None
+    """Where the last attempt went."""
+    refusal: Refusal | None = None
+    """What refused an attempt last."""
+
+    def may_be_mended(self, refusal: Refusal, streams_known: bool) -> bool:
+        """Whether it may be an option of this request that is refused, which can be left out."""
+        told = not streams_known and bool(self.body.get("stream")) and "stream" in str(refusal).lower()
+        return refusal.status in OF_AN_OPTION and (told or len(self.seeds) > 1)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What `EndpointStats` is made of."""
+
+    in_flight: int = 0
+    requests: int = 0
+    retries: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    answers: int = 0

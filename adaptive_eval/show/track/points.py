@@ -1,0 +1,142 @@
+"""What a tracker is given of a run, as plain values: a point for each look, settings, the ranking and files.
+
+Names of models come from configurations and may hold anything; trackers make paths and files of the names of series.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from adaptive_eval.core.result import TWO_SIDED_95
+from adaptive_eval.core.types import Verdict
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.files import write_whole
+from adaptive_eval.record.results import RESULTS_FILE
+from adaptive_eval.record.view import LookView, RunView
+from adaptive_eval.show.markdown import markdown, repeatable
+
+LONGEST = 80
+"""Characters of a name in a series, and of a key."""
+SECONDS_AN_HOUR = 3600.0
+COLUMNS = ("rank", "tier", "model", "score", "lo", "hi", "sigma", "bayes", "trials", "tokens", "usd")
+MEND = "Free some space, or give TMPDIR another folder"
+
+
+class Point(NamedTuple):
+    """What one look has found, and what had been used by then."""
+
+    look: int
+    """Counted from 1."""
+    at: float
+    values: Mapping[str, float]
+    """By series; finite."""
+
+
+def identity(view: RunView, created: float) -> str:
+    """The same for every start of one run, and another for every other run: a tracked run is found again by it."""
+    return blake2b(json.dumps([view.name, created, view.configuration["seed"]]).encode(), digest_size=10).hexdigest()
+
+
+def points(view: RunView) -> list[Point]:
+    """Every look, oldest first."""
+    series = series_names(view.models)
+    return [Point(look.look, look.at, dict(_values(view, look, series))) for look in view.looks]
+
+
+def series_names(models: Sequence[str]) -> dict[str, str]:
+    """A name for each model that no tracker, file system or query trips over; different ones stay different."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for model in models:
+        plain = plain_key(model)
+        name, number = plain, 2
+        while name.lower() in taken:
+            name, number = f"{plain}-{number}", number + 1
+        taken.add(name.lower())
+        names[model] = name
+    return names
+
+
+def plain_key(text: str) -> str:
+    """Letters, digits, dots, hyphens and underscores alone, and never a way upwards."""
+    return re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._-]+", "_", text))[:LONGEST].strip("._") or "model"
+
+
+def _values(view: RunView, look: LookView, series: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    verdicts = [pair.verdict for pair in look.pairs]
+    yield "look", float(look.look)
+    yield "trials", float(sum(look.trials))
+    for verdict in Verdict:
+        yield f"comparisons/{verdict}", float(verdicts.count(str(verdict)))
+    used = [one for one in view.spending if one.at <= look.at]
+    if used:
+        yield "spent/tokens", float(used[-1].tokens)
+        yield "spent/usd", used[-1].usd
+        yield "spent/gpu_hours", used[-1].gpu_seconds / SECONDS_AN_HOUR
+    columns = zip(look.models, look.scores, look.sigmas, look.tiers, look.trials, strict=True)
+    for model, score, sigma, tier, trials in columns:
+        if model not in series:
+            continue
+        name = series[model]
+        yield f"tier/{name}", float(tier)
+        yield f"trials/{name}", float(trials)
+        if score is not None and sigma is not None and math.isfinite(score) and math.isfinite(sigma):
+            yield f"score/{name}", score
+            yield f"lo/{name}", score - TWO_SIDED_95 * sigma
+            yield f"hi/{name}", score + TWO_SIDED_95 * sigma
+
+
+def ranking(view: RunView) -> list[list[object]]:
+    """The final table, best first, in the order of `COLUMNS`."""
+    rows = () if view.results is None else view.results.models
+    return [[getattr(row, "name" if key == "model" else key) for key in COLUMNS] for row in rows]
+
+
+def settings(view: RunView) -> Mapping[str, object]:
+    """The configuration as a report gives it: without keys, and without what was left at its default."""
+    return repeatable(view).configuration
+
+
+def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """The same as texts, each under the keys that lead to it."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from flat(inner, f"{path}.{plain_key(str(key))}".removeprefix("."))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from flat(inner, f"{path}.{number}".removeprefix("."))
+    else:
+        yield path, str(value)
+
+
+def without_password(text: str) -> str:
+    """The text without what stands before the host in an address."""
+    return re.sub(r"(?<=://)[^/@\s]+@", "", text)
+
+
+def write_files(view: RunView, run: Path, folder: Path) -> list[Path]:
+    """What is kept as files: results, report, configuration, and the figures where matplotlib is installed."""
+    report, configuration = folder / "report.md", folder / "configuration.yaml"
+    write_whole(report, markdown(view).encode("utf-8", "replace"), MEND)
+    write_whole(configuration, yaml.safe_dump(dict(settings(view)), sort_keys=False).encode(), MEND)
+    paths = [report, configuration]
+    if (results := run / RESULTS_FILE).is_file():
+        paths.append(results)
+    return paths
+
+
+def draw(view: RunView, folder: Path) -> list[Path]:
+    """The figures as PNG; none where matplotlib is not installed."""
+    # imported here: it needs an extra
+    from adaptive_eval.show.plots import draw_all
+
+    try:
+        return draw_all(view, folder, ("png",))
+    except ConfigError:
+        return []

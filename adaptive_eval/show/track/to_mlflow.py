@@ -1,0 +1,78 @@
+"""A run in MLflow: looks as metrics by step, settings as parameters, the ranking, figures and files as artifacts.
+
+`MLFLOW_TRACKING_URI` and what else MLflow reads from the environment holds as it does elsewhere.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from adaptive_eval.imports import load_extra
+from adaptive_eval.record.view import RunView
+from adaptive_eval.show.track.follow import Tracked
+from adaptive_eval.show.track.points import COLUMNS, Point, draw, flat, identity, ranking, settings, write_files
+
+EXPERIMENT = "adaptive-eval"
+ID_TAG = "adaptive_eval.run"
+METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
+"""What MLflow takes in one request."""
+LONGEST_VALUE = 500
+MILLISECONDS = 1000.0
+RANKING = "ranking.json"
+
+
+class Mlflow:
+    """One run of MLflow."""
+
+    def __init__(self, experiment: str | None, uri: str | None) -> None:
+        # a server that is away is told, not waited for
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        module = load_extra("mlflow", "mlflow", "runs in MLflow")
+        self._entities = load_extra("mlflow.entities", "mlflow", "runs in MLflow")
+        self._client: Any = module.MlflowClient(tracking_uri=uri)
+        self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+
+    def begin(self, view: RunView, created: float, directory: Path) -> Tracked:
+        """Find it again by its tag, or begin it."""
+        client, name = self._client, identity(view, created)
+        found = client.get_experiment_by_name(self._experiment)
+        experiment = client.create_experiment(self._experiment) if found is None else found.experiment_id
+        runs = client.search_runs([experiment], f"tags.`{ID_TAG}` = '{name}'", max_results=1)
+        if runs:
+            self._id, looks = runs[0].info.run_id, int(runs[0].data.metrics.get("look", 0))
+            client.update_run(self._id, status="RUNNING")
+        else:
+            tags = {ID_TAG: name, "run_directory": str(directory.absolute())}
+            self._id, looks = client.create_run(experiment, run_name=view.name, tags=tags).info.run_id, 0
+            params = (self._entities.Param(key, value[:LONGEST_VALUE]) for key, value in flat(settings(view)))
+            while part := list(islice(params, PARAMS_AT_ONCE)):
+                client.log_batch(self._id, params=part)
+        uri = client.tracking_uri
+        if uri.startswith("http"):
+            return Tracked(looks, f"{uri.rstrip('/')}/#/experiments/{experiment}/runs/{self._id}")
+        return Tracked(looks, f"experiment {self._experiment}, run {self._id}")
+
+    def log(self, points: Sequence[Point]) -> None:
+        metrics = (
+            self._entities.Metric(key, value, int(MILLISECONDS * point.at), point.look)
+            for point in points
+            for key, value in point.values.items()
+        )
+        while part := list(islice(metrics, METRICS_AT_ONCE)):
+            self._client.log_batch(self._id, metrics=part)
+
+    def finish(self, view: RunView, status: str, directory: Path, folder: Path) -> None:
+        client = self._client
+        client.log_dict(self._id, {"columns": list(COLUMNS), "data": ranking(view)}, RANKING)
+        client.set_tag(self._id, "mlflow.loggedArtifacts", json.dumps([{"path": RANKING, "type": "table"}]))
+        for path in write_files(view, directory, folder):
+            client.log_artifact(self._id, str(path))
+        for path in draw(view, folder / "figures"):
+            client.log_artifact(self._id, str(path), "figures")
+        reason = None if view.results is None else view.results.run.reason
+        client.set_tag(self._id, "status", status if reason is None else f"{status}: {reason}")
+        client.set_terminated(self._id, "FINISHED" if status == "finished" else "KILLED")

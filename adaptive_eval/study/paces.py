@@ -1,0 +1,68 @@
+"""What the run would cost at every pace that `trials.favour` knows, in a few of the worlds of its forecast."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+
+from adaptive_eval.config.pace import Favour
+from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.core import Budget
+from adaptive_eval.study.simulated import Scene, Simulated, Variant, simulate_run
+from adaptive_eval.study.types import PaceCosts
+from scorio.moments import FloatArray
+
+WORLDS = 5
+MOST_AT_ONCE = 2_000_000
+"""Trials of a design that is simulated so often."""
+
+
+def pace_costs(prepared: PreparedRun, scene: Scene, worlds: Sequence[FloatArray]) -> Iterator[PaceCosts]:
+    """Medians for each pace, without any cap; none where the pace is given by itself, or that would take too long."""
+    bench, trials = scene.bench, prepared.plan.trials.max
+    if prepared.config.allocation.lookahead is not None or bench.models * bench.questions * trials > MOST_AT_ONCE:
+        return
+    confidence = prepared.config.stopping.confidence
+    for favour in get_args(Favour):
+        own = scene.decisions.trials.model_copy(update={"favour": favour})
+        decisions = scene.decisions.model_copy(update={"trials": own})
+        plan = replace(scene, decisions=decisions).plan(Variant(confidence, Budget()))
+        timed = scene.served.usage.knows_seconds
+        runs = [
+            simulate_run(plan, world, scene.served, (scene.seed, number), timed=timed)
+            for number, world in enumerate(worlds[:WORLDS])
+        ]
+        yield _medians(favour, runs, prepared, scene)
+
+
+def _medians(favour: str, runs: Sequence[Simulated], prepared: PreparedRun, scene: Scene) -> PaceCosts:
+    usage, models = scene.served.usage, prepared.config.models
+    priced, held = any(model.price is not None for model in models), _paid_by_the_hour(prepared, scene)
+
+    def median(value: Callable[[Simulated], float], known: bool) -> float | None:
+        return float(np.median([value(run) for run in runs])) if known else None
+
+    def server_hours(run: Simulated) -> float:
+        return sum(max(run.held[model] for model in place) for place in held) / 3600.0
+
+    return PaceCosts(
+        favour=favour,
+        trials=float(np.median([run.trials for run in runs])),
+        tokens=median(lambda run: run.tokens, usage.knows_tokens),
+        usd=median(lambda run: run.usd, usage.knows_tokens and priced),
+        server_hours=median(server_hours, usage.knows_seconds and bool(held)),
+        seconds=median(lambda run: run.seconds, usage.knows_seconds),
+        decided=float(np.median([run.decided for run in runs])),
+    )
+
+
+def _paid_by_the_hour(prepared: PreparedRun, scene: Scene) -> list[list[int]]:
+    """The models of each place that is paid by the hour: those that the run starts, and those whose GPUs are named."""
+    turned = {model for group in scene.served.in_turn for model in group}
+    alone = [
+        [number]
+        for number, model in enumerate(prepared.config.models)
+        if number not in turned and (model.launch is not None or model.gpus is not None)
+    ]
+    return alone + [list(group) for group in scene.served.in_turn]

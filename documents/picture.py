@@ -1,0 +1,44 @@
+"""Draw docs/page.png: the page of the example of the guide, as a browser shows it.
+
+    python documents/picture.py
+
+Needs playwright and a chromium. To be called when the page looks different than the picture.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLE = ROOT / "configs" / "quickstart.yaml"
+PICTURE = ROOT / "docs" / "page.png"
+WIDTH, HEIGHT = 1180, 1280
+
+
+def program(*arguments: object) -> None:
+    """`adaptive-eval` with these arguments; a run that leaves something undecided is no failure."""
+    words = [sys.executable, "-m", "adaptive_eval", *map(str, arguments)]
+    subprocess.run(words, check=False, stdout=subprocess.DEVNULL)
+
+
+def draw(report: Path) -> None:
+    """The upper part of a report."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
+        page.goto(report.as_uri())
+        page.wait_for_selector("#repeat .yaml", state="attached")
+        page.screenshot(path=PICTURE)
+        browser.close()
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as folder:
+        run, report = Path(folder, "quickstart"), Path(folder, "report.html")
+        program("run", EXAMPLE, "--run-dir", run, "--display", "none")
+        program("report", run, "--output", report)
+        draw(report)

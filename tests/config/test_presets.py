@@ -1,0 +1,212 @@
+"""`preset: published` is the procedure of the paper: look by look what the paper's formulas give, written out here."""
+
+from collections.abc import Iterator, Sequence
+from math import erf, sqrt
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from adaptive_eval.config.load import decisions_from_mapping
+from adaptive_eval.config.planning import EarlierHorizon, plan_on
+from adaptive_eval.core import Bench, Controller, Look, Outcome, Plan, Verdict
+from adaptive_eval.core.registry import PRESETS
+from adaptive_eval.errors import ConfigError
+
+RECORDED = Path(__file__).parents[3] / "shared" / "data"
+"""Recorded outcomes, where they are; else there are seeded worlds alone."""
+
+
+Outcomes = NDArray[np.integer]
+
+
+class Round(NamedTuple):
+    """What the paper's procedure finds at one look."""
+
+    order: list[int]
+    mu: list[float]
+    ranks: list[int]
+    z: list[float]
+    """Of neighbours in the order."""
+    trials: list[int]
+
+
+def evaluate(rows: list[list[int]], w: list[float]) -> tuple[float, float]:
+    """Algorithm 1 for R with the uniform prior: mu and sigma."""
+    questions, trials, last = len(rows), len(rows[0]), len(w) - 1
+    total = 1 + last + trials
+    mu, inner = w[0], 0.0
+    for row in rows:
+        nu = [1 + row.count(k) for k in range(last + 1)]
+        mean = sum(nu[j] / total * (w[j] - w[0]) for j in range(last + 1))
+        mu += mean / questions
+        inner += sum(nu[j] / total * (w[j] - w[0]) ** 2 for j in range(last + 1)) - mean**2
+    return mu, sqrt(inner / (questions**2 * (total + 1)))
+
+
+def paper(outcomes: Outcomes, w: list[float], plan: Plan, threshold: float, looks: Sequence[Look]) -> Iterator[Round]:
+    """Sections 2.5 and 2.9, and the rule of the blog: further trials only where a neighbour's z is below the threshold.
+
+    `outcomes` (L, M, N): what each trial gives. Where two mu are the same number, the order is that of `looks`.
+    """
+    models, most = len(outcomes), plan.trials.max
+    trials = [plan.trials.min] * models
+    for look in looks:
+        found = [evaluate(outcomes[i, :, : trials[i]].tolist(), w) for i in range(models)]
+        order = sorted(look.order, key=lambda i: -round(found[i][0], 12))
+        z = [
+            (found[i][0] - found[j][0]) / sqrt(found[i][1] ** 2 + found[j][1] ** 2)
+            for i, j in zip(order, order[1:], strict=False)
+        ]
+        ranks = [0] * models
+        for place, model in enumerate(order):
+            ranks[model] = 1 if place == 0 else ranks[order[place - 1]] + (z[place - 1] >= threshold)
+        yield Round(order, [one[0] for one in found], ranks, z, list(trials))
+        pairs = [pair for pair, each in zip(zip(order, order[1:], strict=False), z, strict=True) if each < threshold]
+        more = {i for pair in pairs if min(trials[pair[0]], trials[pair[1]]) < most for i in pair}
+        grown = [min(n + (i in more), most) for i, n in enumerate(trials)]
+        if grown == trials:
+            break
+        trials = grown
+    assert look is looks[-1]
+
+
+def published(models: int, questions: int, w: list[float], **settings: object) -> Plan:
+    names = [f"m{number}" for number in range(models)]
+    return plan_on(
+        Bench(models, questions, np.array(w)), decisions_from_mapping({"preset": "published", **settings}, names), names
+    )
+
+
+def played(plan: Plan, outcomes: Outcomes) -> Controller:
+    controller = Controller(plan)
+    while controller.finished is None:
+        asks = controller.ask(1 << 30)
+        controller.tell(
+            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks
+        )
+    return controller
+
+
+def require_same(plan: Plan, outcomes: Outcomes, w: list[float], threshold: float = 1.6448536) -> Controller:
+    """Every look is that of the paper; returns the controller."""
+    controller = played(plan, outcomes)
+    expected = list(paper(outcomes, w, plan, threshold, controller.looks))
+    assert len(controller.looks) == len(expected)
+    for look, found in zip(controller.looks, expected, strict=True):
+        assert list(look.order) == found.order
+        assert list(look.tiers) == found.ranks
+        assert [n // plan.bench.questions for n in look.trials] == found.trials
+        assert [pair.z for pair in look.comparisons] == pytest.approx(found.z)
+        assert [pair.verdict is Verdict.RESOLVED for pair in look.comparisons] == [z >= threshold for z in found.z]
+        assert [pair.rho for pair in look.comparisons] == pytest.approx([0.5 * (1 + erf(z / sqrt(2))) for z in found.z])
+    return controller
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_look_is_that_of_the_paper(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    w = [[0.0, 1.0], [0.0, 0.5, 1.0], [0.0, 0.0, 0.25, 1.0]][seed % 3]
+    skill = np.linspace(0.35, 0.65, 5)[:, None, None] + rng.uniform(-0.25, 0.25, (5, 12, 1))
+    noise = rng.random((5, 12, 24))
+    outcomes = np.where(noise < skill, len(w) - 1, (noise * 1e4).astype(int) % (len(w) - 1))
+    controller = require_same(published(5, 12, w, trials={"min": 2, "max": 24}), outcomes, w)
+    result = controller.result()
+    assert result is not None
+    last = controller.looks[-1]
+    by_model = {row.model: row for row in result.models}
+    found = [evaluate(outcomes[i, :, : n // 12].tolist(), w) for i, n in enumerate(last.trials)]
+    assert [by_model[i].bayes for i in range(5)] == pytest.approx([mu for mu, _ in found])
+    assert [by_model[i].bayes_sigma for i in range(5)] == pytest.approx([sigma for _, sigma in found])
+    for row in result.comparisons:
+        assert row.verdict.worse is not None
+        assert row.difference == pytest.approx(found[row.verdict.better][0] - found[row.verdict.worse][0])
+
+
+@pytest.mark.skipif(not RECORDED.is_dir(), reason="there are no recorded outcomes beside the repository")
+@pytest.mark.parametrize("name", ["aime2024", "matharena"])
+def test_on_recorded_outcomes_too(name: str) -> None:
+    if name == "matharena":
+        with np.load(RECORDED / "matharena_aime2025_II.npz") as data:
+            outcomes = data["R"].astype(int)
+    else:
+        with np.load(RECORDED / "aime2024_counts.npz") as data:
+            shares = data["correct"] / data["count"]
+        best = np.argsort(-shares.mean(axis=1))[:12]
+        outcomes = (np.random.default_rng(1).random((12, 30, 80)) < shares[best][:, :, None]).astype(int)
+    models, questions, trials = outcomes.shape
+    plan = published(models, questions, [0.0, 1.0], trials={"min": min(4, trials), "max": trials})
+    require_same(plan, outcomes, [0.0, 1.0])
+
+
+def test_another_threshold_may_be_preset() -> None:
+    rng = np.random.default_rng(3)
+    outcomes = (rng.random((3, 8, 16)) < np.array([0.4, 0.5, 0.6])[:, None, None]).astype(int)
+    plan = published(3, 8, [0.0, 1.0], stopping={"threshold": 1.96}, trials={"min": 2, "max": 16})
+    require_same(plan, outcomes, [0.0, 1.0], 1.96)
+
+
+def test_a_call_that_does_not_last_is_open_again_and_gets_trials() -> None:
+    """Two models that are apart at first and equal later, beside a third pair that keeps the run going."""
+    outcomes = np.zeros((4, 6, 20), int)
+    outcomes[0, :, :3] = 1
+    outcomes[1, :, 3:9] = 1
+    outcomes[2, :, ::2] = outcomes[3, :, 1::2] = 1
+    plan = published(4, 6, [0.0, 1.0], trials={"min": 2, "max": 20})
+    controller = require_same(plan, outcomes, [0.0, 1.0])
+    verdicts = [
+        {frozenset((pair.better, pair.worse)): pair.verdict for pair in look.comparisons} for look in controller.looks
+    ]
+    seen = [one.get(frozenset((0, 2))) or one.get(frozenset((0, 3))) for one in verdicts]
+    assert Verdict.RESOLVED in seen
+    assert any(a is Verdict.RESOLVED and b is Verdict.OPEN for a, b in zip(seen, seen[1:], strict=False))
+
+
+def test_a_raised_horizon_goes_on_as_if_it_had_always_been_so() -> None:
+    rng = np.random.default_rng(8)
+    outcomes = (rng.random((3, 10, 24)) < np.array([0.48, 0.5, 0.52])[:, None, None]).astype(int)
+    short = published(3, 10, [0.0, 1.0], trials={"min": 2, "max": 8})
+    names = ["m0", "m1", "m2"]
+    looks = len(played(short, outcomes).looks)
+    decisions = decisions_from_mapping({"preset": "published", "trials": {"min": 2, "max": 24}}, names)
+    extended = plan_on(Bench(3, 10, np.array([0.0, 1.0])), decisions, names, horizons=(EarlierHorizon(8, looks),))
+    whole = require_same(published(3, 10, [0.0, 1.0], trials={"min": 2, "max": 24}), outcomes, [0.0, 1.0])
+    resumed = played(extended, outcomes)
+    assert resumed.looks[-1].tiers == whole.looks[-1].tiers
+    assert resumed.looks[-1].scores == whole.looks[-1].scores
+    assert resumed.trials.tolist() == whole.trials.tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"stopping": {"delta": "1%"}}, r"stopping.delta must be 0.0 under preset: published, but got 0.01"),
+        ({"stopping": "sequential"}, r"must be 'published' under preset: published, but got 'sequential'"),
+        ({"allocation": "weighted"}, r"must be 'unresolved_pairs' under preset: published, but got 'weighted'"),
+        ({"objective": {"kind": "precision", "half_width": "2%"}}, "preset is for objectives that call an order"),
+    ],
+)
+def test_a_preset_is_taken_whole_or_not(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        decisions_from_mapping({"preset": "published", **settings}, ["a", "b"])
+
+
+def test_what_the_preset_says_itself_may_be_written_too() -> None:
+    assert (
+        decisions_from_mapping({"preset": "published", "stopping": {"prior": "uniform"}}, ["a", "b"]).stopping.rule
+        == "published"
+    )
+
+
+def test_every_key_of_a_preset_is_one_of_the_configuration() -> None:
+    for preset in PRESETS.values():
+        decisions = decisions_from_mapping({"preset": preset.name}, ["a", "b"])
+        for section, settings in preset.settings.items():
+            assert {key: getattr(getattr(decisions, section), key) for key in settings} == dict(settings)
+
+
+def test_the_rule_by_itself_is_of_the_uniform_prior() -> None:
+    with pytest.raises(ConfigError, match="prior must be uniform for the rule published, which compares Bayes@N"):
+        decisions_from_mapping({"stopping": "published"}, ["a", "b"])

@@ -1,0 +1,187 @@
+"""Rounds as large as the need: large while far from a decision, small near one, and each model in its own."""
+
+import numpy as np
+import pytest
+from core_runs import Answers, straight
+from scipy.stats import binom
+
+from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.flight import at_least
+from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.need import times_to_decision
+from adaptive_eval.core.policies import UnresolvedPairs
+from adaptive_eval.core.rounds import Batch
+from adaptive_eval.core.rules import Sequential, ZScore
+
+QUESTIONS = 10
+BINARY = np.array([0.0, 1.0])
+
+
+def evidence(z: float, information: float) -> Evidence:
+    """One pair."""
+    one = np.ones(1)
+    return Evidence(
+        models=2,
+        against_reference=False,
+        first=np.array([0]),
+        second=np.array([1]),
+        difference=0.1 * z * one,
+        sigma=0.1 * one,
+        sigma_first=0.07 * one,
+        sigma_second=0.07 * one,
+        z=z * one,
+        rho=0.5 * one,
+        information=information * one,
+    )
+
+
+def times(z: float, information: float, **judging: float | None) -> float:
+    return float(times_to_decision(evidence(z, information), Sequential(), Judging(**judging))[0])  # type: ignore[arg-type]
+
+
+def test_a_pair_near_its_boundary_needs_less_than_one_far_from_it() -> None:
+    far, nearer, near = (times(z, 0.2, futility=None) for z in (1.2, 1.8, 2.4))
+    assert far > nearer > near > 1.0
+
+
+def test_the_soonest_is_where_todays_difference_would_reach_the_boundary() -> None:
+    """A constant boundary b is reached with (b/z)^2 times the trials, here found in twelve steps to the horizon."""
+    found = times_to_decision(evidence(1.2, 0.1), ZScore(2.4), Judging(futility=None))[0]
+    assert 4.0 <= found <= 4.0 * 10.0 ** (1.0 / 12.0)
+
+
+def test_without_a_difference_the_soonest_is_where_it_is_given_up() -> None:
+    given_up, horizon = times(0.0, 0.1, futility=0.3), times(0.0, 0.1, futility=None)
+    assert 1.0 < given_up < horizon == pytest.approx(10.0)
+
+
+def test_a_tie_may_come_first() -> None:
+    assert times(0.3, 0.2, futility=None, delta=0.2) < times(0.3, 0.2, futility=None) == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("information", [1.0, 1.5])
+def test_at_the_horizon_nothing_more_is_needed(information: float) -> None:
+    assert times(0.5, information) == 1.0
+
+
+def plan(pace: Pace, models: int = 2, **choices: object) -> Plan:
+    settings: dict[str, object] = {"trials": Trials(4, 80), "policy": UnresolvedPairs(), "pace": pace}
+    return Plan(Bench(models, QUESTIONS, BINARY), **(settings | choices))  # type: ignore[arg-type]
+
+
+def sizes(controller: Controller, answers: Answers) -> list[dict[int, int]]:
+    """Trials of each model in the rounds of a run, in the order in which they were asked for."""
+    rounds: dict[int, dict[int, int]] = {}
+    while controller.finished is None:
+        asks = controller.ask(1 << 20)
+        for ask in asks:
+            of = rounds.setdefault(ask.round, {})
+            of[ask.model] = of.get(ask.model, 0) + 1
+        controller.tell(answers.of(asks))
+    return [rounds[number] for number in sorted(rounds)]
+
+
+def test_rounds_are_whole_sets_of_questions_and_few() -> None:
+    chosen = plan(Pace(share=0.8, opening=16), models=3)
+    answers = Answers(chosen, 3, skill=lambda model, question: 0.45 + 0.07 * model)
+    controller = Controller(chosen)
+    found = sizes(controller, answers)
+    assert found[0] == dict.fromkeys(range(3), 16 * QUESTIONS)
+    assert all(size % QUESTIONS == 0 for one in found for size in one.values())
+    one_each = straight(plan(Pace(), models=3), answers)
+    assert len(found) < len(one_each.looks) / 3
+
+
+def test_what_the_pace_begins_with_gives_way_to_caps() -> None:
+    """A cap that pays for the least first round, but not for that of the pace."""
+    chosen = plan(Pace(share=0.8, opening=16), budget=Budget(trials=2 * QUESTIONS * 6))
+    controller = Controller(chosen)
+    assert len(controller.ask(1 << 20)) == 2 * QUESTIONS * 4
+    ended = straight(chosen, Answers(chosen, 0, skill=lambda *_: 0.5))
+    assert ended.finished in (Reason.BUDGET, Reason.OUT_OF_REACH)
+    assert ended.trials.sum() <= 2 * QUESTIONS * 6
+
+
+def test_rounds_that_do_not_fit_a_cap_become_small_before_anyone_goes_without() -> None:
+    cap = 2 * QUESTIONS * 19
+    chosen = plan(Pace(share=1.0, opening=16), budget=Budget(trials=cap), judging=Judging(futility=None))
+    controller = straight(chosen, Answers(chosen, 1, skill=lambda *_: 0.5))
+    assert controller.finished is Reason.BUDGET
+    assert controller.trials.sum() == cap
+
+
+def told(asks: list[Ask], seconds: float) -> list[Outcome]:
+    return [Outcome(*ask[:3], ask.trial % 2, seconds=seconds) for ask in asks]
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_fast_model_goes_on_while_a_slow_one_is_at_its_first_round(held: bool) -> None:
+    """Where servers are held; how much it is asked depends on what the slow one takes in the end, not on the way."""
+    chosen = plan(Pace(lookahead=1, share=0.5, held=held))
+    controller = Controller(chosen)
+    fast, slow = (controller.ask(1 << 20, model) for model in (0, 1))
+    controller.tell(told(fast, 2.0))
+    assert controller.ask(1 << 20) == []
+    more = []
+    for ask in slow[: 4 * QUESTIONS - 1]:
+        controller.tell(told([ask], 16.0))
+        more += controller.ask(1 << 20)
+    assert not controller.looks
+    assert {ask.model for ask in more} == ({0} if held else set())
+    at_once = Controller(chosen)
+    at_once.tell(told(at_once.ask(1 << 20, 0), 2.0))
+    asked = at_once.ask(1 << 20, 1)
+    first = [ask for ask in asked if ask.round == 0]
+    at_once.tell(told(first[:-1], 16.0))
+    assert [ask[:3] for ask in at_once.ask(1 << 20, 0)] == [ask[:3] for ask in more]
+
+
+def test_no_model_waits_for_the_rounds_of_a_slow_stranger() -> None:
+    """Models 0 and 1 take a second, 2 and 3 take 32; between two rounds of the slow ones come many of the fast."""
+    nobody = {"rule": ZScore(99.0), "judging": Judging(futility=None)}
+    controller = Controller(plan(Pace(lookahead=1, share=0.1, held=True), models=4, **nobody))
+    asks = controller.ask(1 << 20)
+    fast = [ask for ask in asks if ask.model < 2]
+    controller.tell(told([ask for ask in asks if ask.model >= 2 and ask.round == 0], 32.0))
+    controller.tell(told(fast, 1.0))
+    looks = len(controller.looks)
+    for _ in range(6):  # nothing more comes of the slow ones
+        controller.tell(told([ask for ask in controller.ask(1 << 20) if ask.model < 2], 1.0))
+    assert len(controller.looks) >= looks + 5
+    late = controller.looks[-1].trials
+    assert min(late[:2]) > max(late[2:])
+
+
+def test_the_clock_knows_powers_of_two_only() -> None:
+    batch = Batch(0, 0, np.zeros(4, dtype=int), np.ones(4, dtype=int))
+    for question, (seconds, least) in enumerate(((0.2, 1.0), (5.0, 1.0), (9.0, 4.0), (3.0, 4.0))):
+        batch.place(Outcome(0, question, 0, 1, seconds=seconds))
+        assert at_least(batch) == least
+
+
+PACES = (
+    Pace(lookahead=7, share=0.5, opening=12, held=True),
+    Pace(share=0.8, opening=24),
+    Pace(lookahead=1, share=0.3),
+)
+
+
+@pytest.mark.parametrize("pace", PACES, ids=["a server each", "in turn", "small"])
+@pytest.mark.parametrize("profile", ["alike", "spread"])
+def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: str) -> None:
+    """Twice 1 - confidence for the default rule, at looks whose moments depend on what was seen."""
+    runs, questions = 80, 30
+    p = np.full(questions, 0.5) if profile == "alike" else np.random.default_rng(8).beta(0.6, 0.4, questions)
+    rule, called = Sequential(start=max(4, pace.opening) / 80), 0
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, 5])
+        controller = Controller(Plan(Bench(2, questions, BINARY), rule=rule, pace=pace), keep_looks=False)
+        while controller.finished is None:
+            for one in controller.ask_rounds():
+                right = rng.binomial(one.extra, p)
+                controller.tell_round(one, np.stack([one.extra - right, right], axis=-1))
+        look = controller.latest_look()
+        assert look is not None
+        called += look.count(Verdict.RESOLVED)
+    assert called <= binom.ppf(0.999, runs, 0.10)

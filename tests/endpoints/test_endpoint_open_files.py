@@ -1,0 +1,147 @@
+"""Where open files run out, this machine is told, and nothing is held against a server."""
+
+import asyncio
+import errno
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from endpoint_opener import Opener
+from raw_servers import CHAT, Exchange, raw_server
+
+from adaptive_eval.endpoints import open_files
+from adaptive_eval.endpoints.endpoint import ModelEndpoint
+from adaptive_eval.endpoints.open_files import are_out, is_spare, wanted_for
+
+OUT = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many open files in system")]
+
+
+@contextmanager
+def allowed(soft: int) -> Iterator[None]:
+    """So many open files for this process."""
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+
+
+def next_number() -> int:
+    number = os.open(os.devnull, os.O_RDONLY)
+    os.close(number)
+    return number
+
+
+async def slowly(asked: Exchange) -> None:
+    await asyncio.sleep(0.02)
+    await asked.answer("42")
+
+
+def is_unharmed(model: ModelEndpoint) -> bool:
+    stats = model.stats
+    return (stats.errors, stats.lost) == ({}, 0) and all(replica.healthy for replica in stats.replicas)
+
+
+@pytest.mark.parametrize("client", ["http", "openai"])
+async def test_requests_wait_for_one_another_when_files_run_out(
+    endpoint: Opener, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, opened, opening = asyncio.get_running_loop(), [], [0]
+    connect = loop.create_connection
+
+    async def most(*arguments: Any, **options: Any) -> Any:
+        if sum(not transport.is_closing() for transport in opened) + opening[0] >= 12:
+            raise OUT[0]
+        opening[0] += 1
+        made = await connect(*arguments, **options)
+        opening[0] -= 1
+        opened.append(made[0])
+        return made
+
+    async with raw_server(slowly) as server:
+        monkeypatch.setattr(loop, "create_connection", most)
+        model = endpoint(server.base_url, client=client, concurrency=64)
+        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(100)))
+        assert len(server.seen) == 100
+    assert all(one.attempts == 1 for (one,) in answers)
+    assert is_unharmed(model) and model.stats.requests == 100
+    (notice,) = model.stats.notices
+    assert notice.kind == "out_of_files" and "this machine, not a server" in notice.text and "ulimit -n" in notice.text
+    assert model.stats.replicas[0].limit < 64
+
+
+@pytest.mark.parametrize("error", OUT, ids=["process", "machine"])
+async def test_no_shortage_lasts_long_enough_to_give_a_model_up(
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """Neither requests nor health checks find a file for a while; the model has never answered."""
+    loop, tries = asyncio.get_running_loop(), [0]
+    connect = loop.create_connection
+
+    async def refuse(*arguments: Any, **options: Any) -> Any:
+        tries[0] += 1
+        if tries[0] <= 40:
+            raise error
+        return await connect(*arguments, **options)
+
+    monkeypatch.setattr(loop, "create_connection", refuse)
+    async with raw_server(slowly) as server:
+        model = endpoint(server.base_url, concurrency=4, attempts=1)
+        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(4)))
+        assert len(answers) == 4 and is_unharmed(model)
+        more = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(40)))
+    assert len(more) == 40 and [notice.kind for notice in model.stats.notices] == ["out_of_files"]
+    assert model.stats.replicas[0].limit == 4
+
+
+async def test_a_dead_server_is_still_told_apart(endpoint: Opener, unused_tcp_port: int) -> None:
+    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1")
+    with pytest.raises(Exception, match="no replica is left"):
+        await model.sample(CHAT, range(1))
+    assert not model.stats.notices
+
+
+async def test_a_check_says_whose_trouble_it_is(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*arguments: Any, **options: Any) -> Any:
+        raise OUT[0]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", refuse)
+    health = await endpoint("http://127.0.0.1:9/v1").check()
+    assert "this machine has no open file left" in health.replicas[0].detail
+
+
+def test_what_says_that_files_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapped = RuntimeError("all attempts failed")
+    wrapped.__cause__ = ExceptionGroup("attempts", [OSError(errno.ECONNREFUSED, "no"), OUT[1]])
+    assert all(map(are_out, [*OUT, wrapped]))
+    lookup = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    assert not any(map(are_out, [lookup, OSError(errno.ECONNREFUSED, "no"), ValueError()]))
+    with allowed(next_number()):
+        assert are_out(lookup)
+
+
+def test_the_last_files_are_not_for_connections() -> None:
+    with allowed(200):
+        assert [is_spare(number) for number in (100, 167, 168, 199)] == [False, False, True, True]
+    with allowed(80):
+        assert [is_spare(number) for number in (59, 60)] == [False, True]
+
+
+def test_the_limit_is_raised_as_far_as_it_can_be() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with allowed(100):
+        wanted = wanted_for(2000, 2)
+        assert wanted == 2068
+        assert open_files.allow(wanted) == resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(hard, wanted)
+
+
+def test_too_few_files_are_told_with_how_to_mend_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_files, "limits", lambda: (256, 256))
+    told = open_files.too_few(wanted_for(512, 1), 256)
+    assert "578 open files" in told and "allows this process 256" in told
+    assert "`ulimit -n 578`" in told and "hard limit of 256" in told and "concurrency" in told

@@ -1,0 +1,92 @@
+"""What servers say of when to ask again: believed as far as it makes sense, and noticed where it does not."""
+
+import asyncio
+
+import pytest
+from endpoint_opener import Opener
+from raw_servers import CHAT, Exchange, Script, raw_server
+
+from adaptive_eval.endpoints import told_waits
+from adaptive_eval.endpoints.told_waits import FIRST_PAUSE, LONGEST, BelievedWaits, ToldWait
+from adaptive_eval.endpoints.types import Notice
+from adaptive_eval.errors import Unavailable
+
+UNREADABLE = ("1e9", "-1", "NaN", "soon", "")
+ABSURD = ("86400", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT")
+OVER = "Sat, 01 Jan 2000 00:00:00 GMT"
+
+
+def telling(times: int, status: int, told: str) -> Script:
+    """A script that says so, so many times, before it answers."""
+
+    async def script(asked: Exchange) -> None:
+        if asked.index < times:
+            await asked.reply(status, b"{}", f"Retry-After: {told}")
+        else:
+            await asked.answer("42")
+
+    return script
+
+
+@pytest.mark.parametrize("client", ["http", "openai"])
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("told", [*UNREADABLE, *ABSURD, OVER])
+async def test_an_absurd_wait_is_not_believed(endpoint: Opener, client: str, status: int, told: str) -> None:
+    async with raw_server(telling(3, status, told)) as server:
+        model = endpoint(server.base_url, client=client)
+        async with asyncio.timeout(4.0):
+            (answer,) = await model.sample(CHAT, range(1))
+    assert answer.attempts == 4
+    kind = {"absurd_wait"} if told in ABSURD else {"unreadable_wait"} if told in UNREADABLE else set()
+    assert {notice.kind for notice in model.stats.notices} == kind
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waited", "kinds"),
+    [
+        (0.0, 0.0, set()),
+        (LONGEST / 2, LONGEST / 2, set()),
+        (LONGEST, LONGEST, set()),
+        (LONGEST + 1, LONGEST, {"long_wait"}),
+        (600.0, LONGEST, {"long_wait"}),
+        (601.0, FIRST_PAUSE, {"absurd_wait"}),
+    ],
+)
+def test_up_to_a_minute_it_is_waited_as_long_as_is_said(seconds: float, waited: float, kinds: set[str]) -> None:
+    notices: list[Notice] = []
+    waits = BelievedWaits(600.0, lambda: 0.0, notices.append, str)
+    assert waits.of("url", ToldWait(seconds, f"{seconds:g}"), 0.0) == waited
+    assert {notice.kind for notice in notices} == kinds
+
+
+async def test_one_absurd_wait_among_answers_costs_a_moment(endpoint: Opener) -> None:
+    async with raw_server(telling(1, 429, "31536000")) as server:
+        model = endpoint(server.base_url, concurrency=8)
+        async with asyncio.timeout(4.0):
+            await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(40)))
+    assert len(server.seen) == 41
+
+
+async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener) -> None:
+    async with raw_server(telling(999, 429, "86400")) as server:
+        model = endpoint(server.base_url, timeout=1.0)
+        with pytest.raises(Unavailable, match="rate_limited"):
+            await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(8)))
+        assert 8 < len(server.seen) < 40
+    (notice,) = model.stats.notices
+    assert notice.text == (
+        "what its server says of when to ask again ('86400') is not believed: it is asked again after pauses of 60 s "
+        "at most"
+    )
+
+
+async def test_a_long_wait_is_believed_for_a_minute_at_a_time(
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(told_waits, "LONGEST", 0.3)
+    async with raw_server(telling(2, 429, "4")) as server:
+        model = endpoint(server.base_url, timeout=5.0)
+        began = asyncio.get_running_loop().time()
+        await model.sample(CHAT, range(1))
+        assert 0.6 <= asyncio.get_running_loop().time() - began < 4.0
+    assert [notice.kind for notice in model.stats.notices] == ["long_wait"]

@@ -1,0 +1,37 @@
+"""What displays know of an objective is what its entry in the registry says."""
+
+import pytest
+
+from adaptive_eval.config.load import decisions_from_mapping
+from adaptive_eval.core.registry import OBJECTIVES
+from adaptive_eval.record.view import ObjectiveView, objective_view
+
+ASKED = {
+    "ranking": {"in_order": True},
+    "best": {},
+    "top_k": {"first": 1},
+    "baseline": {"baseline": "model-a"},
+    "pairs": {},
+    "precision": {"compares": False, "half_width": 0.02},
+    "threshold": {"value": 0.6},
+}
+NOTHING_MORE = {
+    "compares": True,
+    "in_order": False,
+    "baseline": None,
+    "first": None,
+    "value": None,
+    "half_width": None,
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_an_objective_asks_for_what_its_options_say(kind: str) -> None:
+    options = {option.name: option.example for option in OBJECTIVES[kind].options}
+    decisions = decisions_from_mapping({"objective": {"kind": kind} | options}, ("model-a", "model-b"))
+    assert objective_view(decisions.stated()) == ObjectiveView(**NOTHING_MORE | ASKED[kind])
+
+
+def test_of_a_plug_in_nothing_more_is_known() -> None:
+    decisions = {"objective": {"kind": {"use": "ends:Ends", "options": {"value": 0.6}}}}
+    assert objective_view(decisions) == ObjectiveView(**NOTHING_MORE)

@@ -1,0 +1,135 @@
+"""A model server of which a script says what it answers, in a thread of its own: for whole runs."""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MODELS = ("ada", "bob")
+QUESTIONS = 6
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request for an answer."""
+
+    number: int
+    """How many requests of its model came before."""
+    model: str
+    prompt: str
+    seed: int
+    headers: Mapping[str, str]
+    repeated: int
+    """How often it has come before."""
+
+    @property
+    def text(self) -> str:
+        """The answer that it deserves."""
+        right = self.seed % 8 != 0 if self.model == "ada" else self.seed % 8 == 0
+        return f"The answer is {7 if right else 1}."
+
+
+@dataclass(frozen=True)
+class Said:
+    """What comes back."""
+
+    status: int = 200
+    body: bytes | dict[str, Any] = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def answer(asked: Asked, **message: Any) -> dict[str, Any]:
+    """The body of an answer."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": asked.text, **message}, "finish_reason": "stop"}
+    return {"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 4}}
+
+
+class Contrary(ThreadingHTTPServer):
+    """It answers as it should where the script says nothing."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, script: Callable[[Asked], Said | None]) -> None:
+        self.script = script
+        self.counts: Counter[object] = Counter()
+        self.said: list[int] = []
+        """Every status so far."""
+        self.guard = threading.Lock()
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Contrary
+
+    def do_GET(self) -> None:
+        models = {"data": [{"id": name} for name in MODELS]}
+        self._reply(Said(body=models) if self.path == "/v1/models" else Said(200 if self.path == "/health" else 404))
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        model, prompt, seed = body["model"], body["messages"][-1]["content"], body.get("seed", 0)
+        with self.server.guard:
+            key = (model, prompt, seed)
+            asked = Asked(
+                self.server.counts[model], model, prompt, seed, dict(self.headers.items()), self.server.counts[key]
+            )
+            self.server.counts.update([model, key])
+            said = self.server.script(asked) or Said(body=answer(asked))
+            self.server.said.append(said.status)
+        self._reply(said)
+
+    def _reply(self, said: Said) -> None:
+        content = said.body if isinstance(said.body, bytes) else json.dumps(said.body).encode()
+        self.send_response(said.status)
+        for name, value in {**said.headers, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@contextmanager
+def listening(script: Callable[[Asked], Said | None]) -> Iterator[Contrary]:
+    """The server, until the end of the context."""
+    with Contrary(script) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def write_config(folder: Path, server: Contrary, **changes: Any) -> Path:
+    """A configuration for it, with its questions."""
+    rows = [{"id": f"q{i}", "prompt": f"Question {i}: how much is it?", "answer": "7"} for i in range(QUESTIONS)]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = {
+        "questions": "questions.jsonl",
+        "models": [{"name": name, "base_url": server.base_url} for name in MODELS],
+        "sampling": {"temperature": 0.6, "max_tokens": 500},
+        "grader": "numeric",
+        "trials": {"min": 4, "max": 4},
+        "concurrency": 4,
+        "stop_on_alarm": "never",
+    }
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(settings | changes))
+    return path

@@ -1,0 +1,172 @@
+"""Servers that count what they generate: they say of it what they like, and lose some of it on the way.
+
+The run is the product's own, its endpoints with their repeats and time limits included. Only the wire is left out, and
+the time is that of a patient loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from lives import QUESTIONS, World, server_answer, share_of
+from patient_time import PatientLoop
+
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.endpoints.client import Reply
+from adaptive_eval.endpoints.endpoint import ModelEndpoint
+from adaptive_eval.endpoints.failures import Failure, FailureKind
+from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.running.serving import Serving
+
+MAX_TOKENS = 2000
+"""Answers nearly as long: what is reserved is little more than what is generated."""
+PROMPT_TOKENS = 2
+SLOTS = 4
+TIMEOUT = 8.0
+PRICE = 2.0
+GPUS = 2.0
+TRUE, MISSING, ABSURD, LOW, BEYOND = "true", "missing", "absurd", "low", "beyond"
+TIMES_BEYOND = 3
+RESET, HUNG, GARBLED, REFUSED = "reset", "hung", "garbled", "refused"
+
+
+@dataclass
+class Attempt:
+    """What a server has done for one request."""
+
+    model: str
+    start: int
+    tokens: list[int]
+    """Of each answer with its share of the prompt; none where the server has refused."""
+    seconds: float = 0.0
+    came: bool = False
+
+
+@dataclass
+class Spender(World):
+    """The servers, and what they would charge."""
+
+    says: str = TRUE
+    faults: Mapping[str, float] = field(default_factory=dict)
+    """Shares of attempts that end so."""
+    attempts: list[Attempt] = field(default_factory=list)
+    active: list[float] = field(default_factory=list)
+    """Seconds of each start."""
+
+    def _carried_out(self, run: Coroutine[Any, Any, object]) -> None:
+        loop = PatientLoop(settle=0.0)
+        try:
+            clock = patch("adaptive_eval.scheduler.scheduler.time.monotonic", loop.time)
+            with clock, asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(run)
+        finally:
+            self.active.append(loop.time())
+
+    @asynccontextmanager
+    async def _opened(self, config: RunConfig, logs: Path) -> AsyncIterator[Serving]:
+        endpoints = [
+            ModelEndpoint(model, model.sampling, model.concurrency, _Wire(self, model.name)) for model in config.models
+        ]
+        try:
+            yield Serving(endpoints)
+        finally:
+            for endpoint in endpoints:
+                await endpoint.close()
+
+
+class _Wire:
+    """The `Caller` of one model; a word of four letters is a token."""
+
+    secrets: tuple[str, ...] = ()
+    unauthorized = ""
+
+    def __init__(self, world: Spender, model: str) -> None:
+        self._world, self._model = world, model
+        self._asked = 0
+
+    @property
+    def _gone(self) -> bool:
+        return self._asked >= self._world.start.failing.get(self._model, self._asked + 1)
+
+    async def ask(self, base_url: str, body: Mapping[str, Any], pulse: LastHeard | None = None) -> Reply:
+        world, loop = self._world, asyncio.get_running_loop()
+        world.start.moment()
+        if self._gone:
+            raise Failure(FailureKind.UNREACHABLE, "nobody listens")
+        self._asked += 1
+        content = body["messages"][-1]["content"]
+        (question,) = (key for key in QUESTIONS if f"ask {key}" in content)
+        seeds = range(body["seed"], body["seed"] + body.get("n", 1))
+        fate = self._fate(seeds)
+        attempt = Attempt(self._model, world.starts, [] if fate == REFUSED else [self._tokens(one) for one in seeds])
+        world.attempts.append(attempt)
+        began = loop.time()
+        try:
+            await self._befalls(fate, seeds)
+        finally:
+            attempt.seconds = loop.time() - began
+        world.start.moment()
+        attempt.came = fate != GARBLED
+        return Reply(200, {}, b"", self._payload(fate, question, seeds, attempt.tokens), attempt.seconds, None)
+
+    async def _befalls(self, fate: str, seeds: range) -> None:
+        if fate == HUNG:
+            await asyncio.sleep(TIMEOUT)
+            raise Failure(FailureKind.TIMED_OUT, f"no whole answer within {TIMEOUT:g} s")
+        await asyncio.sleep(0.5 + 2.5 * share_of("takes", self._model, seeds.start))
+        if fate == REFUSED:
+            raise Failure(FailureKind.SERVER_ERROR, "HTTP 500: it says so")
+        if fate == RESET:
+            raise Failure(FailureKind.RESET, "the connection was reset")
+
+    def _fate(self, seeds: range) -> str:
+        drawn, below = share_of("fate", len(self._world.attempts), self._model, seeds.start), 0.0
+        for fate, share in self._world.faults.items():
+            below += share
+            if drawn < below:
+                return fate
+        return ""
+
+    def _tokens(self, seed: int) -> int:
+        return (TIMES_BEYOND if self._world.says == BEYOND else 1) * (MAX_TOKENS - seed % 50) + PROMPT_TOKENS
+
+    def _payload(self, fate: str, question: str, seeds: range, tokens: Sequence[int]) -> object:
+        if fate == GARBLED:
+            return {"choices": []}
+        choices = [
+            {
+                "index": number,
+                "message": {
+                    "content": server_answer(self._model, question, seed),
+                    "reasoning": "abc " * (length - PROMPT_TOKENS - 1),
+                },
+                "finish_reason": "stop",
+            }
+            for number, (seed, length) in enumerate(zip(seeds, tokens, strict=True))
+        ]
+        return {"choices": choices} | self._usage(sum(tokens) - PROMPT_TOKENS * len(tokens))
+
+    def _usage(self, completion: int) -> dict[str, object]:
+        if self._world.says == MISSING:
+            return {}
+        said = {ABSURD: 2_000_000_000, LOW: 1}.get(self._world.says, completion)
+        prompt = said if self._world.says == ABSURD else PROMPT_TOKENS
+        return {"usage": {"prompt_tokens": prompt, "completion_tokens": said}}
+
+    async def models(self, base_url: str) -> Reply:
+        if self._gone:
+            raise Failure(FailureKind.UNREACHABLE, "nobody listens")
+        return Reply(200, {}, b"", {"data": [{"id": self._model}]}, 0.0, None)
+
+    async def probe(self, base_url: str) -> str | None:
+        return "nobody listens" if self._gone else None
+
+    async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+        return 404, b""
+
+    async def close(self) -> None:
+        return None

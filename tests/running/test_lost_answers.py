@@ -1,0 +1,133 @@
+"""A connection that is reset after the server has generated everything: what that has cost counts, and is told."""
+
+import json
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from hashlib import blake2b
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, Site, kill, wait_for_trials
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
+
+PROMPT, COMPLETION = 40, 90
+CAP = 60_000
+RESETS = 0.15
+RESET_AT_ONCE = struct.pack("ii", 1, 0)
+
+
+class Meter(ThreadingHTTPServer):
+    """Generates every answer in full, counts it, and resets some of the connections before the answer is out."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.generated = 0
+        self.attempts: Counter[str] = Counter()
+        self.lock = threading.Lock()
+
+    def charge(self, asked: bytes) -> bool:
+        """Count one more generation; whether the answer is to come through."""
+        with self.lock:
+            self.generated += PROMPT + COMPLETION
+            self.attempts[key := blake2b(asked).hexdigest()] += 1
+            draw = blake2b(f"{key} {self.attempts[key]}".encode(), digest_size=4).digest()
+        return int.from_bytes(draw, "big") / 2**32 >= RESETS
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Whoever asked was killed, or the connection was reset."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Meter
+
+    def do_GET(self) -> None:
+        self._reply({"data": [{"id": name} for name in MODELS]})
+
+    def do_POST(self) -> None:
+        asked = self.rfile.read(int(self.headers["Content-Length"]))
+        number = json.loads(asked)["seed"] % 3
+        choice = {"message": {"content": f"It is {number}." + " so" * 80}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": PROMPT, "completion_tokens": COMPLETION}
+        if self.server.charge(asked):
+            self._reply({"choices": [choice], "usage": usage})
+        else:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_ONCE)
+            self.connection.close()
+            self.close_connection = True
+
+    def _reply(self, body: object) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture
+def meter() -> Iterator[Meter]:
+    with Meter() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def stored(directory: Path) -> tuple[int, list[AnswersLost], int]:
+    """Tokens of stored answers, what was written down as lost, and how much is entered as in flight."""
+    with closing(RunReader.open(directory)) as reader:
+        tokens = sum(outcome.cost.tokens for outcome in reader.outcomes())
+        return tokens, events_of_kind(reader.events(), AnswersLost), sum(reader.in_flight().values())
+
+
+def told(directory: Path) -> dict[str, str]:
+    """What `report` says of each model's lost answers."""
+    ended = CliRunner().invoke(app, ["report", str(directory), "--format", "json"])
+    assert ended.exit_code == 0, ended.output
+    warnings = json.loads((directory / "report.json").read_text())["run"]["results"]["warnings"]
+    return {one["model"]: one["text"] for one in warnings if one["kind"] == "lost"}
+
+
+def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, meter: Meter) -> None:
+    site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
+    config = site.write(
+        budget={"tokens": CAP},
+        trials={"min": 2, "max": 60},
+        sampling={"temperature": 0.6, "max_tokens": 100},
+        stopping={"futility": False},
+        stop_on_alarm="never",
+    )
+    process = site.start(config, "--run-dir", str(site.directory()))
+    assert wait_for_trials(site.directory(), 90, process)
+    kill(process)
+    tokens, lost, in_flight = stored(site.directory())
+    assert lost and not any(one.killed for one in lost), "resets are written down as they happen"
+    worst = lost[0].tokens // lost[0].answers
+    assert tokens + sum(one.tokens for one in lost) + in_flight * worst >= meter.generated
+    assert told(site.directory()).keys() == {one.model for one in lost}
+    ended = site.run(config)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    tokens, lost, in_flight = stored(site.directory())
+    assert in_flight == 0
+    assert any(one.killed for one in lost)
+    assert meter.generated <= tokens + sum(one.tokens for one in lost) <= CAP
+    for name, said in told(site.directory()).items():
+        mine = [one for one in lost if one.model == name]
+        assert said.startswith(f"{sum(one.answers for one in mine)} answers were asked for and never came")
+        assert f"{sum(one.tokens for one in mine):,} tokens" in said

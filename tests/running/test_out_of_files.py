@@ -1,0 +1,37 @@
+"""A run on a machine that lets it open few files: it takes longer, and nothing else."""
+
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from contrary_server import MODELS, listening, write_config
+
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import ModelSetAside, OnlyFailures, ReplicaLost, RunReader, ServersNoticed, events_of_kind
+
+FILES = 72
+
+
+@pytest.mark.parametrize("client", ["http", "openai"])
+def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -> None:
+    with listening(lambda asked: None) as server:
+        models = [{"name": name, "base_url": server.base_url, "client": client} for name in MODELS]
+        changes = {"models": models, "trials": {"min": 10, "max": 10}, "concurrency": 128}
+        config, run = write_config(tmp_path, server, **changes), tmp_path / "run"
+        command = f'ulimit -n {FILES} && exec "$@"'
+        words = [sys.executable, "-m", "adaptive_eval", "run", str(config), "--display", "plain", "--run-dir", str(run)]
+        told = subprocess.run(["sh", "-c", command, "sh", *words], capture_output=True, text=True, timeout=120)
+    assert told.returncode == ExitCode.REACHED, told.stdout + told.stderr
+    with closing(RunReader.open(run)) as reader:
+        events = reader.events()
+        assert reader.trial_count() == 120
+        assert all(one.retries == 0 for one in reader.traffic())
+    assert (
+        not events_of_kind(events, ModelSetAside)
+        and not events_of_kind(events, ReplicaLost)
+        and not events_of_kind(events, OnlyFailures)
+    )
+    assert {event.notice for event in events_of_kind(events, ServersNoticed)} == {"few_open_files", "out_of_files"}
+    assert f"allows this process {FILES}" in told.stdout and "ulimit -n" in told.stdout

@@ -1,0 +1,114 @@
+"""`preset: published` from the configuration to the report, through a kill, a resume and a raised horizon."""
+
+import json
+from contextlib import closing
+from typing import Any
+
+import yaml
+from live_runs import Found, Site, kill, trials_in, wait_for_trials
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.core import Look, PairVerdict, Verdict
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.build import _calls
+from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.results import CallRow
+from adaptive_eval.record.view import read_view
+from adaptive_eval.show.markdown import markdown
+from adaptive_eval.store import RunReader
+
+PUBLISHED: dict[str, Any] = {"preset": "published", "seed": 4}
+NONE = "promise: none that survives repeated looks"
+
+
+def latest(site: Site) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((site.directory() / "results.json").read_text())
+    return found
+
+
+def test_it_says_before_while_and_after_what_it_does_not_promise(site: Site) -> None:
+    config = site.write(**PUBLISHED)
+    checked = CliRunner().invoke(app, ["validate", str(config)])
+    assert NONE in checked.stdout
+    done = site.run(config)
+    assert f"run: running\n{NONE}" in done.stdout
+    assert "promise   none that survives repeated looks" in done.stdout
+    assert [one["kind"] for one in latest(site)["warnings"]].count("peeking") == 1
+    view = read_view(site.directory())
+    text = markdown(view)
+    assert "As published with Bayes@N" in view.words.rule and "What is compared, and put in order, is Bayes@N" in text
+    assert "Bayes@N is what decides" in text and "avg@N is what decides" not in text
+    assert latest(site)["decisions"]["stopping"]["rule"] == "published"
+
+
+def test_the_default_says_there_what_it_does_promise(site: Site) -> None:
+    config = site.write()
+    checked = CliRunner().invoke(app, ["validate", str(config)])
+    assert "promise: each call is right with at least 95%" in checked.stdout
+    assert "avg@N is what decides" in markdown(read_view(site.directory())) if site.run(config) else False
+
+
+def test_a_killed_run_goes_on_as_an_undisturbed_one(site: Site) -> None:
+    config = site.write(**PUBLISHED)
+    process = site.start(config)
+    assert wait_for_trials(site.directory(), 120, process)
+    kill(process)
+    before = trials_in(site.directory())
+    assert site.run(config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    assert trials_in(site.directory()) >= before
+    whole = site.folder / "whole"
+    site.run(config, "--run-dir", str(whole))
+    assert Found.of(site.directory()) == Found.of(whole)
+    with opened_run(site.directory()) as stored:
+        assert stored.plan.estimator == "bayes" and not stored.plan.judging.latch
+
+
+def test_a_raised_horizon_keeps_what_was_and_asks_for_more(site: Site) -> None:
+    trials = {"min": 2, "max": 3}
+    site.run(site.write(**PUBLISHED, trials=trials))
+    first = Found.of(site.directory())
+    site.run(site.write(**PUBLISHED, trials={"min": 2, "max": 9}))
+    second = Found.of(site.directory())
+    assert first.outcomes.items() <= second.outcomes.items()
+    assert len(second.looks) > len(first.looks)
+    said = [one["text"] for one in latest(site)["warnings"] if one["kind"] == "horizon"]
+    assert len(said) == 1 and "promises nothing about repeated looks" in said[0]
+
+
+def test_what_was_called_is_told_with_the_look_since_which_it_holds() -> None:
+    def look(index: int, verdict: Verdict) -> Look:
+        pair = PairVerdict(0, 1, verdict, 1.0 + index, 0.9, 1.645, 0.5, 0.5, 10.0, False)
+        return Look(index, (4, 4), (0, 1), (1, 1), (0.6, 0.5), (0.1, 0.1), (pair,))
+
+    looks = [look(0, Verdict.RESOLVED), look(1, Verdict.OPEN), look(2, Verdict.RESOLVED), look(3, Verdict.RESOLVED)]
+    members = frozenset((0, 1))
+    assert _calls(looks)[members, Verdict.RESOLVED] == CallRow(3, 3.0, 1.645)
+    assert _calls(looks[:2]) == {}
+
+
+def test_a_run_that_is_resumed_with_it_says_so(site: Site) -> None:
+    site.run(site.write(seed=4, trials={"min": 2, "max": 4}))
+    site.run(site.write(**PUBLISHED, trials={"min": 2, "max": 4}))
+    said = [one["text"] for one in latest(site)["warnings"] if one["kind"] == "redecided"]
+    assert len(said) == 1 and "stopping.rule: sequential → published" in said[0]
+
+
+def test_the_report_repeats_it_in_one_word(site: Site) -> None:
+    config = site.write(**PUBLISHED)
+    site.run(config)
+    _, _, rest = markdown(read_view(site.directory())).partition("```yaml\n")
+    again = yaml.safe_load(rest.partition("```")[0])
+    assert again["preset"] == "published"
+
+
+def test_a_run_from_before_there_were_presets_opens(site: Site) -> None:
+    site.run(site.write(seed=4, trials={"min": 2, "max": 2}))
+    with closing(RunReader.open(site.directory())) as reader:
+        header = reader.header()
+    assert header.configuration.pop("preset") is None
+    stored, loaded = stored_config(header), load_config(site.folder / "run.yaml")
+    pace = {"trials": stored.trials}  # a run writes down what `favour: auto` took
+    assert stored == loaded.model_copy(update=pace)

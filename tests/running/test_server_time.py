@@ -1,0 +1,87 @@
+"""Server time of real servers: from ready to stopped, idle or not, and over kills."""
+
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, Site, kill, wait_for_trials
+from test_launched_run import events, launched, none_left, results, servers
+
+from adaptive_eval.config.planning import ENDING_SECONDS
+from adaptive_eval.core.types import Reason
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import HeldTime, RunFinished, RunReader, ServerLaunched, ServerReleased
+
+TRIALS = {"min": 4, "max": 12}
+
+
+@pytest.fixture(autouse=True)
+def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(site.folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
+
+
+def held_of(directory: Path) -> dict[str, HeldTime]:
+    with closing(RunReader.open(directory)) as reader:
+        held = reader.held()
+    assert held is not None
+    return held
+
+
+def test_servers_of_their_own_are_held_until_the_end_and_those_in_turn_until_the_next(site: Site) -> None:
+    models = [{**one, "gpus": 2} for one in launched(site, exclusive=None)]
+    ended = site.run(site.write(trials=TRIALS, models=models))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    found = results(site.directory())
+    rows = {str(row["name"]): row for row in found["models"]}
+    (end,) = events(site.directory(), RunFinished)
+    for start in events(site.directory(), ServerLaunched):
+        seconds = float(str(rows[start.model]["server_seconds"]))
+        assert seconds == pytest.approx(end.at - start.at, abs=2.0)
+        assert float(str(rows[start.model]["gpu_seconds"])) <= rows[start.model]["server_gpu_seconds"] == 2.0 * seconds
+    cost = found["cost"]
+    assert cost["server_seconds"] == pytest.approx(sum(row["server_seconds"] for row in rows.values()))  # type: ignore
+    assert "GPU hours of requests, servers held for " in ended.stdout
+
+    models = launched(site)
+    ended = site.run(site.write("turns", trials=TRIALS, models=models), "--run-dir", str(site.directory("turns")))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    found = results(site.directory("turns"))
+    starts, ends = (events(site.directory("turns"), kind) for kind in (ServerLaunched, ServerReleased))
+    assert [one.model for one in ends] == [one.model for one in starts][:-1], "each but the last made room"
+    assert 0.0 < found["cost"]["server_seconds"] <= found["run"]["active_seconds"]  # type: ignore[call-overload]
+
+
+def test_a_kill_loses_none_of_the_time_before(site: Site) -> None:
+    config = site.write(trials=TRIALS, models=launched(site, "slow", exclusive=None))
+    process = site.start(config, "--run-dir", str(site.directory()))
+    assert wait_for_trials(site.directory(), 24, process)
+    kill(process)
+    assert none_left(site)
+    before = held_of(site.directory())
+    assert all(before[name].up and before[name].seconds > 0.0 for name in MODELS)
+    process = site.start(config, "--run-dir", str(site.directory()))
+    assert wait_for_trials(site.directory(), 60, process)
+    kill(process)
+    after = held_of(site.directory())
+    assert all(after[name].seconds > before[name].seconds + 1.0 for name in MODELS), "an answer takes a second"
+    assert none_left(site) and not servers(site)
+
+
+def test_a_cap_on_gpu_hours_ends_the_run_when_servers_were_held_for_so_long(site: Site) -> None:
+    """Idle or not, over all starts, and with the seconds that they may take to end."""
+    gpus, seconds = 100.0, 2.0
+    cap = gpus * 3 * (seconds + ENDING_SECONDS) / 3600.0
+    models = [{**one, "gpus": gpus} for one in launched(site, "slow", exclusive=None)]
+    config = site.write(models=models, budget={"gpu_hours": cap}, concurrency=200, sampling={"timeout": 5})
+    ended = site.run(config)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    (finished,) = events(site.directory(), RunFinished)
+    assert finished.reason is Reason.GPU_TIME
+    assert "servers were held for all the GPU hours that the budget allows" in ended.stdout
+    held = sum(one.gpu_seconds for one in held_of(site.directory()).values())
+    assert 3 * gpus * seconds <= held < 3600.0 * cap
+    again = site.run(config)
+    assert again.exit_code == ExitCode.SPENT, again.output
+    assert len(events(site.directory(), ServerLaunched)) == 3, "nothing is started for which there is no time"

@@ -1,0 +1,91 @@
+"""Servers of settled models go while others go on: those of the run are stopped, for others somebody is told, once."""
+
+import sys
+import tempfile
+import time
+from contextlib import closing
+
+import pytest
+from live_runs import MODELS, Found, Site, kill
+from patient_time import HANGS
+from test_launched_run import events, launched, none_left, printed, servers
+
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import (
+    ModelSettled,
+    RunFinished,
+    RunReader,
+    ServerLaunched,
+    ServerReleased,
+    SettledCommandEnded,
+)
+
+TRIALS = {"min": 4, "max": 40}
+LAST = MODELS[-1]
+"""Far from the others, which are close together."""
+NOTE = "import os, sys; open(sys.argv[1], 'a').write(os.environ['ADAPTIVE_EVAL_MODEL'] + ' ' + sys.argv[2] + '\\n')"
+
+
+@pytest.fixture(autouse=True)
+def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(site.folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
+
+
+def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a_resume(site: Site) -> None:
+    config = site.write(trials=TRIALS, models=launched(site, "slow", exclusive=None), concurrency=64)
+    process = site.start(config, "--run-dir", str(site.directory()))
+    printed(process, f"{LAST} is settled, nothing can want it again: its server is stopped")
+    deadline = time.monotonic() + HANGS
+    while len(servers(site)) > 4 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(servers(site)) == 4, "two servers and their keepers go on"
+    assert process.poll() is None
+    kill(process)
+    assert none_left(site)
+    before = len(events(site.directory(), ServerLaunched))
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.SPENT, ExitCode.REACHED), ended.output
+    assert [event.model for event in events(site.directory(), ModelSettled)].count(LAST) == 1
+    # the kill may have come between the end of the server and the commit that says so
+    assert [event.model for event in events(site.directory(), ServerReleased)].count(LAST) <= 1
+    again = events(site.directory(), ServerLaunched)[before:]
+    assert {event.model for event in again} <= set(MODELS[:-1]), "it is not started again"
+    with closing(RunReader.open(site.directory())) as reader:
+        held = reader.held()
+    assert held is not None and held[LAST].seconds < min(held[name].seconds for name in MODELS[:-1])
+
+
+def test_the_same_is_found_whoever_serves_and_a_command_is_run_once(site: Site) -> None:
+    told = site.folder / "told.txt"
+    command = [sys.executable, "-c", NOTE, str(told), "{model}; rm -rf /"]
+    config = site.write(trials=TRIALS, on_settled={"command": command})
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.SPENT, ExitCode.REACHED), ended.output
+    settled = [event.model for event in events(site.directory(), ModelSettled)]
+    assert LAST in settled
+    assert sorted(told.read_text().splitlines()) == sorted(f"{name} {name}; rm -rf /" for name in settled)
+    assert [event.problem for event in events(site.directory(), SettledCommandEnded)] == [None] * len(settled)
+    found = Found.of(site.directory())
+    site.run(config)
+    assert len(told.read_text().splitlines()) == len(settled), "once, over all starts"
+    plain = site.write("plain", trials=TRIALS)
+    site.run(plain, "--run-dir", str(site.directory("plain")))
+    assert Found.of(site.directory("plain")) == found
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (["no-such-program"], "could not be started"),
+        ([sys.executable, "-c", "raise SystemExit(3)"], "exit code 3"),
+        ([sys.executable, "-c", "import time; time.sleep(600)"], "longer than 0.2 s, and was killed"),
+    ],
+)
+def test_a_command_that_fails_is_told_and_hurts_nothing(site: Site, command: list[str], problem: str) -> None:
+    ended = site.run(site.write(trials=TRIALS, on_settled={"command": command, "timeout": 0.2}))
+    assert ended.exit_code in (ExitCode.SPENT, ExitCode.REACHED), ended.output
+    told = events(site.directory(), SettledCommandEnded)
+    assert told and all(problem in str(event.problem) for event in told)
+    assert len(events(site.directory(), RunFinished)) == 1
+    assert "the command on_settled has failed" in ended.stdout

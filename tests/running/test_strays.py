@@ -1,0 +1,111 @@
+"""Whole runs against servers that refuse now and then, or say absurd things, over their whole lives."""
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from contrary_server import MODELS, Asked, Said, listening, write_config
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import ModelSetAside, RunReader, ServersNoticed, events_of_kind
+
+RUNNER = CliRunner()
+ALL = 48
+Outcomes = dict[tuple[str, str, int], int | None]
+
+
+def found(run: Path) -> Outcomes:
+    with closing(RunReader.open(run)) as reader:
+        return {(one.model, one.question, one.trial): one.category for one in reader.outcomes()}
+
+
+def noticed(run: Path) -> set[tuple[str, str]]:
+    with closing(RunReader.open(run)) as reader:
+        return {(event.model, event.notice) for event in events_of_kind(reader.events(), ServersNoticed)}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with listening(lambda asked: None) as server:
+        config = write_config(folder, server)
+        told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(folder / "run")])
+    assert told.exit_code == ExitCode.REACHED, told.output
+    return found(folder / "run")
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 422])
+def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, status: int) -> None:
+    """The very first request of each model is refused, and one in six later."""
+
+    def script(asked: Asked) -> Said | None:
+        return Said(status, b"gateway says no") if asked.number % 6 == 0 and not asked.repeated else None
+
+    with listening(script) as server:
+        config, run = write_config(tmp_path, server), tmp_path / "run"
+        told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        assert told.exit_code == ExitCode.REACHED, told.output
+        assert server.said.count(200) == ALL and 2 <= server.said.count(status) < ALL / 2
+    assert found(run) == undisturbed
+    assert noticed(run) == {(name, "stray_refusal") for name in MODELS}
+    assert f"HTTP {status}: gateway says no" in told.output
+
+
+def test_a_model_that_is_really_refused_is_told_within_seconds(tmp_path: Path) -> None:
+    def script(asked: Asked) -> Said | None:
+        return Said(401, {"error": {"message": "who are you"}})
+
+    with listening(script) as server:
+        config = write_config(tmp_path, server, concurrency=32)
+        began = time.monotonic()
+        told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "run")])
+        assert time.monotonic() - began < 12.0
+        assert told.exit_code == ExitCode.ENDPOINTS
+        assert "ada: HTTP 401: who are you" in told.stderr and "bob: HTTP 401" in told.stderr
+        assert len(server.said) <= 2 * (24 + 4)
+
+
+def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
+    tmp_path: Path, undisturbed: Outcomes
+) -> None:
+    revoked = [True]
+
+    def script(asked: Asked) -> Said | None:
+        return Said(403, b"revoked") if revoked[0] and asked.model == "bob" and asked.number >= 10 else None
+
+    with listening(script) as server:
+        config, run = write_config(tmp_path, server), tmp_path / "run"
+        told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        with closing(RunReader.open(run)) as reader:
+            (aside,) = events_of_kind(reader.events(), ModelSetAside)
+        assert (aside.model, aside.reason) == ("bob", "HTTP 403: revoked (the key may not use this model)")
+        assert told.exit_code != ExitCode.REACHED
+        assert server.said.count(403) < 12
+        before = found(run)
+        assert before.items() <= undisturbed.items() and sum(key[0] == "ada" for key in before) == ALL / 2
+        revoked[0] = False
+        again = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        assert again.exit_code == ExitCode.REACHED, again.output
+        assert server.said.count(200) == ALL
+    assert found(run) == undisturbed
+
+
+@pytest.mark.parametrize("told_wait", ["86400", "-5", "NaN", "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_absurd_waits_cost_a_moment_and_are_told(tmp_path: Path, undisturbed: Outcomes, told_wait: str) -> None:
+    def script(asked: Asked) -> Said | None:
+        strange = asked.number % 7 == 2 and not asked.repeated
+        return Said(429, b"later", {"Retry-After": told_wait}) if strange else None
+
+    with listening(script) as server:
+        config, run = write_config(tmp_path, server), tmp_path / "run"
+        began = time.monotonic()
+        told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
+        assert time.monotonic() - began < 30.0
+        assert told.exit_code == ExitCode.REACHED, told.output
+    assert found(run) == undisturbed
+    kind = "absurd_wait" if told_wait[0] in "8F" else "unreadable_wait"
+    assert noticed(run) == {(name, kind) for name in MODELS}
+    assert repr(told_wait) in told.output

@@ -1,0 +1,103 @@
+"""For how long servers are held: added up over all starts, with nothing lost by a kill and nothing made up."""
+
+from pathlib import Path
+
+import pytest
+from fakes import SKILLS, Bed
+
+from adaptive_eval.scheduler.held import ServerTimes
+from adaptive_eval.scheduler.ledger import UNSAID_SECONDS
+from adaptive_eval.scheduler.types import Lane
+from adaptive_eval.store import HeldTime, RunReader, ServerDied, ServerLaunched, ServerReleased, Store
+
+
+class Clock:
+    """Goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lanes(bed: Bed, gpus: float = 2.0) -> list[Lane]:
+    return [Lane(**{**_fields(bed._lane(name)), "gpus": gpus}) for name in SKILLS]
+
+
+def _fields(lane: Lane) -> dict[str, object]:
+    return {name: getattr(lane, name) for name in Lane.__dataclass_fields__}
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Bed:
+    return Bed(tmp_path)
+
+
+def test_a_server_of_the_run_is_held_from_ready_to_stopped(bed: Bed) -> None:
+    clock = Clock()
+    times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock)
+    assert times.held() == {}
+    times.hear(ServerLaunched("ada"))
+    clock.now += 10.0
+    times.sent(0)
+    times.quiet(0)
+    assert times.held() == {"ada": HeldTime(10.0, 20.0, up=True)}, "idle or not"
+    times.hear(ServerDied("ada"))
+    clock.now += 100.0
+    times.hear(ServerLaunched("ada"))
+    times.hear(ServerLaunched("bob"))
+    clock.now += 5.0
+    times.hear(ServerReleased("ada"))
+    clock.now += 1.0
+    assert times.held() == {"ada": HeldTime(15.0, 30.0), "bob": HeldTime(6.0, 12.0, up=True)}
+    times.close()
+    clock.now += 1.0
+    assert times.held() == {"ada": HeldTime(15.0, 30.0), "bob": HeldTime(6.0, 12.0)}
+
+
+def test_servers_of_others_are_held_from_the_first_to_the_last_request(bed: Bed) -> None:
+    clock = Clock()
+    times = ServerTimes(lanes(bed), (), {}, clock)
+    clock.now += 7.0
+    times.sent(1)
+    clock.now += 3.0
+    times.quiet(1)
+    clock.now += 50.0
+    assert times.held() == {"bob": HeldTime(3.0, 6.0)}, "nothing was wanted since"
+    times.sent(1)
+    clock.now += 4.0
+    assert times.held() == {"bob": HeldTime(57.0, 114.0, up=True)}, "something was, so that they had to stay"
+    times.close()
+    clock.now += 4.0
+    assert times.held() == {"bob": HeldTime(57.0, 114.0)}
+
+
+def test_starts_add_up_and_a_kill_costs_what_it_may_have_left_unsaid(bed: Bed) -> None:
+    clock = Clock()
+    before = {"ada": HeldTime(15.0, 30.0), "bob": HeldTime(6.0, 6.0, up=True), "gone": HeldTime(1.0, 1.0)}
+    times = ServerTimes(lanes(bed), {0, 1, 2}, before, clock)
+    times.hear(ServerLaunched("ada"))
+    clock.now += 1.0
+    assert times.held() == {
+        "ada": HeldTime(16.0, 32.0, up=True),
+        "bob": HeldTime(6.0 + UNSAID_SECONDS, 6.0 + 2.0 * UNSAID_SECONDS),
+        "gone": HeldTime(1.0, 1.0),
+    }
+
+
+async def test_a_run_stores_it_and_one_of_before_stays_without(bed: Bed) -> None:
+    await bed.start()
+    with_one = RunReader.open(bed.directory)
+    held = with_one.held()
+    with_one.close()
+    assert held is not None and set(held) == set(SKILLS)
+    assert all(one.seconds > 0.0 and one.gpu_seconds == 0.0 and not one.up for one in held.values())
+    store = Store.attach(bed.directory)
+    store._connection.execute("DELETE FROM run WHERE key = 'held'")  # as a run of an earlier version has none
+    store.close()
+    scheduler = await bed.start()
+    assert scheduler.held() == [None] * len(SKILLS)
+    reader = RunReader.open(bed.directory)
+    assert reader.held() is None
+    reader.close()

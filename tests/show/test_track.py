@@ -1,0 +1,113 @@
+"""A run in W&B and MLflow: what is told of it. With the real packages, offline: `pytest -m tracking tests/show`."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from live_runs import Site, kill, wait_for_trials
+
+from adaptive_eval.record.view import read_view
+from adaptive_eval.show.track.points import flat, points, ranking, series_names, settings, without_password
+
+HOSTILE = ["../../etc", "a/b", "a b", "A b", "", "💥", "x" * 300, "x" * 299 + "y", "score/other", "..", "$(id)"]
+KEY = "sk-proj-" + "Secret0123456789" * 3
+
+
+@given(st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30)), unique=True, max_size=12))
+def test_no_name_of_a_model_leads_anywhere_and_none_is_taken_for_another(models: list[str]) -> None:
+    names = series_names(models)
+    assert len({name.lower() for name in names.values()}) == len(models)
+    for name in names.values():
+        assert re.fullmatch(r"[A-Za-z0-9._-]{1,90}", name) and ".." not in name
+
+
+def test_every_look_is_a_point_with_what_was_used_by_then(site: Site) -> None:
+    site.run(site.write(seed=2, trials={"min": 2, "max": 6}))
+    view = read_view(site.directory())
+    told = points(view)
+    assert [point.look for point in told] == [look.look for look in view.looks]
+    assert view.results is not None
+    last = told[-1].values
+    for row in view.results.models:
+        assert row.score is not None and row.lo is not None
+        assert last[f"score/{row.name}"] == pytest.approx(row.score) and last[f"lo/{row.name}"] == pytest.approx(row.lo)
+        assert last[f"trials/{row.name}"] == row.trials
+    assert last["trials"] == view.results.cost.trials and last["spent/tokens"] > 0
+    counted = sum(value for key, value in last.items() if key.startswith("comparisons/"))
+    assert counted == len(view.results.pairs)
+    assert [row[2] for row in ranking(view)] == [row.name for row in view.results.models]
+    assert dict(flat(settings(view)))["trials.max"] == "6"
+
+
+def test_an_address_is_told_without_its_password() -> None:
+    assert without_password("no answer of http://me:secret@host:5000/api") == "no answer of http://host:5000/api"
+
+
+# -- with the real packages, offline ---------------------------------------------------------------------------------
+
+
+def tracked(site: Site, **environment: str) -> dict[str, str]:
+    """The environment of a run that is told to both, offline."""
+    return {
+        **os.environ,
+        "WANDB_MODE": "offline",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{site.folder}/m.db",
+        "MY_MODEL_KEY": KEY,
+        **environment,
+    }
+
+
+def config(site: Site) -> Path:
+    models = [{"name": name, "base_url": site.base_url, "api_key_env": "MY_MODEL_KEY"} for name in ("ada", "bob")]
+    models.append({"name": "../../c y/d", "model": "cyd", "base_url": site.base_url, "api_key_env": "MY_MODEL_KEY"})
+    return site.write(models=models, seed=2, trials={"min": 2, "max": 12}, tracking={"wandb": {}, "mlflow": {}})
+
+
+def started(site: Site, path: Path, environment: dict[str, str]) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "adaptive_eval", "run", str(path), "--display", "plain"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=site.folder, env=environment, stdout=pipe, stderr=pipe, text=True)
+    site.processes.append(process)
+    return process
+
+
+@pytest.mark.tracking
+@pytest.mark.filterwarnings("ignore")  # of packages that the tracker's own package uses
+def test_a_killed_run_goes_on_in_the_same_tracked_run(site: Site) -> None:
+    pytest.importorskip("wandb")
+    mlflow = pytest.importorskip("mlflow")
+    environment, path = tracked(site), config(site)
+    first = started(site, path, environment)
+    assert wait_for_trials(site.directory(), 80, first)
+    kill(first)
+    second = started(site, path, environment)
+    _, told = second.communicate(timeout=600)
+    assert "warning: tracking" not in told, told
+    client = mlflow.MlflowClient(tracking_uri=environment["MLFLOW_TRACKING_URI"])
+    (run,) = client.search_runs([client.get_experiment_by_name("adaptive-eval").experiment_id])
+    view = read_view(site.directory())
+    history = client.get_metric_history(run.info.run_id, "look")
+    assert sorted(one.step for one in history) == [look.look for look in view.looks]
+    assert run.info.status == "FINISHED" and run.data.params["trials.max"] == "12"
+    assert {one.path for one in client.list_artifacts(run.info.run_id)} >= {"ranking.json", "report.md", "results.json"}
+    offline = list((site.directory() / "logs" / "wandb").glob("offline-run-*"))
+    assert offline and len({one.name.rsplit("-", 1)[1] for one in offline}) == 1
+    for file in site.folder.rglob("*"):
+        assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.tracking
+def test_a_tracker_that_cannot_be_reached_is_told_once_and_harms_nothing(site: Site) -> None:
+    pytest.importorskip("mlflow")
+    path = site.write(seed=2, trials={"min": 2, "max": 4}, tracking={"mlflow": {}})
+    done = started(site, path, tracked(site, MLFLOW_TRACKING_URI="http://me:secret@127.0.0.1:9"))
+    _, told = done.communicate(timeout=600)
+    assert done.returncode in (0, 3)
+    assert told.count("warning: tracking: mlflow has failed") == 1 and "secret" not in told
+    assert json.loads((site.directory() / "results.json").read_text())["run"]["status"] == "finished"

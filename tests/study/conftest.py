@@ -1,0 +1,12 @@
+"""Simulations of this room are done by the process of the test, however slow the machine is."""
+
+import math
+
+import pytest
+
+from adaptive_eval.study import simulations
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulations, "WORTH_A_PROCESS", math.inf)
