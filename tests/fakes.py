@@ -38,6 +38,8 @@ class FakeEndpoint:
     model: str
     skill: float
     delay: float = 0.0
+    seconds: float = 0.1
+    """What an answer says that it took."""
     samples: list[tuple[str, range]] = field(default_factory=list)
     fail: Callable[[str, range], EndpointError | None] = lambda prompt, seeds: None
     late: Callable[[str, int], bool] = lambda prompt, seed: False
@@ -67,7 +69,7 @@ class FakeEndpoint:
         right = uniform(self.model, question, seed) < self.skill
         tokens = 10 + seed % 7
         return Answer(
-            "right" if right else "wrong", "stop", seed, "fake", 0.1, prompt_tokens=3, completion_tokens=tokens
+            "right" if right else "wrong", "stop", seed, "fake", self.seconds, prompt_tokens=3, completion_tokens=tokens
         )
 
     async def check(self) -> Health:

@@ -196,6 +196,11 @@ class Controller:
         return bool(reached)
 
     @property
+    def rounds_issued(self) -> int:
+        """How often there was something new to ask for."""
+        return self._flight.rounds_issued
+
+    @property
     def in_flight(self) -> int:
         """Trials that were asked for and not told."""
         return sum(batch.asked_and_missing() for batch in self._flight.batches())

@@ -52,6 +52,7 @@ class Flight:
         self.until = np.zeros(bench.models)
         """When the latest batch of each model is due."""
         self._composed = 0
+        self.rounds_issued = 0
         self._not_asked: list[Round] = []
         self._bank: dict[tuple[int, int, int], Outcome] = {}
 
@@ -67,6 +68,7 @@ class Flight:
         one = Round(number, self.issued, extra)
         self._composed = max(self._composed, number + 1)
         self.issued = self.issued + extra
+        self.rounds_issued += 1
         self.account.reserve(extra.sum(axis=1))
         self._not_asked.append(one)
         tick = max((batch.due for batch in self._batches), default=self.now) + 1.0

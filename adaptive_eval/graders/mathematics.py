@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from adaptive_eval.graders.finding import final_text, last_box
-from adaptive_eval.graders.types import GraderOptions, Marks, marks
+from adaptive_eval.graders.types import INLINE_CHARACTERS, GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
 REMOVED = re.compile(
@@ -91,6 +91,8 @@ class Math(GraderOptions):
         return super().gives | {"has_box", "method"}
 
     def quick(self, text: str, question: Question) -> Marks | None:
+        if len(text) > INLINE_CHARACTERS:
+            return None
         box = last_box(final_text(text))
         if box is None:
             return _marks(False, None, "none") if not text.strip() else None

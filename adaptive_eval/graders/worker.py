@@ -255,7 +255,8 @@ class Worker:
         """Close its input, and kill it if that does not end it."""
         self._stdin.close()
         try:
-            await asyncio.wait_for(self._process.wait(), END_LIMIT)
+            async with asyncio.timeout(END_LIMIT):
+                await self._process.wait()
         except TimeoutError:
             self.kill()
             await self._process.wait()

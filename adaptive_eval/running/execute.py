@@ -125,7 +125,8 @@ class Publisher:
         """Write until cancelled; raises the `StoreError` of a write that failed."""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._due.wait(), BETWEEN_LOOKS_SECONDS)
+                async with asyncio.timeout(BETWEEN_LOOKS_SECONDS):
+                    await self._due.wait()
             self._due.clear()
             began = time.monotonic()
             await self.publish()

@@ -102,7 +102,9 @@ class Scheduler:
         self._regrading = Regrading(grading, store, by_id, set(self._roster.models))
         self._waiting = [WaitingLine() for _ in lanes]
         self._dry = [False] * len(lanes)
-        """Models that the core has no further trials for until the next look."""
+        """Models that the core has no further trials for until it issues more."""
+        self._rounds_issued = 0
+        """Rounds that the core had issued when it was told last."""
         self._troubles = [Troubles(lane.name) for lane in lanes]
         self._answers = [0] * len(lanes)
         """Requests of each model that were answered since this start."""
@@ -520,13 +522,14 @@ class Scheduler:
             told.append(SetAside(self._roster.models.position_of(event.model), event.reason, event.cause))
         if told and self._controller.finished is None:
             looks = self._controller.tell(told)
+            if self._controller.rounds_issued != self._rounds_issued:
+                self._rounds_issued, self._dry = self._controller.rounds_issued, [False] * len(self._lanes)
             self._hear_who_is_set_aside()
             if looks:
                 self._store_looks(looks)
                 self._observer.looked(looks)
                 self._raise_alarms()
                 self._hear_who_is_settled()
-                self._dry = [False] * len(self._lanes)
         self._send_booked(batch)
         if not self.over:
             self._pump()

@@ -26,6 +26,11 @@ class Decider(Protocol):
         """The models that the run goes on without, and why."""
         ...
 
+    @property
+    def rounds_issued(self) -> int:
+        """How often there was something new to ask for."""
+        ...
+
     def ask(self, slots: int, model: int | None = None) -> list[Ask]:
         """Trials to be run now, at most `slots`."""
         ...

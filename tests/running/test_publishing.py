@@ -5,6 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
+
 from adaptive_eval.record.build import Snapshot
 from adaptive_eval.running.execute import Publisher
 
@@ -24,3 +26,18 @@ async def test_trials_are_published_though_no_look_is_taken(tmp_path: Path) -> N
     with suppress(asyncio.CancelledError):
         await publishing
     publisher.close()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_it_ends_though_a_look_comes_at_the_moment_it_is_cancelled(tmp_path: Path, turns: int) -> None:
+    publisher = Publisher(tmp_path, lambda: None)
+    publishing = asyncio.create_task(publisher.run())
+    await asyncio.sleep(0)
+    publisher.looked()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    publishing.cancel()
+    done, _ = await asyncio.wait([publishing], timeout=5.0)
+    publishing.cancel()
+    publisher.close()
+    assert done

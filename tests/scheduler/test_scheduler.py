@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fakes import QUESTIONS, SKILLS, Bed, FakeEndpoint, plan
+from fakes import QUESTIONS, SKILLS, TRIALS, Bed, FakeEndpoint, plan
+from patient_time import until
 
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Cause, Cost, Lost, Reason
@@ -46,6 +48,35 @@ async def test_trials_of_one_question_travel_together(tmp_path: Path) -> None:
     await bed.start()
     sizes = [len(seeds) for endpoint in bed.endpoints.values() for _, seeds in endpoint.samples]
     assert sizes == [4] * (2 * len(QUESTIONS) * len(SKILLS))
+
+
+@dataclass
+class WithheldEndpoint(FakeEndpoint):
+    """Keeps the last answer of its first round until it is released."""
+
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        answers = await super().sample(prompt, seeds, again)
+        if len(self.samples) == TRIALS.min * len(QUESTIONS):
+            await self.released.wait()
+        return answers
+
+
+async def test_where_servers_are_held_nobody_waits_for_the_slowest_first_round(tmp_path: Path) -> None:
+    """What the core issues before its first look is asked for at once."""
+    bed = Bed(tmp_path, plan(pace=Pace(share=0.5, lookahead=1, held=True)), slots=1)
+    last_answer = asyncio.Event()
+    for name, seconds in (("ada", 1.0), ("bob", 4.0)):
+        bed.endpoints[name] = FakeEndpoint(name, SKILLS[name], seconds=seconds)
+    slowest = bed.endpoints["cyd"] = WithheldEndpoint("cyd", SKILLS["cyd"], seconds=16.0, released=last_answer)
+    run = asyncio.create_task(bed.start())
+    await until(lambda: len(bed.endpoints["ada"].samples) == TRIALS.max * len(QUESTIONS))
+    assert not bed.controller.looks
+    assert len(bed.endpoints["bob"].samples) > len(slowest.samples) == TRIALS.min * len(QUESTIONS)
+    last_answer.set()
+    await run
+    assert bed.controller.finished
 
 
 async def test_every_trial_has_its_own_seed(tmp_path: Path, reference: Bed) -> None:
