@@ -7,12 +7,12 @@ the way while the run goes on (a reset, a stream that stops, a time-out, a dead 
 soon as it is noticed. A refusal or an error that a server reports costs nothing: nobody is charged for it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import EndpointStats
 from adaptive_eval.scheduler.committer import BEAT_SECONDS
-from adaptive_eval.scheduler.types import Lane
+from adaptive_eval.scheduler.types import Decider, Lane
 from adaptive_eval.scheduler.waiting import TrialGroup
 from adaptive_eval.store import AnswersLost, Event, RunBegun, RunFinished, RunReader, RunStopped, SentRequest, Store
 from adaptive_eval.store.events import events_of_kind
@@ -51,6 +51,39 @@ class Ledger:
     def _event(lane: Lane, count: int, *, killed: bool) -> AnswersLost:
         worst = lane.lost
         return AnswersLost(lane.name, count, count * worst.tokens, count * worst.usd, count * worst.gpu_seconds, killed)
+
+
+class LostAnswers:
+    """What was generated and lost, told to the core; nothing where no cap counts it."""
+
+    def __init__(
+        self, ledger: Ledger | None, lanes: Sequence[Lane], controller: Decider, note: Callable[[Event], None]
+    ) -> None:
+        self.ledger = ledger
+        self._lanes, self._controller, self._note = lanes, controller, note
+        self.gpu_seconds = [0.0] * len(lanes)
+        """Of each model the requests that were lost, over all starts."""
+
+    def take_up(self, store: Store, models: Names, happened: Callable[[Event], None]) -> Mapping[int, Cost]:
+        """What each model has lost in earlier starts, with what was entered and has no answer."""
+        if self.ledger is None:
+            return {}
+        for event in self.ledger.take_up(store):
+            happened(event)
+        lost = lost_so_far(store.reader.events(), models)
+        for model, cost in lost.items():
+            self.gpu_seconds[model] = cost.gpu_seconds
+        return lost
+
+    def tell(self) -> None:
+        """Note and count what servers have lost since this was called last."""
+        if self.ledger is None:
+            return
+        for model, lane in enumerate(self._lanes):
+            if (event := self.ledger.noticed(model, lane.endpoint.stats)) is not None:
+                self._note(event)
+                self.gpu_seconds[model] += event.gpu_seconds
+                self._controller.lose(model, cost_of(event))
 
 
 def cost_of(event: AnswersLost) -> Cost:

@@ -5,10 +5,28 @@ what is stored, and stays so for whoever reads the run; who starts it again has 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from adaptive_eval.core.rounds import enough_answers
-from adaptive_eval.store import ModelSetAside, RunReader, TrialKey, TrialPlace, events_of_kind
+from adaptive_eval.store import (
+    Event,
+    ModelSetAside,
+    RunReader,
+    ServersNoticed,
+    Store,
+    TrialKey,
+    TrialPlace,
+    events_of_kind,
+)
+
+
+def forget_time_outs(store: Store, models: Container[str], happened: Callable[[Event], None]) -> None:
+    """Ask again what timed out of a model that was set aside for it: its server may have been mended."""
+    for name, trials in to_be_asked_again(store.reader).items():
+        if name in models:
+            text = f"{len(trials)} of its requests had run out of time, when it was set aside, and were asked again"
+            store.forget_trials(name, trials, event := ServersNoticed(name, "asked_again", text))
+            happened(event)
 
 
 def to_be_asked_again(reader: RunReader) -> Mapping[str, Sequence[TrialKey]]:

@@ -1,10 +1,14 @@
 """Trials that were asked for and wait for a free slot of their model."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from adaptive_eval.core.types import Ask
+from adaptive_eval.scheduler.types import Decider, Lane
+
+ASKED_AHEAD = 16
+"""Requests whose trials wait besides those that fill the free slots, so that the core is not asked at every answer."""
 
 
 class TrialGroup(NamedTuple):
@@ -57,3 +61,53 @@ class WaitingLine:
         """Forget all of them."""
         self._groups.clear()
         self.trials = 0
+
+
+class WaitingLines:
+    """The lines of all models, which the core fills."""
+
+    def __init__(self, controller: Decider, lanes: Sequence[Lane]) -> None:
+        self._controller, self._lanes = controller, lanes
+        self._lines = [WaitingLine() for _ in lanes]
+        self._dry = [False] * len(lanes)
+        """Models that the core has no further trials for until it issues more."""
+        self._rounds_issued = 0
+        """Rounds that the core had issued when it was told last."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not any(line.trials for line in self._lines)
+
+    def first(self, model: int, needed: int) -> TrialGroup | None:
+        """The group of a model whose turn it is, when so many trials are needed of it now."""
+        self._top_up(model, needed)
+        return self._lines[model].peek()
+
+    def take(self, model: int, at_most: int) -> TrialGroup:
+        """The first trials of that group."""
+        return self._lines[model].take(at_most)
+
+    def core_was_told(self) -> None:
+        """It may have issued more: then every model is asked for again."""
+        if self._controller.rounds_issued != self._rounds_issued:
+            self._rounds_issued, self._dry = self._controller.rounds_issued, [False] * len(self._lanes)
+
+    def forget(self, model: int) -> None:
+        """Nothing of this model waits any more."""
+        self._lines[model].clear()
+
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        for line in self._lines:
+            line.clear()
+
+    def _top_up(self, model: int, needed: int) -> None:
+        """Have more trials wait than are needed now: groups are then whole when their turn comes."""
+        lane, line = self._lanes[model], self._lines[model]
+        if self._dry[model] or line.trials >= needed + lane.samples_per_request:
+            return
+        want = needed + ASKED_AHEAD * lane.samples_per_request - line.trials
+        asks = self._controller.ask(want, model)
+        line.add(asks)
+        self._dry[model] = len(asks) < want

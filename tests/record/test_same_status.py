@@ -202,7 +202,7 @@ def live(folder: Path, directory: Path, life: Life) -> Ended | None:
     with (
         patch("adaptive_eval.running.execute.opened_endpoints", opened),
         patch("adaptive_eval.running.answer_keys.GradingPool", Pool),
-        patch("adaptive_eval.scheduler.scheduler.REFUSALS_SECONDS", 0.05),
+        patch("adaptive_eval.scheduler.departures.REFUSALS_SECONDS", 0.05),
     ):
         try:
             asyncio.run(execute(plan, directory, watching, watching.found.append))
