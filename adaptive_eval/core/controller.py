@@ -8,15 +8,14 @@ so neither the order of arrival, nor the batching of `tell`, nor a restart can c
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.compose import Now, next_round
-from adaptive_eval.core.evidence import Estimates, Evidence, judged_pairs, update, weigh_evidence
+from adaptive_eval.core.evidence import judged_pairs
 from adaptive_eval.core.flight import Flight
-from adaptive_eval.core.horizon import ContinuedSequential, Extension, carried_over
+from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.judge import Memory
 from adaptive_eval.core.opening import Opening
 from adaptive_eval.core.plan import Plan
@@ -25,18 +24,11 @@ from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.settings import require
 from adaptive_eval.core.settled import wanted_again
-from adaptive_eval.core.standing import (
-    VERDICTS,
-    JudgedLook,
-    Supply,
-    judge_look,
-    pair_verdicts,
-    tiers,
-    trials_to_horizon,
-)
+from adaptive_eval.core.stages import Stages
+from adaptive_eval.core.standing import VERDICTS, JudgedLook, Supply, judge_look, look_of, trials_to_horizon
+from adaptive_eval.core.tally import Tally
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside, Verdict
-from adaptive_eval.core.ungraded import ScoreBounds, bounds_of, why_unjudgeable
-from scorio.moments import CountArray, IntArray
+from scorio.moments import IntArray
 
 SILENT = (
     "{timed_out} of the {trials} requests of a round ran out of time at every attempt, and time-outs count as answers "
@@ -65,27 +57,9 @@ class Controller:
         out of reach long before they are met."""
         self.set_aside: dict[int, Lost] = {}
         """Models that the run goes on without, and why: silent ones, and those that cannot be graded, found here."""
-        self.extensions: list[Extension] = []
-        """Changes of the horizon so far."""
-        self._trials, self._pace = plan.trials, plan.pace
-        if plan.earlier:
-            self._trials, self._pace = plan.earlier[0].trials, plan.earlier[0].pace
-        self._horizon = self._trials.max
-        self._rule = plan.deciding_rule
-        self._looked: list[Evidence] = []
-        """What the looks under a horizon that is to change have seen."""
-        self.counts = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int32)
-        """Committed rounds: what estimates are made of."""
-        self.ungraded = np.zeros((bench.models, bench.questions), dtype=np.int32)
-        """Trials of committed rounds that the grader could not grade."""
-        self.arrived = np.zeros_like(self.counts)
-        """All outcomes that a round has taken, complete or not: for display only."""
-        self.timed_out = np.zeros_like(self.counts)
-        """Those of `counts` that timed out."""
+        self._stages = Stages(plan)
+        self._tally = Tally(bench, plan.prior, self._stages.most)
         self._flight = Flight(bench, plan.budget)
-        self._estimates = Estimates.nothing(bench)
-        before = bench.prior_counts
-        self._known_before = np.zeros(bench.models, np.int64) if before is None else before.sum(axis=(1, 2))
         pairs, _ = judged_pairs(bench.models, plan.objective.reference is not None, plan.objective.margin)
         self._memory = Memory.blank(len(pairs))
         self._aside_at_look = 0
@@ -163,7 +137,7 @@ class Controller:
             self._flight.account.lose(model, cost)
         known = list(outcomes)
         for outcome in known:
-            self._check(outcome)
+            self._tally.check(outcome)
         self._place_all(self._flight.remember(known))
         self._advance()
         if lost:
@@ -210,21 +184,46 @@ class Controller:
         return sum(batch.asked_and_missing() for batch in self._flight.batches(model))
 
     @property
+    def extensions(self) -> Sequence[Extension]:
+        """Changes of the horizon so far."""
+        return self._stages.extensions
+
+    @property
+    def counts(self) -> IntArray:
+        """(L, M, K): outcomes of committed rounds, what estimates are made of."""
+        return self._tally.counts
+
+    @property
+    def ungraded(self) -> IntArray:
+        """(L, M): trials of committed rounds that the grader could not grade."""
+        return self._tally.ungraded
+
+    @property
+    def timed_out(self) -> IntArray:
+        """(L, M, K): those of `counts` that timed out."""
+        return self._tally.timed_out
+
+    @property
+    def arrived(self) -> IntArray:
+        """(L, M, K): all outcomes that a round has taken, complete or not: for display only."""
+        return self._tally.arrived
+
+    @property
     def trials(self) -> NDArray[np.int64]:
         """(L,): trials of each model in committed rounds."""
-        return np.asarray(self.counts.sum(axis=(1, 2), dtype=np.int64))
+        return self._tally.trials
 
     @property
     def supply(self) -> Supply:
         """Trials still available."""
         trials = self.trials
-        left = self._trials.max * self.plan.bench.questions - trials - self.ungraded.sum(axis=1)
-        return Supply(trials, left, self._flight.account.affordable(), ~self._in_play(), self._known_before)
+        left = self._stages.trials.max * self.plan.bench.questions - trials - self.ungraded.sum(axis=1)
+        return Supply(trials, left, self._flight.account.affordable(), ~self._in_play(), self._tally.known_before)
 
     def wanted_again(self) -> NDArray[np.bool_]:
         """(L,): models of which further trials may still be wanted, whatever comes; what serves the others may go."""
         flying = np.array([bool(self._flight.batches(model)) for model in range(self.plan.bench.models)])
-        some = self.standing is None or self._extending or not isinstance(self.plan.policy, ASKS_OPEN)
+        some = self.standing is None or self._stages.more or not isinstance(self.plan.policy, ASKS_OPEN)
         if self.finished is not None or some or self.standing is None:
             return self._in_play() & (self.finished is None)
         latch = self.plan.judging.latch
@@ -234,7 +233,7 @@ class Controller:
         """Everything that is known after the latest look; None before the first."""
         if self.standing is None:
             return None
-        bounds, spent = self._bounds(self.timed_out), self._flight.account.spent()
+        bounds, spent = self._tally.bounds(time_outs=True), self._flight.account.spent()
         return conclude(self.plan, self.standing, self.supply, self.counts, bounds, self.finished, spent)
 
     def latest_look(self) -> Look | None:
@@ -248,26 +247,16 @@ class Controller:
 
     # -- taking outcomes in -------------------------------------------------------------------------------------
 
-    def _check(self, outcome: Outcome) -> None:
-        model, question, _, category, *_ = outcome
-        models, questions, categories = self.counts.shape
-        graded = category is None or 0 <= category < categories
-        if not (0 <= model < models and 0 <= question < questions and graded):
-            raise ValueError(
-                f"an outcome is of one of {models} models, {questions} questions and {categories} categories, "
-                f"each counted from 0, but got {outcome}"
-            )
-
     def _place(self, outcome: Outcome) -> None:
-        self._check(outcome)
+        self._tally.check(outcome)
         new = self._flight.place(outcome)
         if new is None:
             if outcome.model not in self.set_aside and self.finished is None:
                 raise ValueError(f"no round in flight holds this trial: {outcome}")
         elif not new:
             raise ValueError(f"the same trial was told twice: {outcome}")
-        elif outcome.category is not None:
-            self.arrived[outcome.model, outcome.question, outcome.category] += 1
+        else:
+            self._tally.arrive(outcome)
 
     def _place_all(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
@@ -289,12 +278,7 @@ class Controller:
 
         What is in flight of them stays reserved at its worst: how much of it has come is chance.
         """
-        before = self.plan.bench.prior_counts
-        for model in models:
-            counts = self.counts[model] if before is None else self.counts[model] + before[model]
-            reason = why_unjudgeable(counts.sum(axis=-1), self.ungraded[model])
-            if reason is None:
-                continue
+        for model, reason in self._tally.ungradable(models):
             self.set_aside[model] = Lost(Cause.GRADER, reason)
             for batch in self._flight.drop(model):
                 self._flight.account.settle(model, batch.size, 0, NO_COST, lost=batch.size)
@@ -304,7 +288,7 @@ class Controller:
     def _advance(self) -> None:
         """Commit what is due and complete; after each time, look, and compose what that look asks for."""
         while self.finished is None:
-            if self._pace.held and self.plan.first is None and not self._looks_taken:
+            if self._stages.pace.held and self.plan.first is None and not self._looks_taken:
                 for extra in self._opening.start_clocks(self._flight, self.set_aside):
                     self._issue(extra)
             landed = self._flight.landed()
@@ -315,7 +299,7 @@ class Controller:
             # where everyone is set aside nothing is due any more, and what there is to show is that they were
             if done or len(self.set_aside) > self._aside_at_look:
                 self._look()
-            while self._extending and self._looks_taken >= self.plan.earlier[len(self.extensions)].looks:
+            while self._stages.ends_after(self._looks_taken):
                 self._extend()
             self._compose()
 
@@ -325,38 +309,19 @@ class Controller:
             if not batch.answers:
                 reason = SILENT.format(timed_out=batch.timed_out, trials=batch.size)
                 self._lay_aside(SetAside(batch.model, reason, Cause.SERVER))
-                self.arrived[batch.model] = self.counts[batch.model]
+                self._tally.forget_arrivals(batch.model)
         return [batch for batch in done if batch.model not in self.set_aside]
 
     def _commit(self, done: Sequence[Batch]) -> None:
-        bench = self.plan.bench
         self._flight.commit(done)
-        for batch in done:
-            model = batch.model
-            self.counts[model] += batch.categories(bench.categories).astype(np.int32)
-            if batch.some_ungraded:
-                self.ungraded[model] += batch.ungraded().astype(np.int32)
-            if batch.timed_out:
-                self.timed_out[model] += batch.categories(bench.categories, late=True).astype(np.int32)
-        models = sorted({batch.model for batch in done})
-        self._lay_aside_ungradable(models)
-        known = self.counts if bench.prior_counts is None else self.counts + bench.prior_counts
-        scored = (model for model in models if known[model].any(axis=-1).all())
-        rows = np.fromiter(scored, dtype=np.intp)
-        self._estimates = update(self._estimates, rows, self.counts, bench, self.plan.prior, self._horizon)
-
-    def _bounds(self, timed_out: CountArray | None = None) -> ScoreBounds | None:
-        """How far what is not known could move the estimates: what nobody graded, and time-outs, if they are given."""
-        bench, prior, most = self.plan.bench, self.plan.prior, self._horizon
-        return bounds_of(self._estimates, self.counts, self.ungraded, bench, prior, most, timed_out)
+        self._tally.commit(done)
+        self._lay_aside_ungradable(sorted({batch.model for batch in done}))
 
     def _look(self) -> None:
         plan, supply = self.plan, self.supply
-        bounds = self._bounds()
-        known, memory, rule = self._estimates, self._memory, self._rule
-        standing = judge_look(known, memory, plan.objective, rule, plan.judging, supply, bounds, plan.estimator)
-        if self._extending:
-            self._looked.append(standing.evidence)
+        known, bounds, rule = self._tally.estimates, self._tally.bounds(), self._stages.rule
+        standing = judge_look(known, self._memory, plan.objective, rule, plan.judging, supply, bounds, plan.estimator)
+        self._stages.seen(standing.evidence)
         self.standing, self._memory = standing, standing.memory
         self._aside_at_look = len(self.set_aside)
         self._looks_taken += 1
@@ -367,40 +332,11 @@ class Controller:
             self.looks.append(self._described(standing))
 
     def _described(self, standing: JudgedLook) -> Look:
-        supply = self.supply
-        return Look(
-            index=self._looks_taken - 1,
-            trials=tuple(supply.trials.tolist()),
-            order=tuple(standing.order.tolist()),
-            tiers=tiers(standing),
-            scores=tuple(standing.estimates.score.tolist()),
-            sigmas=tuple(standing.estimates.sigma().tolist()),
-            comparisons=pair_verdicts(standing, supply, self.plan.bench.questions),
-        )
-
-    @property
-    def _extending(self) -> bool:
-        """The horizon of now is not the last."""
-        return len(self.extensions) < len(self.plan.earlier)
+        return look_of(standing, self.supply, self._looks_taken - 1, self.plan.bench.questions)
 
     def _extend(self) -> None:
         """Change the horizon, and look at what is there under the new one: what latched stays, the rest may reopen."""
-        plan, before, looks = self.plan, self._trials.max, self._looks_taken
-        following = (*((stage.trials, stage.pace) for stage in plan.earlier), (plan.trials, plan.pace))
-        self._trials, self._pace = following[len(self.extensions) + 1]
-        # what was asked for already comes, and is looked at: a horizon before that would have no error left for it
-        self._horizon = max(self._trials.max, int(self._flight.issued.max()))
-        known = np.flatnonzero(np.isfinite(self._estimates.noise))
-        self._estimates = update(self._estimates, known, self.counts, plan.bench, plan.prior, self._horizon)
-        now = weigh_evidence(self._estimates.on(plan.estimator), plan.objective.reference, plan.objective.margin)
-        self._rule = carried_over(self._rule, self._looked, now, plan.judging.delta)
-        undecided = (self._memory.call == 0) & ~self._memory.tie & (now.information > 0.0)
-        left = boundary = np.empty(0)
-        if isinstance(self._rule, ContinuedSequential):
-            at_horizon = replace(now, information=np.ones(len(now.z)))
-            left, boundary = self._rule.left(now)[undecided], self._rule.boundary(at_horizon)[undecided]
-        self.extensions.append(Extension(before, self._trials.max, looks, left, boundary))
-        self._looked = []
+        self._stages.extend(self._tally, self._memory, int(self._flight.issued.max()), self._looks_taken)
         self._look()
 
     # -- composing rounds -----------------------------------------------------------------------------------------
@@ -411,41 +347,41 @@ class Controller:
         Where trials are there already, none run ahead: the look at hand says for whom there should be any. And those
         need not be paid for: the caps count what they cost, but do not forbid to look at them.
         """
-        flight, first, there = self._flight, self.plan.opening, self.plan.first
+        flight, stages, first, there = self._flight, self._stages, self.plan.opening, self.plan.first
         if not flight.account.fits((first if there is None else np.maximum(first - there, 0)).sum(axis=1)):
             self.finished, self.unhindered = Reason.BUDGET, math.inf
             return
         self._issue(first)
-        self._opening = Opening(flight.batches(), self._pace, self._trials.max)
+        self._opening = Opening(flight.batches(), stages.pace, stages.trials.max)
         one_each = np.ones(flight.issued.shape, dtype=np.int32)
-        for _ in range(self._pace.lookahead if there is None else 0):
-            if int(flight.issued[0, 0]) == self._trials.max or not flight.account.fits(one_each.sum(axis=1)):
+        for _ in range(stages.pace.lookahead if there is None else 0):
+            if int(flight.issued[0, 0]) == stages.trials.max or not flight.account.fits(one_each.sum(axis=1)):
                 break
             self._issue(one_each)
 
     def _compose(self) -> None:
         """Have in flight what the latest look asks for; where that is nothing, the run is finished."""
         assert self.standing is not None
-        fits = True
-        for _ in range(max(1 + self._pace.lookahead - self._flight.ticks, 0) if self._pace.in_step else 1):
+        fits, pace = True, self._stages.pace
+        for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else 1):
             extra, fits = next_round(self.plan, self._flight, self._now(self.standing))
             self.unhindered = self.unhindered if fits else math.inf
             if not extra.any():
                 break
             self._issue(extra)
-        if not self._flight.batches() and self._extending:
+        if not self._flight.batches() and self._stages.more:
             self._extend()
             self._compose()
         elif not self._flight.batches():
             self.finished = _reason(self.standing, fits)
 
     def _now(self, standing: JudgedLook) -> Now:
-        held = self.trials + self._known_before
-        return Now(standing, self._pace, self._trials.max, held, self._known_before, self._in_play())
+        before, stages = self._tally.known_before, self._stages
+        return Now(standing, stages.pace, stages.trials.max, self.trials + before, before, self._in_play())
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked = self._looks_taken > 0
-        self._place_all(self._flight.issue(extra, in_step=self._pace.in_step, looked=looked))
+        self._place_all(self._flight.issue(extra, in_step=self._stages.pace.in_step, looked=looked))
 
 
 def _reason(standing: JudgedLook, fits: bool) -> Reason:

@@ -30,7 +30,7 @@ from adaptive_eval.core.judge import (
 )
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import Rule
-from adaptive_eval.core.types import PairVerdict, Verdict
+from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
 from scorio.rank.letters import letter_display
@@ -216,6 +216,19 @@ def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[n
     reach = evidence.information.copy()
     reach[at] = np.minimum(reach[at] * then / np.maximum(now, 1), 1.0)
     return np.asarray(power_by(standing.cautious, standing.rule, delta, reach)[at] <= 0.5)
+
+
+def look_of(standing: JudgedLook, supply: Supply, index: int, questions: int) -> Look:
+    """A look as plain values; `index` is its number."""
+    return Look(
+        index=index,
+        trials=tuple(supply.trials.tolist()),
+        order=tuple(standing.order.tolist()),
+        tiers=tiers(standing),
+        scores=tuple(standing.estimates.score.tolist()),
+        sigmas=tuple(standing.estimates.sigma().tolist()),
+        comparisons=pair_verdicts(standing, supply, questions),
+    )
 
 
 def pair_verdicts(standing: JudgedLook, supply: Supply, questions: int) -> tuple[PairVerdict, ...]:

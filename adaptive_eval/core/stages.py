@@ -1,0 +1,65 @@
+"""The horizons of a run, one after another: a run that was extended has had some before the one of its plan."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from adaptive_eval.core.evidence import Evidence, weigh_evidence
+from adaptive_eval.core.horizon import ContinuedSequential, Extension, carried_over
+from adaptive_eval.core.judge import Memory
+from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.settings import Pace, Trials
+from adaptive_eval.core.tally import Tally
+
+
+class Stages:
+    """The horizon and the pace that hold now, and the rule as it holds under them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._coming: Iterator[tuple[Trials, Pace]] = iter(
+            [*((stage.trials, stage.pace) for stage in plan.earlier), (plan.trials, plan.pace)]
+        )
+        self.trials, self.pace = next(self._coming)
+        self.most = self.trials.max
+        """Trials a question at the horizon of now, with those that were asked for under an earlier one."""
+        self.rule = plan.deciding_rule
+        self.extensions: list[Extension] = []
+        """Changes of the horizon so far."""
+        self._looked: list[Evidence] = []
+        """What the looks under a horizon that is to change have seen."""
+
+    @property
+    def more(self) -> bool:
+        """The horizon of now is not the last."""
+        return len(self.extensions) < len(self._plan.earlier)
+
+    def ends_after(self, looks: int) -> bool:
+        """Whether the horizon changes when so many looks were taken."""
+        return self.more and looks >= self._plan.earlier[len(self.extensions)].looks
+
+    def seen(self, evidence: Evidence) -> None:
+        """A look was taken."""
+        if self.more:
+            self._looked.append(evidence)
+
+    def extend(self, tally: Tally, memory: Memory, issued: int, looks: int) -> None:
+        """Change the horizon: what latched stays, and the rule goes on with what is left of its error.
+
+        `issued` are the trials that a question has been asked for at most, `looks` those that were taken.
+        """
+        plan, before = self._plan, self.trials.max
+        self.trials, self.pace = next(self._coming)
+        # what was asked for already comes, and is looked at: a horizon before that would have no error left for it
+        self.most = max(self.trials.max, issued)
+        tally.rescale(self.most)
+        now = weigh_evidence(tally.estimates.on(plan.estimator), plan.objective.reference, plan.objective.margin)
+        self.rule = carried_over(self.rule, self._looked, now, plan.judging.delta)
+        undecided = (memory.call == 0) & ~memory.tie & (now.information > 0.0)
+        left = boundary = np.empty(0)
+        if isinstance(self.rule, ContinuedSequential):
+            at_horizon = replace(now, information=np.ones(len(now.z)))
+            left, boundary = self.rule.left(now)[undecided], self.rule.boundary(at_horizon)[undecided]
+        self.extensions.append(Extension(before, self.trials.max, looks, left, boundary))
+        self._looked = []

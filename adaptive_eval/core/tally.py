@@ -1,0 +1,96 @@
+"""The tally: how many trials came in each category, by model and question, and what those that count estimate.
+
+What has arrived is counted at once, for display; the estimates are made of complete rounds alone.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.evidence import Estimates, Prior, update
+from adaptive_eval.core.rounds import Batch
+from adaptive_eval.core.settings import Bench
+from adaptive_eval.core.types import Outcome
+from adaptive_eval.core.ungraded import ScoreBounds, bounds_of, why_unjudgeable
+from scorio.moments import IntArray
+
+
+class Tally:
+    """Counts of trials (L, M, K), complete rounds and arrivals apart."""
+
+    def __init__(self, bench: Bench, prior: Prior, most: int) -> None:
+        """`most`: trials a question at the horizon."""
+        self._bench, self._prior, self._most = bench, prior, most
+        self.counts: IntArray = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int32)
+        """Committed rounds: what estimates are made of."""
+        self.ungraded = np.zeros((bench.models, bench.questions), dtype=np.int32)
+        """Trials of committed rounds that the grader could not grade."""
+        self.arrived = np.zeros_like(self.counts)
+        """All outcomes that a round has taken, complete or not: for display only."""
+        self.timed_out = np.zeros_like(self.counts)
+        """Those of `counts` that timed out."""
+        self.estimates = Estimates.nothing(bench)
+        before = bench.prior_counts
+        self.known_before = np.zeros(bench.models, np.int64) if before is None else before.sum(axis=(1, 2))
+        """(L,): outcomes of each model that were known before the run."""
+
+    @property
+    def trials(self) -> NDArray[np.int64]:
+        """(L,): trials of each model in committed rounds."""
+        return np.asarray(self.counts.sum(axis=(1, 2), dtype=np.int64))
+
+    def check(self, outcome: Outcome) -> None:
+        """An outcome is of this bench."""
+        model, question, _, category, *_ = outcome
+        models, questions, categories = self.counts.shape
+        graded = category is None or 0 <= category < categories
+        if not (0 <= model < models and 0 <= question < questions and graded):
+            raise ValueError(
+                f"an outcome is of one of {models} models, {questions} questions and {categories} categories, "
+                f"each counted from 0, but got {outcome}"
+            )
+
+    def arrive(self, outcome: Outcome) -> None:
+        """One trial has come."""
+        if outcome.category is not None:
+            self.arrived[outcome.model, outcome.question, outcome.category] += 1
+
+    def forget_arrivals(self, model: int) -> None:
+        """What has come of a model and is not committed counts as nothing."""
+        self.arrived[model] = self.counts[model]
+
+    def commit(self, batches: Sequence[Batch]) -> None:
+        """Count complete batches, and estimate anew what they are about."""
+        categories = self._bench.categories
+        for batch in batches:
+            model = batch.model
+            self.counts[model] += batch.categories(categories).astype(np.int32)
+            if batch.some_ungraded:
+                self.ungraded[model] += batch.ungraded().astype(np.int32)
+            if batch.timed_out:
+                self.timed_out[model] += batch.categories(categories, late=True).astype(np.int32)
+        known = self.counts if self._bench.prior_counts is None else self.counts + self._bench.prior_counts
+        scored = (model for model in sorted({batch.model for batch in batches}) if known[model].any(axis=-1).all())
+        self._estimate(np.fromiter(scored, dtype=np.intp))
+
+    def rescale(self, most: int) -> None:
+        """The horizon is elsewhere: information counts towards that one."""
+        self._most = most
+        self._estimate(np.flatnonzero(np.isfinite(self.estimates.noise)))
+
+    def ungradable(self, models: Iterable[int]) -> Iterator[tuple[int, str]]:
+        """Those of the models of which too much has no grade, and why that is too much (see `ungraded`)."""
+        before = self._bench.prior_counts
+        for model in models:
+            counts = self.counts[model] if before is None else self.counts[model] + before[model]
+            if (reason := why_unjudgeable(counts.sum(axis=-1), self.ungraded[model])) is not None:
+                yield model, reason
+
+    def bounds(self, *, time_outs: bool = False) -> ScoreBounds | None:
+        """How far what is not known could move the estimates: what nobody graded, and `time_outs` where it is asked."""
+        late = self.timed_out if time_outs else None
+        return bounds_of(self.estimates, self.counts, self.ungraded, self._bench, self._prior, self._most, late)
+
+    def _estimate(self, rows: NDArray[np.intp]) -> None:
+        self.estimates = update(self.estimates, rows, self.counts, self._bench, self._prior, self._most)
