@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
-from adaptive_eval.config.run import ModelConfig, sharing
+from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.settings import Pace
 
 Favour = Literal["cost", "balanced", "time", "servers"]
@@ -53,9 +53,11 @@ class FavourChoice(NamedTuple):
     why: str
 
 
-def choose_favour(models: Sequence[ModelConfig], trials: TrialsConfig, questions: int) -> FavourChoice:
+def choose_favour(
+    models: Sequence[ModelConfig], trials: TrialsConfig, questions: int, *, in_turn: bool = False
+) -> FavourChoice:
     """The pace that is expected to be cheapest: a function of the configuration alone."""
-    if sharing(models):
+    if in_turn:
         return FavourChoice("servers", "models take turns on a server, which is paid for by the hour")
     if any(model.launch is not None or model.gpus is not None for model in models):
         return FavourChoice("servers", "servers of your own are paid for by the hour")

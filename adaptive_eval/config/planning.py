@@ -14,7 +14,7 @@ from adaptive_eval.config.decisions import (
 )
 from adaptive_eval.config.pace import pace_of
 from adaptive_eval.config.plug_ins import load_plug_in
-from adaptive_eval.config.run import ModelConfig, RunConfig, sharing
+from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate, Objective
@@ -68,8 +68,8 @@ def plan_of(
         clusters=clusters(questions),
     )
     names = [model.name for model in config.models]
-    shared = bool(sharing(config.models))
-    return plan_on(bench, config, names, first, in_turn=shared, horizons=horizons, served=config.models)
+    budget = budget_of(config.budget, config.models, config.serving_groups)
+    return plan_on(bench, config, names, first, in_turn=config.in_turn, horizons=horizons, budget=budget)
 
 
 def plan_on(
@@ -80,11 +80,11 @@ def plan_on(
     *,
     in_turn: bool = False,
     horizons: Sequence[EarlierHorizon] = (),
-    served: Sequence[ModelConfig] = (),
+    budget: Budget | None = None,
 ) -> Plan:
     """The plan for these models and questions; `in_turn` where models are served one at a time.
 
-    `served` are the models with their servers, where there are any.
+    `budget` are the caps, where the run starts servers.
     """
     stopping, allocation = config.stopping, config.allocation
     objective = _objective(config, names)
@@ -109,7 +109,7 @@ def plan_on(
         prior=stopping.prior,
         trials=Trials(config.trials.min, config.trials.max),
         pace=pace,
-        budget=budget_of(config.budget, served),
+        budget=budget_of(config.budget) if budget is None else budget,
         first=first,
         estimator="average" if judged_by is None else judged_by.estimator,
         earlier=tuple(
@@ -130,13 +130,14 @@ def plan_on(
         raise ConfigError(f"what you brought does not fit together ({named}): {error}") from error
 
 
-def budget_of(config: BudgetConfig, models: Sequence[ModelConfig]) -> Budget:
-    """The caps in the core's units.
+def budget_of(config: BudgetConfig, models: Sequence[ModelConfig] = (), groups: Sequence[ServingGroup] = ()) -> Budget:
+    """The caps in the core's units; `groups` are those of the models whose servers the run starts.
 
-    Servers that the run starts are paid until they have ended, and must have begun to before the cap on GPU time.
+    Such servers are paid until they have ended, and must have begun to before the cap on GPU time.
     """
-    held, gpus = None, _most_gpus_held(models)
-    if config.gpu_hours is not None and any(model.launch is not None for model in models):
+    held = None
+    if config.gpu_hours is not None and groups:
+        gpus = _most_gpus_held(models, groups)
         held = max(3600.0 * config.gpu_hours - gpus * ENDING_SECONDS, TINY)
     return Budget(
         trials=config.trials,
@@ -148,14 +149,9 @@ def budget_of(config: BudgetConfig, models: Sequence[ModelConfig]) -> Budget:
     )
 
 
-def _most_gpus_held(models: Sequence[ModelConfig]) -> float:
-    """GPUs of the servers of a run that may be up together: of those that share a place, one."""
-    places: dict[str | int, float] = {}
-    for number, model in enumerate(models):
-        if model.launch is not None:
-            place = number if model.launch.exclusive is None else model.launch.exclusive
-            places[place] = max(places.get(place, 0.0), model.gpus or 0.0)
-    return sum(places.values())
+def _most_gpus_held(models: Sequence[ModelConfig], groups: Sequence[ServingGroup]) -> float:
+    """GPUs of the servers of a run that may be up together: one at each place."""
+    return sum(max(models[one].gpus or 0.0 for one in group.models) * max(len(group.places), 1) for group in groups)
 
 
 def first_information(

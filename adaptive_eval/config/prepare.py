@@ -46,9 +46,9 @@ def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Itera
                 yield model.name, problem
 
 
-def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT") -> tuple[str, ...]:
+def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT", place: str = "PLACE") -> tuple[str, ...]:
     """The command that is run for a model."""
-    return command_of(launch, model.model, port)
+    return command_of(launch, model.model, port, place)
 
 
 GRADER_WORKINGS = {"timeout", "workers", "memory", "key_is_answer"}
@@ -188,7 +188,7 @@ def prepare(config: RunConfig) -> PreparedRun:
     _require_gradable(config, questions)
     prepared = _prepared(config, questions)
     if config.trials.favour == "auto":
-        choice = choose_favour(config.models, config.trials, len(questions))
+        choice = choose_favour(config.models, config.trials, len(questions), in_turn=config.in_turn)
         prepared = replace(favouring(prepared, choice.favour), why_favoured=choice.why)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
 

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.registry import GraderConfig
-from adaptive_eval.launch.types import LaunchConfig
+from adaptive_eval.launch.types import LaunchConfig, PoolConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.scheduler.stopping import StopOnAlarm
@@ -80,13 +80,27 @@ def launched_models(models: Iterable[ModelConfig]) -> frozenset[int]:
     return frozenset(number for number, model in enumerate(models) if model.launch is not None)
 
 
-def sharing(models: Iterable[ModelConfig]) -> dict[str, list[int]]:
-    """Models that are served in turn, by their numbers, under the word that they share."""
-    groups: dict[str, list[int]] = {}
+class ServingGroup(NamedTuple):
+    """Models that the run serves at the same places, by their numbers."""
+
+    models: tuple[int, ...]
+    places: tuple[str, ...] = ()
+    """Each serves one of them at a time; none: the only model has a place of its own."""
+
+    @property
+    def in_turn(self) -> bool:
+        """There are not as many places as models."""
+        return len(self.models) > max(len(self.places), 1)
+
+
+def serving_groups(models: Iterable[ModelConfig], pool: PoolConfig | None) -> list[ServingGroup]:
+    """Who is served where, of the models whose servers the run starts."""
+    groups: dict[tuple[str, ...] | int, list[int]] = {}
     for number, model in enumerate(models):
-        if model.launch is not None and model.launch.exclusive is not None:
-            groups.setdefault(model.launch.exclusive, []).append(number)
-    return {word: numbers for word, numbers in groups.items() if len(numbers) > 1}
+        if model.launch is not None:
+            place = (model.launch.exclusive,) if model.launch.exclusive is not None else pool and pool.words
+            groups.setdefault(place or number, []).append(number)
+    return [ServingGroup(tuple(who), () if isinstance(at, int) else at) for at, who in groups.items()]
 
 
 class StoreConfig(Section):
@@ -179,6 +193,7 @@ class RunConfig(Decisions):
     prompt: PromptConfig = PromptConfig()
     sampling: Sampling = Sampling()
     models: tuple[ModelConfig, ...] = Field(min_length=1)
+    pool: PoolConfig | None = None
     grader: GraderConfig
     stop_on_alarm: StopOnAlarm = "all"
     """End the run after its first look where all answers of a model are empty, alike, unread by the grader or wrong: of
@@ -204,3 +219,27 @@ class RunConfig(Decisions):
                 f"must have different names, but {', '.join(repeated)} is there twice", "rename one of the two"
             )
         return models
+
+    @property
+    def serving_groups(self) -> list[ServingGroup]:
+        """Who is served where, of the models whose servers the run starts."""
+        return serving_groups(self.models, self.pool)
+
+    @property
+    def in_turn(self) -> bool:
+        """Models are served one after the other at the same place."""
+        return any(group.in_turn for group in self.serving_groups)
+
+    @model_validator(mode="after")
+    def _places_are_there(self) -> "RunConfig":
+        words = () if self.pool is None else self.pool.words
+        launched = {model.name: model.launch for model in self.models if model.launch is not None}
+        pooled = [name for name, launch in launched.items() if launch.exclusive is None]
+        if words and not pooled:
+            raise refuse("pool: no model is served there", "give models a `launch` section without `exclusive`")
+        for name, launch in launched.items():
+            if launch.exclusive in words:
+                raise refuse(f"{name}: launch.exclusive is a place of the pool", "remove it, and the pool serves it")
+            if launch.names_place and not words and launch.exclusive is None:
+                raise refuse(f"{name}: launch has {{place}}, but no place", "give `pool` or launch.exclusive")
+        return self

@@ -29,28 +29,37 @@ def missing_program(command: Sequence[str], environment: Mapping[str, str], fold
 
 
 HOST = "127.0.0.1"
+NO_VARIABLES: Mapping[str, str] = {}
 VLLM_FLAGS: Mapping[str, FlagValue] = {"generation-config": "vllm"}
 """vLLM would else take what the run leaves unsaid, such as top_k, from a file of the model, which no result shows."""
-PLACEHOLDER = re.compile(r"\{(port|host|model)\}")
+PLACEHOLDER = re.compile(r"\{(port|host|model|place)\}")
 
 
-def command_of(launch: LaunchConfig, served: str, port: str) -> tuple[str, ...]:
+def command_of(launch: LaunchConfig, served: str, port: str, place: str = "") -> tuple[str, ...]:
     """The words of the command."""
     words = launch.words
     if words is not None:
-        return tuple(_filled(word, served, port) for word in words)
+        return tuple(_filled(word, served, port, place) for word in words)
     flags: dict[str, FlagValue] = {"served-model-name": served, "host": HOST, "port": port, **VLLM_FLAGS}
     flags |= {spelled_flag(name): value for name, value in launch.flags.items()}
     return ("vllm", "serve", launch.model or served, *(word for flag in flags.items() for word in _flag(*flag)))
 
 
-def environment_of(launch: LaunchConfig, served: str, port: str, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The variables that the server sees."""
-    return {**environment, **{name: _filled(str(value), served, port) for name, value in launch.env.items()}}
+def environment_of(
+    launch: LaunchConfig,
+    served: str,
+    port: str,
+    environment: Mapping[str, str],
+    place: str = "",
+    placed: Mapping[str, str] = NO_VARIABLES,
+) -> Mapping[str, str]:
+    """The variables that the server sees: `placed` are those of every server of a pool."""
+    own = {**placed, **launch.env}
+    return {**environment, **{name: _filled(str(value), served, port, place) for name, value in own.items()}}
 
 
-def _filled(text: str, served: str, port: str) -> str:
-    values = {"port": port, "host": HOST, "model": served}
+def _filled(text: str, served: str, port: str, place: str) -> str:
+    values = {"port": port, "host": HOST, "model": served, "place": place}
     return PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 

@@ -28,6 +28,7 @@ class LaunchedEndpoint:
         self._ended = asyncio.Event()
         """Set while there is none."""
         self._gone: str | None = None
+        self._begun = False
         self._leases: set[asyncio.Timeout] = set()
         self._before = EndpointStats()
         self._cut = 0
@@ -35,7 +36,7 @@ class LaunchedEndpoint:
 
     def begin(self) -> None:
         """The server is up."""
-        self._current, self._gone = self._open(), None
+        self._current, self._gone, self._begun = self._open(), None, True
         self.silence = asyncio.get_running_loop().create_future()
         self._ended.clear()
         self._changed.set()
@@ -58,6 +59,16 @@ class LaunchedEndpoint:
         """The server does not come back by itself: everyone who waits is told, and everyone who comes."""
         self._gone = reason
         self._changed.set()
+
+    @property
+    def up(self) -> bool:
+        """Its server can be asked now."""
+        return self._current is not None
+
+    @property
+    def expected(self) -> bool:
+        """It can be asked, or will be able to again: its server was started, and nobody has stopped it."""
+        return self._begun and self._gone is None
 
     # -- the protocol --------------------------------------------------------------------------------------------
 

@@ -149,10 +149,10 @@ class Host:
         await self.unload()
         if before is not None:
             tell(ServerReleased(before.spec.model, self._place))
-        tell(server.launching(self._place, held.waited))
+        tell(server.launching(held.waited))
         await server.start(tell, held.by)
         self._loaded = server
-        tell(server.launched(time.monotonic() - began, self._place))
+        tell(server.launched(time.monotonic() - began))
 
     async def release(self, model: int, tell: OnEvent) -> None:
         """Stop the server of this model, where it is up."""

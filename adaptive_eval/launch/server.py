@@ -101,6 +101,8 @@ class ServerSpec:
     """Where it is to listen, such as http://127.0.0.1:20123."""
     health: str
     timeout: float
+    place: str | None = None
+    """Where it runs, if others run there, too, at other times."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """What the server knows, and must not be repeated where it fails."""
 
@@ -209,7 +211,7 @@ class LaunchedServer:
         """Start a server that has been up again; raises `LaunchFailed` when that has been tried often enough."""
         while self._deaths < RESTARTS:
             self._deaths += 1
-            tell(ServerDied(self.spec.model, reason, self._deaths, RESTARTS))
+            tell(ServerDied(self.spec.model, reason, self._deaths, RESTARTS, self.spec.place))
             try:
                 return await self._bring_up()
             except LaunchFailed as error:
@@ -217,15 +219,15 @@ class LaunchedServer:
         first, *lines = reason.split("\n")
         raise LaunchFailed("\n".join([f"{first}, after it was started again {RESTARTS} times", *lines]))
 
-    def launching(self, on: str | None, waited: float | None) -> ServerLaunching:
+    def launching(self, waited: float | None) -> ServerLaunching:
         """What is recorded when it is started."""
         spec = self.spec
-        return ServerLaunching(spec.model, spec.command, self.version, str(spec.log), on, waited)
+        return ServerLaunching(spec.model, spec.command, self.version, str(spec.log), spec.place, waited)
 
-    def launched(self, seconds: float, on: str | None = None) -> ServerLaunched:
+    def launched(self, seconds: float) -> ServerLaunched:
         """What is recorded when it is ready."""
         spec = self.spec
-        return ServerLaunched(spec.model, spec.command, self.version, str(spec.log), on, seconds)
+        return ServerLaunched(spec.model, spec.command, self.version, str(spec.log), spec.place, seconds)
 
     def _with_last_lines(self, what: str) -> str:
         """What happened to the server, with the last lines of its log."""

@@ -12,9 +12,52 @@ FLAG = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 OWN_FLAGS = ("host", "port", "model", "served-model-name")
 """Flags of vLLM that the run sets itself."""
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
+LONGEST_PLACE = 100
 
 Scalar = str | bool | int | float
+VariableValue = str | int | float
 FlagValue = Scalar | tuple[Scalar, ...] | Mapping[str, object] | None
+
+
+def require_variables(env: Mapping[str, VariableValue]) -> Mapping[str, VariableValue]:
+    """The same, where all of it are names of variables."""
+    if wrong := [name for name in env if not re.fullmatch(r"[A-Za-z_]\w*", name)]:
+        raise refuse(f"must hold names of variables, but {wrong[0]!r} is none", "use letters, digits and _")
+    return env
+
+
+class PoolConfig(Section):
+    """Places, such as the GPUs of this machine: each serves one model at a time, whichever has something to be asked.
+
+    In the pool are all models with a `launch` section that names no `exclusive` place of its own. Where fewer models
+    are left than there are places, those that are left are served at several.
+    """
+
+    places: tuple[str | int, ...] = Field(min_length=1)
+    """Their names, such as [0, 1, 2, 3], or ["0,1", "2,3"] where a model takes two GPUs. Other runs of the same user on
+    this machine that use a place of the same name wait until this one has ended."""
+    env: Mapping[str, VariableValue] = Field(default_factory=lambda: {"CUDA_VISIBLE_DEVICES": "{place}"})
+    """Variables that every server of the pool gets; {place} is where it runs. Default: CUDA_VISIBLE_DEVICES is that."""
+
+    @field_validator("places")
+    @classmethod
+    def _are_different_words(cls, places: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        words = [str(place) for place in places]
+        if wrong := [word for word in words if not re.fullmatch(ONE_LINE, word) or len(word) > LONGEST_PLACE]:
+            raise refuse(f"must be words of one line each, but {wrong[0]!r} is none", "such as places: [0, 1]")
+        if repeated := sorted({word for word in words if words.count(word) > 1}):
+            raise refuse(f"must have different names, but {repeated[0]} is there twice", "name each place once")
+        return places
+
+    @field_validator("env")
+    @classmethod
+    def _sets_variables(cls, env: Mapping[str, VariableValue]) -> Mapping[str, VariableValue]:
+        return require_variables(env)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The names of the places."""
+        return tuple(str(place) for place in self.places)
 
 
 class LaunchConfig(Section):
@@ -24,17 +67,18 @@ class LaunchConfig(Section):
     the environment, runs in the folder of the configuration, and writes to the folder `logs` of the run.
     """
 
-    env: Mapping[str, str | int | float] = Field(default_factory=dict)
-    """Variables for the server, over those of the environment, such as CUDA_VISIBLE_DEVICES: "0,1"."""
+    env: Mapping[str, VariableValue] = Field(default_factory=dict)
+    """Variables for the server, over those of the environment, such as CUDA_VISIBLE_DEVICES: "0,1"; {port}, {host},
+    {model} and {place} (of the pool, or what `exclusive` says) are filled in."""
     command: str | tuple[str, ...] | None = None
-    """Another server than vLLM: its command, as one line or a list of words. {port}, {host} and {model} (the name it is
-    to serve the model under) are filled in; no shell reads it."""
+    """Another server than vLLM: its command, as one line or a list of words. {port}, {host}, {model} (the name it is to
+    serve the model under) and {place} (as in env) are filled in; no shell reads it."""
     model: str | None = Field(None, min_length=1)
     """What vLLM loads: a path, or a name on Hugging Face; default: the model's `model`."""
     flags: Mapping[str, FlagValue] = Field(default_factory=dict)
     """Flags of vLLM without the dashes: `tensor-parallel-size: 2`; true and false switch, a list becomes several words,
     a mapping JSON, and null takes a default of ours away (`generation-config: vllm`)."""
-    exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=100)
+    exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=LONGEST_PLACE)
     """Models with the same word here, such as gpu0, are served in turn, one at a time; other runs of the same user on
     this machine wait until this one has ended."""
     health: str = "/health"
@@ -44,10 +88,8 @@ class LaunchConfig(Section):
 
     @field_validator("env")
     @classmethod
-    def _names_variables(cls, env: Mapping[str, object]) -> Mapping[str, object]:
-        if wrong := [name for name in env if not re.fullmatch(r"[A-Za-z_]\w*", name)]:
-            raise refuse(f"must hold names of variables, but {wrong[0]!r} is none", "use letters, digits and _")
-        return env
+    def _names_variables(cls, env: Mapping[str, VariableValue]) -> Mapping[str, VariableValue]:
+        return require_variables(env)
 
     @field_validator("command")
     @classmethod
@@ -90,6 +132,11 @@ class LaunchConfig(Section):
     def words(self) -> tuple[str, ...] | None:
         """The command's words; None for vLLM."""
         return None if self.command is None else _words(self.command)
+
+    @property
+    def names_place(self) -> bool:
+        """It has to be told where it runs."""
+        return any("{place}" in text for text in (*(self.words or ()), *map(str, self.env.values())))
 
 
 def spelled_flag(flag: str) -> str:

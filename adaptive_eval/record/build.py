@@ -53,7 +53,7 @@ from adaptive_eval.record.warnings import (
     unknown_cautions,
 )
 from adaptive_eval.scheduler.held import gpu_seconds_used
-from adaptive_eval.store import Event, HeldTime, ServerLaunched, events_of_kind
+from adaptive_eval.store import Event, HeldTime, ServerDied, ServerLaunched, events_of_kind
 from adaptive_eval.store.repeats import Drawn
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import FloatArray, question_moments
@@ -71,9 +71,14 @@ def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
 def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
     """The places that models have shared; one that served a single model was not shared."""
     swaps: dict[str, list[ServerLaunched]] = {}
-    for one in events_of_kind(events, ServerLaunched):
-        if one.on is not None:
-            swaps.setdefault(one.on, []).append(one)
+    dead: set[str | None] = set()
+    for one in events:
+        if isinstance(one, ServerDied):
+            dead.add(one.on)
+        elif isinstance(one, ServerLaunched) and one.on is not None:
+            if one.on not in dead:  # else it comes back, and nobody else was there
+                swaps.setdefault(one.on, []).append(one)
+            dead.discard(one.on)
     rows = (
         TurnsRow(on, len({one.model for one in here}), len(here), sum(one.seconds for one in here))
         for on, here in swaps.items()

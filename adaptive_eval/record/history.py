@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from adaptive_eval.config.pace import opening_of
 from adaptive_eval.config.planning import EarlierHorizon, longest_prompts, plan_of, worst_costs
 from adaptive_eval.config.prepare import PreparedRun, StoredSetup, favouring, prompts_of, setup_of, stored_config
-from adaptive_eval.config.run import PriorEvidenceConfig, RunConfig, sharing
+from adaptive_eval.config.run import PriorEvidenceConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError
@@ -61,8 +61,8 @@ def require_same_first_look(config: RunConfig, reader: RunReader) -> None:
     if not reader.most_looks():
         return
     same_horizon = config.trials.model_copy(update={"max": before.max})
-    had = opening_of(before, in_turn=bool(sharing(stored.models)))
-    has = opening_of(same_horizon, in_turn=bool(sharing(config.models)))
+    had = opening_of(before, in_turn=stored.in_turn)
+    has = opening_of(same_horizon, in_turn=config.in_turn)
     if before.min == config.trials.min and had != has:
         raise ConfigError(
             f"the run took its first look with {had} trials a question, as trials.favour {before.favour} begins, and "

@@ -18,10 +18,13 @@ from adaptive_eval.running.serving import Serving, opened_endpoints
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     """The health of each model's servers, asked all at once; those that a run starts are started, and stopped again."""
+    asked: set[int] = set()
     logs, well = Path(tempfile.mkdtemp(prefix="adaptive-eval-check-")), True
     try:
         async with opened_endpoints(config, logs, patient=False) as serving:
-            groups = await asyncio.gather(_of_those_that_are_up(serving), *(_in_turn(host) for host in serving.hosts))
+            groups = await asyncio.gather(
+                _of_those_that_are_up(serving), *(_in_turn(host, asked) for host in serving.hosts)
+            )
         found = {number: health for group in groups for number, health in group.items()}
         well = all(health.ok for health in found.values())
     finally:
@@ -34,17 +37,23 @@ async def check_without_starting(config: RunConfig) -> dict[str, Health]:
     missing = dict(missing_programs(config, read_environment(config.folder)))
     launched = {
         model.name: ReplicaHealth(
-            url="a server of its own" if model.launch.exclusive is None else f"on {model.launch.exclusive}",
+            url=_where(config, number),
             healthy=model.name not in missing,
             detail=missing.get(model.name) or _would_be_started(model, model.launch),
         )
-        for model in config.models
+        for number, model in enumerate(config.models)
         if model.launch is not None
     }
     others = tuple(model for model in config.models if model.launch is None)
     found = await check_endpoints(config.model_copy(update={"models": others}))
     found |= {name: Health((health,)) for name, health in launched.items()}
     return {model.name: found[model.name] for model in config.models}
+
+
+def _where(config: RunConfig, number: int) -> str:
+    """Where a model's server would run."""
+    (places,) = (group.places for group in config.serving_groups if number in group.models)
+    return f"on {' or '.join(places)}" if places else "a server of its own"
 
 
 def _would_be_started(model: ModelConfig, launch: LaunchConfig) -> str:
@@ -65,10 +74,13 @@ async def _of_those_that_are_up(serving: Serving) -> dict[int, Health]:
     return dict(zip(up, await asyncio.gather(*(endpoint.check() for endpoint in up.values())), strict=True))
 
 
-async def _in_turn(host: Host) -> dict[int, Health]:
-    """Start, ask and stop one server after the other."""
+async def _in_turn(host: Host, asked: set[int]) -> dict[int, Health]:
+    """Start, ask and stop one server after the other; those of a pool only at one of its places."""
     found = {}
     for number, server in host.servers.items():
+        if number in asked:
+            continue
+        asked.add(number)
         try:
             await host.load(number, lambda event: None)
             found[number] = await server.endpoint.check()

@@ -1,7 +1,7 @@
 """Opening the servers of a run: real ones, those that it starts itself, and the simulator in this process."""
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +19,10 @@ from adaptive_eval.endpoints.secrets import secrets_in
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Notice
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.launch.command import HOST, environment_of, free_ports
+from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
+from adaptive_eval.launch.pooled import PooledEndpoint
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
-from adaptive_eval.launch.types import LaunchConfig
 
 LOGS = "logs"
 """The folder in a run's directory that servers print to."""
@@ -37,29 +38,41 @@ def open_hosts(
     """A host for each launched model, or for those that share one; nothing is started. Raises `ConfigError`."""
     if problems := [f"{name}: {problem}" for name, problem in missing_programs(config, environment)]:
         raise ConfigError("\n".join(problems))
-    ports = free_ports()
-    groups: dict[str | int, dict[int, LaunchedServer]] = {}
-    for number, model in enumerate(config.models):
-        if (launch := model.launch) is not None:
-            spec = _spec(model, launch, config.folder, environment, next(ports), logs)
-            place = number if launch.exclusive is None else launch.exclusive
-            groups.setdefault(place, {})[number] = _server(model, spec, environment, config.folder, notices)
-    return [Host(place if isinstance(place, str) else None, servers, places) for place, servers in groups.items()]
+    ports, hosts = free_ports(), []
+    for group in config.serving_groups:
+        for place in group.places or (None,):
+            servers = {
+                number: _server(
+                    model := config.models[number],
+                    _spec(model, config, environment, next(ports), logs, place),
+                    environment,
+                    config.folder,
+                    notices,
+                )
+                for number in group.models
+            }
+            hosts.append(Host(place, servers, places))
+    return hosts
 
 
 def _spec(
-    model: ModelConfig, launch: LaunchConfig, folder: Path, environment: Mapping[str, str], port: int, logs: Path
+    model: ModelConfig, config: RunConfig, environment: Mapping[str, str], port: int, logs: Path, place: str | None
 ) -> ServerSpec:
-    sees = environment_of(launch, model.model, str(port), environment)
+    launch, pool = model.launch, config.pool
+    assert launch is not None
+    in_pool = pool is not None and launch.exclusive is None
+    placed = {name: str(value) for name, value in pool.env.items()} if pool is not None and in_pool else {}
+    sees = environment_of(launch, model.model, str(port), environment, place or "", placed)
     return ServerSpec(
         model=model.name,
-        command=launch_words(model, launch, str(port)),
+        command=launch_words(model, launch, str(port), place or ""),
         environment=sees,
-        folder=folder,
-        log=logs / f"{_file_name(model.name)}.log",
+        folder=config.folder,
+        log=logs / f"{_file_name(f'{model.name}@{place}' if in_pool else model.name)}.log",
         root=f"http://{HOST}:{port}",
         health=launch.health,
         timeout=launch.timeout,
+        place=place,
         secrets=forms_of(secrets_in(sees, () if model.api_key_env is None else (model.api_key_env,))),
     )
 
@@ -121,11 +134,12 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
         simulated = await _simulator(config, stack)
-        places = ExclusivePlaces(_exclusive(config), config.name, patient=patient)
+        shared = [place for group in config.serving_groups for place in group.places]
+        places = ExclusivePlaces(shared, config.name, patient=patient)
         stack.callback(places.release)
         notices = foreseen(config)
         hosts, loads = open_hosts(config, keys, logs, places, notices), LoadWatch()
-        launched = {number: server.endpoint for host in hosts for number, server in host.servers.items()}
+        launched = _endpoints_of(hosts)
         endpoints: list[Endpoint] = []
         for number, model in enumerate(config.models):
             endpoint: Endpoint | None = launched.get(number)
@@ -150,19 +164,21 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
             await unload_all(hosts, at_once=serving.at_once)
 
 
+def _endpoints_of(hosts: Sequence[Host]) -> dict[int, Endpoint]:
+    """Of each launched model the endpoint that reaches its servers, wherever they run."""
+    found: dict[int, list[LaunchedEndpoint]] = {}
+    for host in hosts:
+        for number, server in host.servers.items():
+            found.setdefault(number, []).append(server.endpoint)
+    return {number: one[0] if len(one) == 1 else PooledEndpoint(one) for number, one in found.items()}
+
+
 def foreseen(config: RunConfig) -> list[Notice]:
     """What there is to say of this machine before anything is asked; open files are allowed as far as they can be."""
     servers = [model.concurrency.concurrency for model in config.models for _ in model.replicas]
     wanted = open_files.wanted_for(sum(servers), len(servers))
     allowed = open_files.allow(wanted)
     return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]
-
-
-def _exclusive(config: RunConfig) -> Iterator[str]:
-    """The places that models must have for themselves."""
-    for model in config.models:
-        if model.launch is not None and model.launch.exclusive is not None:
-            yield model.launch.exclusive
 
 
 async def _simulator(config: RunConfig, stack: AsyncExitStack) -> str | None:

@@ -17,6 +17,7 @@ from adaptive_eval.store import (
     Event,
     ModelSetAside,
     ModelSettled,
+    ServersNoticed,
     SettingsChanged,
     events_of_kind,
 )
@@ -87,6 +88,13 @@ class Departures:
             self.set_aside(model, Lost(Cause.SERVER, str(error)))
         else:
             self._tell.abort(type(error)(f"{self._names[model]}: {error}{ELSEWHERE}"))
+
+    def no_further_server(self, model: int, error: BaseException) -> None:
+        """The model goes on with the servers that it has."""
+        if isinstance(error, EndpointError):
+            self._tell.note(ServersNoticed(self._names[model], "no_further_server", str(error)))
+        else:
+            self._tell.abort(error)
 
     def give_up(self) -> None:
         """End the run with every refusal."""

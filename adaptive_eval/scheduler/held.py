@@ -1,8 +1,9 @@
 """For how long each model holds its servers, busy or not: what a run on one's own GPUs pays.
 
 A server that the run starts is held from when it is ready until it is stopped; the last of its seconds are those of the
-run. Servers of others are held, in each start of the run, from the first to the last request that was wanted of them:
-before and after that somebody else could have had them.
+run; where a model is served at several places at the same time, each of its servers counts. Servers of others are held,
+in each start of the run, from the first to the last request that was wanted of them: before and after that somebody
+else could have had them.
 """
 
 import time
@@ -28,33 +29,35 @@ class ServerTimes:
         self._numbers = {lane.name: number for number, lane in enumerate(lanes)}
         self._done = [0.0] * len(lanes)
         """Seconds of this start that are over."""
-        self._since: dict[int, float] = {}
+        self._since: dict[int, dict[str | None, float]] = {}
+        """Of each model the places where it is up, and since when."""
         self._until: dict[int, float] = {}
         """When the last answer came from servers of others that have no request now."""
 
     def hear(self, event: Event) -> None:
         """A server of the run came up, or ended."""
         match event:
-            case ServerLaunched(model=name):
-                self._since.setdefault(self._numbers[name], self._clock())
-            case ServerDied(model=name) | ServerReleased(model=name):
-                self._end(self._numbers[name])
+            case ServerLaunched(model=name, on=place):
+                self._begin(self._numbers[name], place)
+            case ServerDied(model=name, on=place) | ServerReleased(model=name, on=place):
+                self._end(self._numbers[name], place)
 
     def sent(self, model: int) -> None:
         """A request is wanted of a model."""
         if model not in self._launched:
-            self._since.setdefault(model, self._clock())
+            self._begin(model, None)
             self._until.pop(model, None)
 
     def quiet(self, model: int) -> None:
         """Its last request has come back."""
-        if model in self._since and model not in self._launched:
+        if self._since.get(model) and model not in self._launched:
             self._until[model] = self._clock()
 
     def close(self) -> None:
         """The run lets go of all of them."""
-        for model in list(self._since):
-            self._end(model)
+        for model, places in self._since.items():
+            for place in list(places):
+                self._end(model, place)
 
     def held(self) -> dict[str, HeldTime] | None:
         """Up to now, over all starts; None where that is unknown."""
@@ -67,19 +70,22 @@ class ServerTimes:
     def _held(self, model: int, lane: Lane, now: float) -> HeldTime | None:
         """None: not a moment."""
         assert self._before is not None
-        before, up = self._before.get(lane.name), model in self._since
+        before, up = self._before.get(lane.name), self._since.get(model, {})
         if before is None and not up and not self._done[model]:
             return None
         before = before or HeldTime()
-        seconds = self._done[model] + (self._until.get(model, now) - self._since[model] if up else 0.0)
+        seconds = self._done[model] + sum(self._until.get(model, now) - since for since in up.values())
         if before.up:  # an earlier start was killed while it held them
             seconds += UNSAID_SECONDS
         return HeldTime(
-            before.seconds + seconds, before.gpu_seconds + seconds * lane.gpus, up and model not in self._until
+            before.seconds + seconds, before.gpu_seconds + seconds * lane.gpus, bool(up) and model not in self._until
         )
 
-    def _end(self, model: int) -> None:
-        if (since := self._since.pop(model, None)) is not None:
+    def _begin(self, model: int, place: str | None) -> None:
+        self._since.setdefault(model, {}).setdefault(place, self._clock())
+
+    def _end(self, model: int, place: str | None) -> None:
+        if (since := self._since.get(model, {}).pop(place, None)) is not None:
             self._done[model] += self._until.pop(model, self._clock()) - since
 
 

@@ -100,7 +100,7 @@ class Scheduler:
     def _make_sender(self) -> RequestSender:
         tell = SendCallbacks(
             gone=self._departures.gone,
-            resting=lambda model: model in self._turns.resting,
+            servers=lambda model: self._turns.servers(model),
             ending=self._ending,
             answered=self._on_answers,
             keep=self._keep,
@@ -114,8 +114,10 @@ class Scheduler:
         asking = TurnCallbacks(
             wanted=self._sender.wanted,
             owed=self._owed,
+            crowded=self._sender.crowded,
             up=self._sender.fill,
             down=self._departures.no_server,
+            no_further=self._departures.no_further_server,
             note=self.note,
             settled=self._settled,
             freed=self._pump,

@@ -26,8 +26,8 @@ class SendCallbacks:
 
     gone: Callable[[int], bool]
     """Whether nothing more is asked of this model."""
-    resting: Callable[[int], bool]
-    """Whether the model's server is not up."""
+    servers: Callable[[int], int]
+    """How many servers of the model are up, each with the lane's slots."""
     ending: Callable[[], bool]
     """Whether nothing more is sent at all."""
     answered: Callable[[int, Sequence[Answer]], None]
@@ -66,10 +66,11 @@ class RequestSender:
 
     def fill(self, model: int) -> None:
         """Send what a model's free slots allow."""
-        if self._tell.ending() or self._tell.resting(model) or self._tell.gone(model):
+        servers = self._tell.servers(model)
+        if self._tell.ending() or not servers or self._tell.gone(model):
             return
         lane = self._lanes[model]
-        while (free := lane.slots - self.in_flight[model]) > 0:
+        while (free := servers * lane.slots - self.in_flight[model]) > 0:
             group = self.waiting.first(model, free * lane.samples_per_request)
             if group is None:
                 return
@@ -81,6 +82,11 @@ class RequestSender:
         return (
             not self._tell.gone(model) and self.waiting.first(model, lane.slots * lane.samples_per_request) is not None
         )
+
+    def crowded(self, model: int) -> bool:
+        """More waits than one server takes at a time."""
+        wave = self._lanes[model].slots * self._lanes[model].samples_per_request
+        return not self._tell.gone(model) and self.waiting.number(model, wave) >= wave
 
     def send_booked(self, batch: CommitBatch) -> None:
         """Send what is written down by now, unless it is not to be sent any more."""

@@ -5,6 +5,9 @@ that the core has for it now is committed, for the commit may complete a round, 
 model that is there. Then comes the next model in the circle that has something to be asked. So a round is asked model
 by model, with the fewest swaps that leaves; when a model has its turn decides nothing, since looks wait for all.
 
+Where models have several places, each goes to the next in the circle that is served nowhere; a place that nobody else
+wants becomes a further replica of a model for which more waits than its servers can take at a time.
+
 A server whose model nothing can want again is stopped at once, and its place is free.
 """
 
@@ -17,7 +20,7 @@ from adaptive_eval.store import Event
 
 
 class ServerHost(Protocol):
-    """A place where one of some models can be served at a time."""
+    """A place where one of some models can be served at a time; hosts of a pool have the same models."""
 
     @property
     def models(self) -> Sequence[int]:
@@ -41,10 +44,14 @@ class TurnCallbacks:
     """Whether there is something to ask this model now."""
     owed: Callable[[int], bool]
     """Whether something that was asked of this model is not committed yet."""
+    crowded: Callable[[int], bool]
+    """Whether a further server for this model would have something to do."""
     up: Callable[[int], None]
     """The model can be asked."""
     down: Callable[[int, BaseException], None]
     """The model cannot be served."""
+    no_further: Callable[[int, BaseException], None]
+    """The model cannot be served at one more place."""
     note: Callable[[Event], None]
     settled: Callable[[int], bool]
     """Whether nothing will be asked of this model, as far as anybody can know, and nothing of it is in flight."""
@@ -62,9 +69,16 @@ class Turns:
         self._asking = asking
         self._at: dict[int, int] = {}
         """The model that each host serves, or is bringing up."""
+        self._up: dict[int, int] = {}
+        """The model that each host serves."""
+        self._failed: set[tuple[int, int]] = set()
+        """Hosts, and models that do not come up there."""
         self._moves: dict[int, asyncio.Task[None]] = {}
-        self.resting = {model for host in hosts for model in host.models}
-        """Models that may not be asked now."""
+        self._hosted = {model for host in hosts for model in host.models}
+
+    def servers(self, model: int) -> int:
+        """How many servers it has that can be asked now; those of others are always there, and count as one."""
+        return sum(up == model for up in self._up.values()) if model in self._hosted else 1
 
     @property
     def moving(self) -> bool:
@@ -78,7 +92,7 @@ class Turns:
                 continue
             if (model := self._next(number, host)) is not None:
                 self._begin(number, host, model)
-            elif (now := self._at.get(number)) is not None and self._asking.settled(now):
+            elif (now := self._up.get(number)) is not None and self._asking.settled(now):
                 self._release(number, host, now)
 
     async def close(self) -> None:
@@ -91,22 +105,23 @@ class Turns:
 
     def _next(self, number: int, host: ServerHost) -> int | None:
         """The model that is to be served next; None where the one that is served goes on, or nobody has to be."""
-        now = self._at.get(number)
-        if now is not None and now not in self.resting and (self._asking.owed(now) or self._asking.wanted(now)):
+        now, asking = self._at.get(number), self._asking
+        if now is not None and self._up.get(number) == now and (asking.owed(now) or asking.wanted(now)):
             return None
-        return next((model for model in _circle(host.models, now) if self._asking.wanted(model)), None)
+        elsewhere = {model for other, model in self._at.items() if other != number}
+        wanted = [m for m in _circle(host.models, now) if asking.wanted(m) and (number, m) not in self._failed]
+        new = next((model for model in wanted if model not in elsewhere), None)
+        return new if new is not None else next((model for model in wanted if asking.crowded(model)), None)
 
     def _begin(self, number: int, host: ServerHost, model: int) -> None:
-        before, self._at[number] = self._at.get(number), model
-        if before is not None:
-            self.resting.add(before)
+        self._at[number] = model
+        self._up.pop(number, None)
         move = self._moves[number] = asyncio.create_task(host.load(model, self._asking.note))
         move.add_done_callback(lambda done: self._on_move_end(number, model, done))
 
     def _release(self, number: int, host: ServerHost, model: int) -> None:
         """Have its server stopped; it is started again if it should be wanted after all."""
-        self.resting.add(model)
-        del self._at[number]
+        del self._at[number], self._up[number]
         move = self._moves[number] = asyncio.create_task(host.release(model, self._asking.note))
         move.add_done_callback(lambda done: self._on_release_end(number, done))
 
@@ -122,9 +137,10 @@ class Turns:
         if move.cancelled():
             return
         if (error := move.exception()) is not None:
-            self._asking.down(model, error)
+            self._failed.add((number, model))
+            (self._asking.no_further if self.servers(model) else self._asking.down)(model, error)
         else:
-            self.resting.discard(model)
+            self._up[number] = model
             self._asking.up(model)
 
 

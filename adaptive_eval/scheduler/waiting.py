@@ -84,6 +84,11 @@ class WaitingLines:
         self._top_up(model, needed)
         return self._lines[model].peek()
 
+    def number(self, model: int, needed: int) -> int:
+        """How many trials of a model wait, when so many are needed of it now."""
+        self._top_up(model, needed)
+        return self._lines[model].trials
+
     def take(self, model: int, at_most: int) -> TrialGroup:
         """The first trials of that group."""
         return self._lines[model].take(at_most)

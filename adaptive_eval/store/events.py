@@ -270,6 +270,8 @@ class ServerDied(Event):
     reason: str = ""
     restart: int = 0
     of: int = 0
+    on: str | None = _where_known()
+    """The place that it shares with others."""
 
 
 @dataclass(frozen=True, slots=True)

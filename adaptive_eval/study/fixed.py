@@ -4,6 +4,7 @@ Its trials are all there at once, so that every slot is busy until none is waiti
 slot its time is therefore the work over the slots; only those last ones are simulated.
 """
 
+import heapq
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,9 +24,21 @@ def fixed_seconds(scene: Scene, counts: FloatArray) -> float | None:
         return None
     rng = np.random.default_rng([scene.seed, 2])
     alone = [_one_model(scene, model, own, rng) for model, own in enumerate(counts)]
-    turned = {model for group in served.in_turn for model in group}
-    queues = [[model] for model in range(len(counts)) if model not in turned] + [list(one) for one in served.in_turn]
-    return max(sum(alone[model] + served.swap_seconds * (len(one) > 1) for model in one) for one in queues)
+    turned = {model for group in served.in_turn for model in group.models}
+    own = [seconds for model, seconds in enumerate(alone) if model not in turned]
+    shared = (
+        _longest_queue([alone[model] + served.swap_seconds for model in group.models], len(group.places))
+        for group in served.in_turn
+    )
+    return max([*own, *shared])
+
+
+def _longest_queue(seconds: Sequence[float], places: int) -> float:
+    """When the last place is done, where the longest model comes first and each takes the place that is free first."""
+    free = [0.0] * places
+    for one in sorted(seconds, reverse=True):
+        heapq.heapreplace(free, free[0] + one)
+    return max(free)
 
 
 def _one_model(scene: Scene, model: int, counts: FloatArray, rng: np.random.Generator) -> float:

@@ -44,7 +44,7 @@ def _medians(favour: str, runs: Sequence[Simulated], prepared: PreparedRun, scen
         return float(np.median([value(run) for run in runs])) if known else None
 
     def server_hours(run: Simulated) -> float:
-        return sum(max(run.held[model] for model in place) for place in held) / 3600.0
+        return sum(places * max(run.held[model] for model in models) for models, places in held) / 3600.0
 
     return PaceCosts(
         favour=favour,
@@ -57,12 +57,13 @@ def _medians(favour: str, runs: Sequence[Simulated], prepared: PreparedRun, scen
     )
 
 
-def _paid_by_the_hour(prepared: PreparedRun, scene: Scene) -> list[list[int]]:
-    """The models of each place that is paid by the hour: those that the run starts, and those whose GPUs are named."""
-    turned = {model for group in scene.served.in_turn for model in group}
+def _paid_by_the_hour(prepared: PreparedRun, scene: Scene) -> list[tuple[Sequence[int], int]]:
+    """The models of places that are paid by the hour, and how many places: those that the run starts, and those whose
+    GPUs are named."""
+    turned = {model for group in scene.served.in_turn for model in group.models}
     alone = [
-        [number]
+        ((number,), 1)
         for number, model in enumerate(prepared.config.models)
         if number not in turned and (model.launch is not None or model.gpus is not None)
     ]
-    return alone + [list(group) for group in scene.served.in_turn]
+    return [*alone, *((group.models, len(group.places)) for group in scene.served.in_turn)]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.config.run import sharing
+from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Controller, Plan, Reason
 from adaptive_eval.core.registry import RULES, make
 from adaptive_eval.core.types import Cost, Verdict
@@ -93,8 +93,8 @@ class ServiceCosts(NamedTuple):
     """Requests at a time, by model."""
     recorded: IntArray | None = None
     """(L, M, N): categories of the trials that the run has already, -1 for none; they take no more time."""
-    in_turn: Sequence[Sequence[int]] = ()
-    """Groups of models that are served one at a time."""
+    in_turn: Sequence[ServingGroup] = ()
+    """Models that share places, of which each serves one at a time."""
     swap_seconds: float = 0.0
     """What it takes to bring another one of a group."""
 
@@ -176,7 +176,10 @@ def _drive(
         drive_rounds(controller, tape, served.costs)
         return None
     times = _Seconds(served, controller.plan.bench.questions, np.random.default_rng([*seed, 1]))
-    shared = [SimulatedHost(group, served.slots[group[0]], served.swap_seconds) for group in served.in_turn]
+    shared = [
+        SimulatedHost(group.models, served.slots[group.models[0]], served.swap_seconds, places=len(group.places))
+        for group in served.in_turn
+    ]
     return drive_in_time(controller, tape, times, served.slots, shared=shared, costs=served.costs)
 
 
@@ -270,6 +273,6 @@ def simulated_decisions(prepared: PreparedRun) -> Decisions:
     return Decisions.model_construct(**{name: getattr(prepared.config, name) for name in Decisions.model_fields})
 
 
-def groups_in_turn(prepared: PreparedRun) -> Sequence[Sequence[int]]:
-    """Models that are served one at a time, by their numbers."""
-    return list(sharing(prepared.config.models).values())
+def groups_in_turn(prepared: PreparedRun) -> Sequence[ServingGroup]:
+    """Models that share places, of which there are fewer than models."""
+    return [group for group in prepared.config.serving_groups if group.in_turn]

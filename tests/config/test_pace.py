@@ -14,7 +14,7 @@ PRICE = "price: {input: 1, output: 10}"
 def chosen(models: str, more: str = "sampling: {max_tokens: 32000}\n", questions: int = 30) -> FavourChoice:
     config = check_text(f"{HEAD}{more}models:\n{models}", Path("bench.yaml"), (), {}).config
     assert config is not None
-    return choose_favour(config.models, config.trials, questions)
+    return choose_favour(config.models, config.trials, questions, in_turn=config.in_turn)
 
 
 def two(options: str) -> str:

@@ -11,7 +11,7 @@ from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import check_text
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import run_header
-from adaptive_eval.config.run import RunConfig, sharing
+from adaptive_eval.config.run import RunConfig, ServingGroup
 from adaptive_eval.core import Bench
 from adaptive_eval.launch.command import command_of, environment_of
 
@@ -219,8 +219,55 @@ def _config(text: str) -> RunConfig:
 
 
 def test_who_shares_with_whom() -> None:
-    assert sharing(_config(TURNS).models) == {"gpu0": [0, 2]}
-    assert sharing(_config(TURNS.replace("gpu1", "gpu0")).models) == {"gpu0": [0, 1, 2]}
+    two = [ServingGroup((0, 2), ("gpu0",)), ServingGroup((1,), ("gpu1",))]
+    assert _config(TURNS).serving_groups == two and _config(TURNS).in_turn
+    assert _config(TURNS.replace("gpu1", "gpu0")).serving_groups == [ServingGroup((0, 1, 2), ("gpu0",))]
+
+
+POOL = """\
+questions: q.jsonl
+pool: {places: [0, "2,3"]}
+models:
+  - {name: a, launch: {command: "serve --port {port} --device {place}"}}
+  - {name: b, launch: {model: b}}
+  - {name: c, launch: {model: c}}
+  - {name: d, launch: {model: d, exclusive: gpu9}}
+grader: math
+"""
+
+
+def test_a_pool_serves_whoever_names_no_place() -> None:
+    config = _config(POOL)
+    assert config.serving_groups == [ServingGroup((0, 1, 2), ("0", "2,3")), ServingGroup((3,), ("gpu9",))]
+    assert config.in_turn
+    assert not _config(POOL.replace('[0, "2,3"]', "[0, 1, 2]")).in_turn, "as many places as models"
+    launch = config.models[0].launch
+    assert launch is not None and config.pool is not None
+    assert command_of(launch, "a", "8000", "2,3") == ("serve", "--port", "8000", "--device", "2,3")
+    placed = {name: str(value) for name, value in config.pool.env.items()}
+    assert environment_of(launch, "a", "8000", {}, "2,3", placed) == {"CUDA_VISIBLE_DEVICES": "2,3"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ('[0, "2,3"]', "[0, 0]", "must have different names, but 0 is there twice"),
+        ('[0, "2,3"]', "[]", "pool.places"),
+        ('[0, "2,3"]', '["a\\nb"]', "must be words of one line each"),
+        ("gpu9", "'2,3'", "d: launch.exclusive is a place of the pool; remove it"),
+        ('pool: {places: [0, "2,3"]}\n', "", "a: launch has {place}, but no place; give `pool` or launch.exclusive"),
+        ('"2,3"]}', '"2,3"], env: {1X: a}}', "must hold names of variables, but '1X' is none"),
+    ],
+)
+def test_mistakes_in_a_pool_are_named(before: str, after: str, problem: str) -> None:
+    problems = check_text(POOL.replace(before, after), Path("bench.yaml"), (), {}).problems
+    assert any(problem in str(one) for one in problems), problems
+
+
+def test_a_pool_that_serves_nobody_is_refused() -> None:
+    text = "questions: q.jsonl\npool: {places: [0]}\nmodels: [{name: a, base_url: http://a/v1}]\ngrader: math\n"
+    problems = check_text(text, Path("bench.yaml"), (), {}).problems
+    assert any("pool: no model is served there; give models a `launch` section" in str(one) for one in problems)
 
 
 @pytest.mark.parametrize(

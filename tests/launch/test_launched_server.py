@@ -56,12 +56,18 @@ class Bed:
     """A server of this port, and what it told."""
 
     def __init__(
-        self, folder: Path, port: int, *what: str, timeout: float = HANGS, program: str = sys.executable
+        self,
+        folder: Path,
+        port: int,
+        *what: str,
+        timeout: float = HANGS,
+        program: str = sys.executable,
+        place: str | None = None,
     ) -> None:
         command = (program, "-S", str(SERVER), str(port), *what)
         root = f"http://127.0.0.1:{port}"
         self.log = folder / "logs" / "m.log"
-        spec = ServerSpec("m", command, os.environ, folder, self.log, root, "/health", timeout)
+        spec = ServerSpec("m", command, os.environ, folder, self.log, root, "/health", timeout, place)
         self.inners: list[Inner] = []
         self.events: list[Event] = []
         self.server = LaunchedServer(spec, self._open)
@@ -245,7 +251,7 @@ async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_see
 
 
 async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
-    beds = [Bed(tmp_path, port, f"says={name}") for name in ("one", "two")]
+    beds = [Bed(tmp_path, port, f"says={name}", place="gpu0") for name in ("one", "two")]
     host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
     events: list[Event] = []
     for model in (0, 1, 0):

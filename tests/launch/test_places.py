@@ -180,6 +180,7 @@ async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int)
         f"http://127.0.0.1:{port}",
         "/health",
         HANGS,
+        place="gpu0",
     )
     host = Host("gpu0", {0: LaunchedServer(spec, lambda: pytest.fail("nobody asks"))}, places)
     host.servers[0].endpoint.begin = lambda: None  # type: ignore[method-assign]

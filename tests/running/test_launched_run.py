@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from live_runs import MODELS, Found, Site
+from live_runs import MODELS, Found, Site, kill
 from patient_time import HANGS
 from typer.testing import CliRunner
 
@@ -135,6 +135,45 @@ def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found,
     assert (row["on"], row["models"], row["swaps"]) == ("gpu0", 3, len(starts))
     assert row["seconds"] == pytest.approx(sum(event.seconds for event in starts))
     assert re.search(rf"in turn   3 models on gpu0: {len(starts)} swaps, \d+s", ended.stdout)
+
+
+def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, elsewhere: Found) -> None:
+    settings = {"trials": TRIALS, "allocation": {"lookahead": 3}, "pool": {"places": [0, "1"]}}
+    config = site.write(models=launched(site, exclusive=None), **settings)
+    process = site.start(config, "--run-dir", str(site.directory()))
+    for _ in range(2):
+        printed(process, "is ready after")
+    assert "cyd: its server is started on" in printed(process, "its server is started")
+    kill(process)
+    assert none_left(site)
+    ended = site.run(config)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert Found.of(site.directory()) == elsewhere
+    starts = events(site.directory(), ServerLaunched)
+    assert {one.on for one in starts} == {"0", "1"} and {one.model for one in starts} == set(MODELS)
+    logs = [path.name for path in (site.directory() / "logs").iterdir()]
+    assert all(any(name.startswith(f"cyd-{place}") for name in logs) for place in (0, 1)), "one for each place"
+    rows = results(site.directory())["turns"]
+    assert {row["on"] for row in rows} <= {"0", "1"} and rows
+    assert re.search(r"in turn   \d models on [01]: \d+ swaps, \d+s", ended.stdout)
+
+
+def test_a_server_of_a_pool_is_told_where_it_runs(site: Site) -> None:
+    models = launched(site, exclusive=None)
+    for model in models:
+        model["launch"]["env"] = {"SHARD": "of {place}"}  # type: ignore[index]
+    settings = {"trials": {"min": 4, "max": 4}, "pool": {"places": ["left", "right", "spare"]}}
+    process = site.start(site.write(models=models, **settings))
+    for _ in MODELS:
+        printed(process, "is ready after")
+    seen = set()
+    for pid in servers(site):
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        seen |= {one.decode() for one in variables if one.startswith((b"CUDA_VISIBLE_DEVICES=", b"SHARD="))}
+    assert seen >= {"CUDA_VISIBLE_DEVICES=left", "CUDA_VISIBLE_DEVICES=right", "CUDA_VISIBLE_DEVICES=spare"}
+    assert seen >= {"SHARD=of left", "SHARD=of right", "SHARD=of spare"}
+    _, err = process.communicate(timeout=HANGS)
+    assert process.returncode == ExitCode.SPENT, err
 
 
 def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: Found) -> None:

@@ -101,3 +101,18 @@ async def test_a_run_stores_it_and_one_of_before_stays_without(bed: Bed) -> None
     reader = RunReader.open(bed.directory)
     assert reader.held() is None
     reader.close()
+
+
+def test_every_server_of_a_model_counts_that_is_up_at_the_same_time(bed: Bed) -> None:
+    clock = Clock()
+    times = ServerTimes(lanes(bed), {0, 1, 2}, {}, clock)
+    times.hear(ServerLaunched("ada", on="0"))
+    clock.now += 10.0
+    times.hear(ServerLaunched("ada", on="1"))
+    clock.now += 1.0
+    times.hear(ServerDied("ada", on="1"))
+    times.hear(ServerDied("ada", on="1"))
+    clock.now += 5.0
+    assert times.held() == {"ada": HeldTime(17.0, 34.0, up=True)}, "16 seconds on one place, one on the other"
+    times.hear(ServerReleased("ada", on="0"))
+    assert times.held() == {"ada": HeldTime(17.0, 34.0)}

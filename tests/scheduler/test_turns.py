@@ -17,7 +17,7 @@ from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.store import Event, ServerLaunched, ServerReleased
+from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
 from adaptive_eval.study.tape import Tape, TrialArrays
 from adaptive_eval.study.timed import AnswerTimes, drive_in_time
 from adaptive_eval.study.timed import SimulatedHost as ReplayedHost
@@ -180,6 +180,97 @@ async def test_stopped_and_resumed_it_is_the_same_run(tmp_path: Path, reference:
     while bed.controller.finished is None:
         starts += 1
         bed.hosts = [FakeHost(bed, [0, 1, 2])]
+
+        def stop_soon(scheduler: Scheduler) -> None:
+            loop, delay = asyncio.get_running_loop(), rng.uniform(0.0, 0.04)
+            for _ in range(rng.randint(1, 2)):
+                loop.call_later(delay, scheduler.stop)
+
+        await bed.start(stop_soon if starts < 8 else None)
+    assert starts > 2
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
+
+
+# -- a pool ------------------------------------------------------------------------------------------------------------
+
+
+class PoolPlace(FakeHost):
+    """One of several places that serve the same models."""
+
+    def __init__(self, bed: Bed, places: "list[PoolPlace]", delay: float = 0.002) -> None:
+        super().__init__(bed, range(len(SKILLS)), delay)
+        self.places = places
+        places.append(self)
+
+    async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+        alone = self.loaded is not None and sum(one.loaded == self.loaded for one in self.places) == 1
+        assert not alone or self.endpoints[self.loaded or 0].in_flight == 0, "the last server in use was stopped"
+        self.loaded = None
+        self.loads.append(model)
+        await asyncio.sleep(self.delay * self.rng.random())
+        if self.fails(model):
+            raise LaunchFailed("its server exited with status 1 before it was ready")
+        self.loaded = model
+        tell(ServerLaunched(model=list(SKILLS)[model], on=f"gpu{self.places.index(self)}"))
+
+    def _check(self, model: int) -> Callable[[str, range], None]:
+        def check(prompt: str, seeds: range) -> None:
+            up = [place for place in self.places if place.loaded == model]
+            assert up, "a model was asked while no server of it was up"
+            assert self.endpoints[model].in_flight <= SLOTS * len(up)
+
+        return check
+
+
+SLOTS = 3
+
+
+def pool(bed: Bed, places: int) -> list[PoolPlace]:
+    hosts: list[PoolPlace] = []
+    for _ in range(places):
+        PoolPlace(bed, hosts)
+    bed.hosts = hosts
+    return hosts
+
+
+@pytest.mark.parametrize("places", [1, 2, 3, 5])
+async def test_no_look_depends_on_a_pool(tmp_path: Path, reference: Bed, places: int) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    hosts = pool(bed, places)
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
+    assert {model for host in hosts for model in host.loads} == {0, 1, 2}
+
+
+async def test_places_that_nobody_else_wants_become_further_replicas(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, plan(), slots=SLOTS)
+    hosts = pool(bed, 4)
+    await bed.start()
+    first = [host.loads[0] for host in hosts if host.loads]
+    assert sorted(first[:3]) == [0, 1, 2], "everybody is served before anybody is served twice"
+    assert hosts[3].loads, "and then somebody is"
+    assert max(endpoint.most_in_flight for endpoint in bed.endpoints.values()) > SLOTS
+
+
+async def test_a_replica_that_does_not_start_is_done_without(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    hosts = pool(bed, 4)
+    hosts[3].fails = lambda model: True
+    scheduler = await bed.start()
+    assert not scheduler.lost and bed.looks() == reference.looks()
+    assert len(hosts[3].loads) == len(set(hosts[3].loads)), "what does not come up is not tried there again"
+    told = events_of_kind(bed.observer.events, ServersNoticed)
+    assert {one.notice for one in told} == {"no_further_server"}
+
+
+async def test_a_pool_that_is_stopped_and_resumed_is_the_same_run(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    rng, starts = random.Random(8), 0
+    while bed.controller.finished is None:
+        starts += 1
+        pool(bed, rng.randint(1, 4))
 
         def stop_soon(scheduler: Scheduler) -> None:
             loop, delay = asyncio.get_running_loop(), rng.uniform(0.0, 0.04)

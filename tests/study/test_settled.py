@@ -7,6 +7,7 @@ import pytest
 from test_simulated import QUESTIONS, level, plan, scene, served
 
 from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Budget, Trials
 from adaptive_eval.core.rules import Sequential
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
@@ -77,7 +78,7 @@ def test_the_fixed_design_takes_the_time_of_its_simulation(slots: int) -> None:
 
 def test_models_in_turn_are_served_one_after_the_other_by_the_fixed_design_too() -> None:
     alone = scene()
-    turned = replace(alone, served=served(2)._replace(in_turn=[[0, 1]], swap_seconds=60.0))
+    turned = replace(alone, served=served(2)._replace(in_turn=[ServingGroup((0, 1), ("gpu0",))], swap_seconds=60.0))
     counts = 12 * level(0.5, 0.5).sum(axis=1)
     one = fixed_seconds(alone, counts)
     assert one == pytest.approx(12 * QUESTIONS * 10.0 / 3) and fixed_seconds(turned, counts) == 2 * one + 2 * 60.0

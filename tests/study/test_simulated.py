@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Plan, Trials, Verdict
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import PrecisionOf, Threshold
@@ -108,7 +109,7 @@ def test_what_is_recorded_is_not_drawn_and_takes_no_time() -> None:
 
 def test_models_that_take_turns_wait_for_each_other_and_for_the_swap() -> None:
     apart = level(0.95, 0.05)
-    turned = served(2)._replace(in_turn=[[0, 1]], swap_seconds=60.0)
+    turned = served(2)._replace(in_turn=[ServingGroup((0, 1), ("gpu0",))], swap_seconds=60.0)
     alone, in_turn = simulate_run(plan(), apart, served(2), (0,)), simulate_run(plan(), apart, turned, (0,))
     assert in_turn.seconds == pytest.approx(2 * alone.seconds + 2 * 60.0)
     assert in_turn.comparisons == alone.comparisons

@@ -41,7 +41,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         RunMoment(
             roster=stored.roster,
             weights=weights,
-            budget=budget_of(stored.config.budget, stored.config.models),
+            budget=budget_of(stored.config.budget, stored.config.models, stored.config.serving_groups),
             looks=len(feed.sums.looks()),
             found=None if results is None else Findings(results.models, results.pairs, results.trials_to_go),
             counts=counts_of_graded(feed.sums.graded(), stored.roster, len(weights)),
