@@ -21,10 +21,12 @@ from bounds import clairvoyant
 from scenarios import Run, Scenario, recorded, replay, simulated
 from tables import Check, add_data, arguments, check_table, machine, markdown, publish
 
+from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Best
 from adaptive_eval.core.policies import Leader, Uniform, UnresolvedPairs, Weighted
-from adaptive_eval.core.rules import Anytime, ExpectedLoss, Intervals, Sequential, ZScore
+from adaptive_eval.core.rules import ExpectedLoss, Intervals, ZScore
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Cost
 

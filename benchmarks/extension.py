@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from tables import Check, arguments, check_table, machine, markdown, publish
 
+from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Evidence, estimate
 from adaptive_eval.core.horizon import carried_over
 from adaptive_eval.core.judge import power_by
-from adaptive_eval.core.rules import Anytime, Rule, Sequential
+from adaptive_eval.core.rules import Rule
+from adaptive_eval.core.sequential import Sequential
 
 Kind = type[Sequential] | type[Anytime]
 QUESTIONS, LEAST = 30, 4

@@ -18,7 +18,7 @@ from adaptive_eval.core import Bench, Controller, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Gate
 from adaptive_eval.core.policies import Uniform
-from adaptive_eval.core.rules import Sequential
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 from scorio.moments import FloatArray
 

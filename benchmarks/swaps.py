@@ -25,7 +25,7 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
 from adaptive_eval.config.pace import pace_of
 from adaptive_eval.core import Controller, Pace, Plan, Trials
-from adaptive_eval.core.rules import Sequential
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.simulate.worlds import World
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.judged import judge_replay

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from adaptive_eval.core.anytime import Anytime
     from adaptive_eval.core.controller import Controller
     from adaptive_eval.core.entries import Entry, Option
     from adaptive_eval.core.evidence import Estimates, Evidence, Prior
@@ -30,20 +31,22 @@ if TYPE_CHECKING:
     from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
     from adaptive_eval.core.result import ComparisonResult, ModelResult, Result
     from adaptive_eval.core.rules import (
-        Anytime,
         Correctable,
+        ErrorLeft,
         ExpectedLoss,
+        Extendable,
         Intervals,
         Precision,
         Rule,
         RuleEntry,
-        Sequential,
         ZScore,
     )
+    from adaptive_eval.core.sequential import Sequential
     from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
     from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, PairVerdict, Reason, SetAside, Verdict
 
 _HOMES = {
+    "anytime": ("Anytime",),
     "controller": ("Controller",),
     "entries": ("Entry", "Option"),
     "evidence": ("Estimates", "Evidence", "Prior"),
@@ -65,16 +68,17 @@ _HOMES = {
     "registry": ("OBJECTIVES", "POLICIES", "RULES"),
     "result": ("ComparisonResult", "ModelResult", "Result"),
     "rules": (
-        "Anytime",
         "Correctable",
+        "ErrorLeft",
         "ExpectedLoss",
+        "Extendable",
         "Intervals",
         "Precision",
         "Rule",
         "RuleEntry",
-        "Sequential",
         "ZScore",
     ),
+    "sequential": ("Sequential",),
     "settings": ("Bench", "Budget", "Pace", "Trials"),
     "types": ("NO_COST", "Ask", "Cost", "Look", "Outcome", "PairVerdict", "Reason", "SetAside", "Verdict"),
 }
@@ -92,9 +96,11 @@ __all__ = [
     "Correctable",
     "Cost",
     "Entry",
+    "ErrorLeft",
     "Estimates",
     "Evidence",
     "ExpectedLoss",
+    "Extendable",
     "Extension",
     "Intervals",
     "Judging",

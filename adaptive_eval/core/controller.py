@@ -19,7 +19,7 @@ from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.judge import Memory
 from adaptive_eval.core.opening import Opening
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.policies import Leader, UnresolvedPairs, Weighted
+from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.settings import require
@@ -36,8 +36,6 @@ SILENT = (
     "start asks them again"
 )
 """Why a model is set aside that hardly answers."""
-ASKS_OPEN = (UnresolvedPairs, Weighted, Leader)
-"""Policies that ask nobody who is in no open comparison."""
 NOTHING_LOST: Mapping[int, Cost] = {}
 
 
@@ -223,7 +221,7 @@ class Controller:
     def wanted_again(self) -> NDArray[np.bool_]:
         """(L,): models of which further trials may still be wanted, whatever comes; what serves the others may go."""
         flying = np.array([bool(self._flight.batches(model)) for model in range(self.plan.bench.models)])
-        some = self.standing is None or self._stages.more or not isinstance(self.plan.policy, ASKS_OPEN)
+        some = self.standing is None or self._stages.more or not asks_only_open(self.plan.policy)
         if self.finished is not None or some or self.standing is None:
             return self._in_play() & (self.finished is None)
         latch = self.plan.judging.latch

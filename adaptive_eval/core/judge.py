@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.horizon import ContinuedSequential
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.rules import Correctable, Rule, calls
+from adaptive_eval.core.rules import Correctable, ErrorLeft, Rule, calls
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
@@ -140,7 +139,7 @@ def judge(
 
 def _ties(ways: Sequence[Evidence], rule: Rule, delta: float) -> list[BoolArray]:
     """For each way, the pairs that are tied."""
-    if isinstance(rule, ContinuedSequential) and delta > 0.0:
+    if isinstance(rule, ErrorLeft) and delta > 0.0:
         return [rule.tied(way, delta) for way in ways]
     return [tied(way.difference, way.sigma, rule.boundary(way), delta) for way in ways]
 

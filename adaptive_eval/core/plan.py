@@ -11,7 +11,8 @@ from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.policies import Policy, Weighted
-from adaptive_eval.core.rules import Correctable, Rule, Sequential
+from adaptive_eval.core.rules import Correctable, Rule
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials, require
 
 

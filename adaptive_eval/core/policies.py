@@ -9,7 +9,7 @@ a model's own outcomes would bias its score and break the promise of the rule, D
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,12 @@ class Policy(Protocol):
         ...
 
 
+def asks_only_open(policy: Policy) -> bool:
+    """Whether a policy declares, by `only_open = True`, that it asks nobody who is in no open comparison: what serves
+    the others may then be let go."""
+    return bool(getattr(policy, "only_open", False))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEntry(Entry[Policy]):
     """A policy that can be configured."""
@@ -79,6 +85,8 @@ UNIFORM = PolicyEntry(
 class UnresolvedPairs:
     """Only the models of open pairs, every question alike."""
 
+    only_open: ClassVar[bool] = True
+
     def allocate(self, view: View) -> IntArray:
         return _spread_all(view, _members(view, view.open_pairs), np.ones_like(view.trial_var))
 
@@ -94,6 +102,8 @@ UNRESOLVED_PAIRS = PolicyEntry(
 @dataclass(frozen=True, slots=True)
 class Weighted:
     """Only the models of open pairs, questions weighted by how uncertain they are for the other models."""
+
+    only_open: ClassVar[bool] = True
 
     shrink: float = 0.25
     floor: float = 0.25
@@ -121,6 +131,8 @@ class Leader:
     Of the open pairs, those are served whose power is at least `share` of the greatest; the rest wait, and most of them
     never need their trials, since the leader's trials count for every pair it is in.
     """
+
+    only_open: ClassVar[bool] = True
 
     share: float = 0.5
     shrink: float = 0.25

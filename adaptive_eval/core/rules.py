@@ -1,8 +1,9 @@
 """Rules: what |z| must reach for a comparison to be called, given how much is known of it.
 
 A rule is one method, `boundary`; those that can be corrected for many comparisons also give a p-value of one look,
-whose running minimum is valid at any time, and know how to work `at_level` of another error probability. Beside each
-stands its entry, which `registry` lists.
+whose running minimum is valid at any time, and know how to work `at_level` of another error probability. Those that
+know what becomes of them when the horizon is changed after looks were taken say so by `extended`. Beside each stands
+its entry, which `registry` lists. `sequential` and `anytime` have files of their own; the others are here.
 
 | rule            | boundary on |z|                        | promise                                         |
 |-----------------|----------------------------------------|-------------------------------------------------|
@@ -20,7 +21,7 @@ that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:  # whoever only asks what rules there are, as the schema does,
     from scipy.interpolate import PchipInterpolator
 
     from adaptive_eval.core.evidence import Estimator, Evidence
-    from scorio.sinf.boundary import Mixture, WangTsiatis
 
 
 class Rule(Protocol):
@@ -64,6 +64,33 @@ class Correctable(Rule, Protocol):
 
     def at_level(self, alpha: float) -> Correctable:
         """The same rule at one-sided error probability alpha; its p-values are the same."""
+        ...
+
+
+@runtime_checkable
+class Extendable(Rule, Protocol):
+    """A rule that knows what becomes of it when the horizon is changed; any other goes on as it is."""
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> Rule:
+        """The rule under the new horizon: `looks` were taken under the old one, `now` is the last of them under the
+        new, and `delta` is the indifference zone."""
+        ...
+
+
+@runtime_checkable
+class ErrorLeft(Rule, Protocol):
+    """A rule under a changed horizon that leaves each comparison only so much of its error as it has not spent."""
+
+    def left(self, evidence: Evidence) -> FloatArray:
+        """Of each pair, the chance that it would have been called under the horizon before."""
+        ...
+
+    def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
+        """Pairs that have used their error up: nothing will call them any more."""
+        ...
+
+    def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
+        """Pairs whose difference is certified to be below delta, by errors of their own."""
         ...
 
 
@@ -186,7 +213,7 @@ class Intervals:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        _check_confidence(self.confidence)
+        check_confidence(self.confidence)
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         together = evidence.sigma_first + evidence.sigma_second
@@ -204,109 +231,6 @@ INTERVALS = RuleEntry(
     correctable=False,
     caution=PEEKING,
     in_short=PEEKING_IN_SHORT,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Sequential:
-    """c t^(-kappa) for information t >= start; c holds at any schedule of looks (Wang and Tsiatis 1987)."""
-
-    confidence: float = 0.95
-    start: float = 0.05
-    kappa: float = 0.25
-
-    def __post_init__(self) -> None:
-        _check_confidence(self.confidence)
-        require(0.0 < self.start <= 1.0, "start must lie in (0, 1]", self.start)
-        require(0.0 <= self.kappa <= 0.5, "kappa must lie in [0, 0.5]", self.kappa)
-
-    def boundary(self, evidence: Evidence) -> FloatArray:
-        return self._shape().at(evidence.information, self.critical)
-
-    @property
-    def critical(self) -> float:
-        """The constant c."""
-        return self._shape().critical(2.0 * (1.0 - self.confidence))
-
-    def p_at_horizon(self, height: FloatArray) -> FloatArray:
-        """The one-sided p-value of |z| t**kappa."""
-        return self._shape().p_value(height, 1.0, sides=1)
-
-    def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
-        return self._shape().p_value(sign * evidence.z, evidence.information, sides=1)
-
-    def at_level(self, alpha: float) -> Sequential:
-        return replace(self, confidence=1.0 - alpha)
-
-    def _shape(self) -> WangTsiatis:
-        from scorio.sinf.boundary import WangTsiatis
-
-        # a hair below, so that rounding in t never hides the first look
-        return WangTsiatis(self.kappa, self.start * (1.0 - 1e-9))
-
-
-def _sequential(confidence: float, start: float) -> Sequential:
-    return Sequential(confidence, start)
-
-
-SEQUENTIAL = RuleEntry(
-    name="sequential",
-    make=_sequential,
-    gist="holds at any number of looks",
-    says="A comparison is called when |z| reaches c t^(-1/4), where t is the share of the information at the horizon "
-    "of {trials} trials a question, and c is such that the promise holds at whatever looks are taken from the first "
-    "one on.",
-    promise=HOLDS_AT_ANY_LOOK,
-    correctable=True,
-    spends_error=True,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Anytime:
-    """The normal-mixture boundary, tightest at information `optimum`; it needs no horizon, and pays for that."""
-
-    confidence: float = 0.95
-    start: float = 0.05
-    optimum: float = 0.5
-
-    def __post_init__(self) -> None:
-        _check_confidence(self.confidence)
-        require(0.0 <= self.start <= 1.0, "start must lie in [0, 1]", self.start)
-        require(self.optimum > 0.0, "optimum must be positive", self.optimum)
-
-    def boundary(self, evidence: Evidence) -> FloatArray:
-        early = evidence.information < self.start * (1.0 - 1e-9)
-        return np.where(early, np.inf, self._shape().at(np.maximum(evidence.information, 1e-12)))
-
-    def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
-        early = evidence.information < self.start * (1.0 - 1e-9)
-        return np.where(early, 1.0, self._shape().p_value(sign * evidence.z, evidence.information, sides=1))
-
-    def at_level(self, alpha: float) -> Anytime:
-        from scorio.sinf.boundary import Mixture
-
-        # of the same mixture, whose p-values know no level: another optimum makes up for what the level changes
-        tuned = Mixture(2.0 * alpha, self.optimum)
-        return replace(self, confidence=1.0 - alpha, optimum=self.optimum * float(tuned.r(1.0) / self._shape().r(1.0)))
-
-    def _shape(self) -> Mixture:
-        from scorio.sinf.boundary import Mixture
-
-        return Mixture(2.0 * (1.0 - self.confidence), self.optimum)
-
-
-def _anytime(confidence: float, start: float) -> Anytime:
-    return Anytime(confidence, start)
-
-
-ANYTIME = RuleEntry(
-    name="anytime",
-    make=_anytime,
-    gist="holds at any number of looks, and without a horizon",
-    says="A comparison is called when |z| reaches a normal-mixture boundary, which needs no horizon.",
-    promise=HOLDS_AT_ANY_LOOK,
-    correctable=True,
 )
 
 
@@ -358,7 +282,7 @@ class Precision:
 
     def __post_init__(self) -> None:
         require(self.half_width > 0.0, "half_width must be positive", self.half_width)
-        _check_confidence(self.confidence)
+        check_confidence(self.confidence)
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         known = np.isfinite(evidence.sigma)
@@ -382,7 +306,7 @@ def _quantile(probability: float) -> float:
     return float(ndtri(probability))
 
 
-def _check_confidence(confidence: float) -> None:
+def check_confidence(confidence: float) -> None:
     require(0.5 <= confidence < 1.0, "confidence must lie in [0.5, 1)", confidence)
 
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from adaptive_eval.core.evidence import Evidence, weigh_evidence
-from adaptive_eval.core.horizon import ContinuedSequential, Extension, carried_over
+from adaptive_eval.core.horizon import Extension, carried_over
 from adaptive_eval.core.judge import Memory
 from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.rules import ErrorLeft
 from adaptive_eval.core.settings import Pace, Trials
 from adaptive_eval.core.tally import Tally
 
@@ -55,11 +56,12 @@ class Stages:
         self.most = max(self.trials.max, issued)
         tally.rescale(self.most)
         now = weigh_evidence(tally.estimates.on(plan.estimator), plan.objective.reference, plan.objective.margin)
-        self.rule = carried_over(self.rule, self._looked, now, plan.judging.delta)
-        undecided = (memory.call == 0) & ~memory.tie & (now.information > 0.0)
-        left = boundary = np.empty(0)
-        if isinstance(self.rule, ContinuedSequential):
+        old, self.rule = self.rule, carried_over(self.rule, self._looked, now, plan.judging.delta)
+        left = was = boundary = np.empty(0)
+        if leaves := isinstance(self.rule, ErrorLeft):
+            undecided = (memory.call == 0) & ~memory.tie & (now.information > 0.0)
             at_horizon = replace(now, information=np.ones(len(now.z)))
-            left, boundary = self.rule.left(now)[undecided], self.rule.boundary(at_horizon)[undecided]
-        self.extensions.append(Extension(before, self.trials.max, looks, left, boundary))
+            left = self.rule.left(now)[undecided]
+            was, boundary = (rule.boundary(at_horizon)[undecided] for rule in (old, self.rule))
+        self.extensions.append(Extension(before, self.trials.max, looks, leaves, left, was, boundary))
         self._looked = []

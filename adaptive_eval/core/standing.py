@@ -16,7 +16,6 @@ from adaptive_eval.core.evidence import (
     cautious,
     weigh_evidence,
 )
-from adaptive_eval.core.horizon import ContinuedSequential
 from adaptive_eval.core.judge import (
     BoolArray,
     Judging,
@@ -29,7 +28,7 @@ from adaptive_eval.core.judge import (
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.rules import Rule
+from adaptive_eval.core.rules import ErrorLeft, Rule
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
@@ -162,9 +161,7 @@ def _reach(evidence: Evidence, supply: Supply) -> FloatArray:
 
 def _spent(rule: Rule, evidence: Evidence) -> BoolArray:
     """Comparisons that have used their error up under an earlier horizon: nothing will call them any more."""
-    if not isinstance(rule, ContinuedSequential):
-        return np.zeros(len(evidence.z), bool)
-    return np.asarray(np.isinf(rule.boundary(evidence)))
+    return rule.spent(evidence) if isinstance(rule, ErrorLeft) else np.zeros(len(evidence.z), bool)
 
 
 def _verdicts(

@@ -10,7 +10,7 @@ import numpy as np
 
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.result import ModelResult
-from adaptive_eval.core.rules import Anytime, Rule, Sequential
+from adaptive_eval.core.rules import Correctable, Extendable, Rule
 from adaptive_eval.record.results import Caution
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule
@@ -57,30 +57,40 @@ def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequen
 
 
 def _price(rule: Rule, extension: Extension) -> str:
-    if isinstance(rule, Anytime):
-        return "the rule needs no horizon, and its promise stands"
-    if not isinstance(rule, Sequential):
-        return "the rule promises nothing about repeated looks that this could break"
+    if not extension.leaves_error:
+        return _price_without_error(rule)
     able = np.isfinite(extension.boundary)
     if not len(able):
         return "nothing was undecided then, and every call stands"
-    error = f"{2.0 * (1.0 - rule.confidence):.3g}"
+    error = f"its error ({2.0 * (1.0 - rule.confidence):.3g})" if isinstance(rule, Correctable) else "its error"
     if not able.any():
         return (
-            f"every undecided comparison had spent its error ({error}) by then, and stays undecided whatever its "
-            f"trials show; {AFRESH}"
+            f"every undecided comparison had spent {error} by then, and stays undecided whatever its trials show; "
+            f"{AFRESH}"
         )
     left, bound = extension.left[able], extension.boundary[able]
     spent = f", {len(able) - able.sum()} had none left" if not able.all() else ""
     return (
-        f"of {len(able)} comparisons of two models that were undecided, each may spend what was left of its error "
-        f"({error}) given its looks: {_range(left)}{spent}; at the new horizon |z| must reach "
-        f"{_range(bound)} instead of {rule.critical:.3g}, so that the promise stands; {AFRESH}"
+        f"of {len(able)} comparisons of two models that were undecided, each may spend what was left of {error} given "
+        f"its looks: {_range(left)}{spent}; at the new horizon |z| must reach {_range(bound)} instead of "
+        f"{_range(extension.was[able], digits=3)}, so that the promise stands; {AFRESH}"
     )
 
 
-def _range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
-    least, most = f"{values.min():.2g}", f"{values.max():.2g}"
+def _price_without_error(rule: Rule) -> str:
+    """Of a rule that has no part of an error left: it needs no horizon, promises nothing, or does not say."""
+    if isinstance(rule, Extendable):
+        return "the rule needs no horizon, and its promise stands"
+    if isinstance(rule, Correctable):
+        return (
+            "the rule does not say what becomes of it (`extended`) and goes on as it was: whether its promise about "
+            "repeated looks still holds is not known"
+        )
+    return "the rule promises nothing about repeated looks that this could break"
+
+
+def _range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], digits: int = 2) -> str:
+    least, most = f"{values.min():.{digits}g}", f"{values.max():.{digits}g}"
     return least if least == most else f"{least} to {most}"
 
 

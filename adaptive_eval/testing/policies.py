@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from adaptive_eval.core.policies import Policy, View
+from adaptive_eval.core.policies import Policy, View, asks_only_open
 from adaptive_eval.testing.runs import check_runs, fail_unless
 from scorio.moments import IntArray
 
@@ -38,6 +38,14 @@ def check_allocation(policy: Policy, view: View) -> None:
     fail_unless(
         np.array_equal(given, again), f"{name} gives other trials when it is asked again: it remembers, or it draws"
     )
+    if asks_only_open(policy):
+        members = np.append(np.zeros(len(given), dtype=bool), False)
+        members[view.open_pairs.ravel()] = True
+        others = np.flatnonzero(given.any(axis=1) & ~members[:-1])
+        fail_unless(
+            not len(others),
+            f"{name} declares only_open, but asks for trials of models in no open comparison: {others.tolist()}",
+        )
     nothing = replace(view, open_pairs=view.open_pairs[:0], power=view.power[:0])
     fail_unless(not _allocated(policy, nothing, name).any(), f"{name} gives trials where no comparison is open")
     able = replace(view, sizes=np.where(view.in_play, np.maximum(view.sizes, 1), 0))

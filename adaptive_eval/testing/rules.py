@@ -1,6 +1,6 @@
 """What every rule keeps to, on evidence between nothing known and more than everything."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from adaptive_eval.core.evidence import Evidence, pair_indices
-from adaptive_eval.core.rules import Correctable, Rule
+from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, Rule
 from adaptive_eval.testing.runs import check_runs, fail_unless
 from scorio.moments import FloatArray
 
@@ -16,6 +16,11 @@ CASES = 60
 PATHS, LOOKS = 4_000, 40
 """Pairs of exact ties, and looks at each, on which p-values are tried."""
 CORRECTABLE = ("confidence", "p_value", "at_level")
+RAISED_PATHS, RAISED_LOOKS, RAISED = 150, 6, (1, 16, 256, 4096)
+"""Pairs of exact ties, and looks under each of these horizons, on which a horizon that is raised is tried."""
+RAISED_LEVEL = 0.25
+"""The one-sided error there: so large that a few paths show when it is spent more than once."""
+LEAVES_ERROR = ("left", "spent", "tied")
 
 
 def check_rule(rule: Rule) -> None:
@@ -32,6 +37,8 @@ def check_rule(rule: Rule) -> None:
             check_p_values(rule, on)
     if isinstance(rule, Correctable):
         _check_ties(rule, name)
+    if isinstance(rule, Extendable):
+        _check_raised(cast(Extendable, rule.at_level(RAISED_LEVEL)) if isinstance(rule, Correctable) else rule, name)
     check_runs(name, rule=rule)
 
 
@@ -136,6 +143,66 @@ def _check_ties(rule: Correctable, name: str) -> None:
             f"{name}: the p-values do not survive repeated looks: of exact ties, {share:.1%} have p <= {alpha:g} at "
             f"one of {LOOKS} looks, and {alpha:.0%} may",
         )
+
+
+def _check_raised(rule: Extendable, name: str) -> None:
+    """Exact ties whose horizon is raised again and again, each time after the looks to its end."""
+    rng, walk, before = np.random.default_rng(0), np.zeros(RAISED_PATHS), 0.0
+    now, called = cast(Rule, rule), np.zeros(RAISED_PATHS, dtype=bool)
+    for horizon, following in zip(RAISED, (*RAISED[1:], None), strict=True):
+        looks: list[Evidence] = []
+        for time in np.linspace(before, horizon, RAISED_LOOKS + 1)[1:]:
+            walk += rng.standard_normal(RAISED_PATHS) * np.sqrt(time - before)
+            before, known = time, np.full(RAISED_PATHS, time / horizon)
+            looks.append(_evidence(RAISED_PATHS, True, walk / np.sqrt(time), known, np.full(RAISED_PATHS, 0.03)))
+            called |= _called(_boundary(now, looks[-1], name), looks[-1])
+        if following is not None:
+            then = replace(looks[-1], information=looks[-1].information * horizon / following)
+            if now is rule:
+                _check_extended(rule, looks, then, name)
+            now = cast(Extendable, now).extended(looks, then, 0.0)
+    if isinstance(rule, Correctable):
+        promised, share = 2.0 * (1.0 - rule.confidence), float(called.mean())
+        error = 3.0 * np.sqrt(promised * (1.0 - promised) / RAISED_PATHS)
+        fail_unless(
+            share <= promised + error,
+            f"{name}: extended lets the error be spent again: of exact ties whose horizon is raised "
+            f"{len(RAISED) - 1} times, {share:.0%} are called, and {promised:.0%} may",
+        )
+
+
+def _check_extended(rule: Extendable, looks: Sequence[Evidence], then: Evidence, name: str) -> None:
+    """What must hold at once of the rule under the next horizon, on a few pairs."""
+    few = np.arange(8)
+    some, now = [_part(look, few) for look in looks], _part(then, few)
+    found, again = (rule.extended(some, now, 0.05) for _ in range(2))
+    fail_unless(isinstance(found, Extendable), f"{name}: what extended gives cannot be extended once more")
+    has = [part for part in LEAVES_ERROR if hasattr(found, part)]
+    fail_unless(
+        len(has) in (0, len(LEAVES_ERROR)),
+        f"{name}: what extended gives has {' and '.join(has)}, but to leave error it needs {', '.join(LEAVES_ERROR)}",
+    )
+    corrects = isinstance(found, Correctable) or not isinstance(rule, Correctable)
+    fail_unless(corrects, f"{name}: what extended gives lacks p-values: it cannot be corrected for many comparisons")
+    boundary = _boundary(found, now, name)
+    sound = not np.isnan(boundary).any() and bool(np.all(boundary >= 0.0))
+    fail_unless(sound, f"{name}: the boundary that extended gives is nan or negative")
+    same = np.array_equal(_boundary(again, now, name), boundary)
+    fail_unless(same, f"{name}: extended gives another rule when it is asked again: it remembers")
+    if isinstance(found, ErrorLeft):
+        _check_left(found, now, boundary, name)
+
+
+def _check_left(rule: ErrorLeft, now: Evidence, boundary: FloatArray, name: str) -> None:
+    left, spent = rule.left(now), rule.spent(now)
+    fail_unless(bool(np.all((left >= 0.0) & (left <= 1.0))), f"{name}: left is a chance, from 0 to 1")
+    called = spent & np.isfinite(boundary)
+    fail_unless(not called.any(), f"{name}: what is spent may not be called any more: {_first(now, called)}")
+    kept = spent & (left > 0.0)
+    fail_unless(not kept.any(), f"{name}: what is spent has nothing left: {_first(now, kept)}")
+    tied = np.asarray(rule.tied(now, 0.05))
+    shaped = tied.shape == now.z.shape and tied.dtype == np.bool_
+    fail_unless(shaped, f"{name}: tied is true or false for each of the {now.z.shape} pairs")
 
 
 def _boundary(rule: Rule, on: Evidence, name: str) -> FloatArray:

@@ -7,7 +7,7 @@ import numpy as np
 from adaptive_eval.core import Bench, Controller, Judging, Objective, Outcome, Pace, Plan, Policy, Rule, Trials, Verdict
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import Weighted
-from adaptive_eval.core.rules import Sequential
+from adaptive_eval.core.sequential import Sequential
 
 MOST_ROUNDS = 10_000
 TRIES = 12

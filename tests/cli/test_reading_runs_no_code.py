@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 from adaptive_eval.core.objectives import Best
 from adaptive_eval.core.policies import Uniform
-from adaptive_eval.core.rules import Sequential
+from adaptive_eval.core.sequential import Sequential
 
 class Rule(Sequential):
     """Wrong in one run of <b>twenty</b>, as [they](http://x) say."""

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.rules import Precision, Sequential
+from adaptive_eval.core.rules import Precision
+from adaptive_eval.core.sequential import Sequential
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from adaptive_eval.core import Bench, PairVerdict, Plan
 from adaptive_eval.core.evidence import Estimates, Prior, update
 from adaptive_eval.core.judge import Judging, Memory
 from adaptive_eval.core.objectives import Objective, Ranking
-from adaptive_eval.core.rules import Rule, Sequential
+from adaptive_eval.core.rules import Rule
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.standing import JudgedLook, Supply, judge_look, pair_verdicts
 
 BINARY = (0.0, 1.0)

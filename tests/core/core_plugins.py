@@ -24,3 +24,9 @@ class OneByOne:
             for model in pair[pair < len(plan)]:
                 plan[model, : view.sizes[model]] = 1
         return plan
+
+
+class OneByOneOnly(OneByOne):
+    """The same, which says of itself that it asks nobody else."""
+
+    only_open = True

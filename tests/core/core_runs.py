@@ -7,10 +7,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Look, Outcome, Pace, Plan, SetAside, Trials
+from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs, Weighted
-from adaptive_eval.core.rules import Anytime, ExpectedLoss, Intervals, Rule, Sequential, ZScore
+from adaptive_eval.core.rules import ExpectedLoss, Intervals, Rule, ZScore
+from adaptive_eval.core.sequential import Sequential
 
 RUBRICS = ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0])
 RULES: tuple[Rule, ...] = (

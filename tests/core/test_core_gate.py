@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, Verdict
+from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Gate
 from adaptive_eval.core.policies import Policy, Uniform, Weighted
-from adaptive_eval.core.rules import Anytime, Rule, Sequential
+from adaptive_eval.core.rules import Rule
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 
 BINARY = np.array([0.0, 1.0])

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_eval.core import Verdict
+from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
-from adaptive_eval.core.rules import Anytime, Correctable, ExpectedLoss, Sequential, ZScore
+from adaptive_eval.core.rules import Correctable, ExpectedLoss, ZScore
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.standing import tiers
 
 FAR = [binary([19, 18, 19], 20), binary([2, 1, 1], 20)]

@@ -12,7 +12,8 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.need import times_to_decision
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rounds import Batch
-from adaptive_eval.core.rules import Sequential, ZScore
+from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.sequential import Sequential
 
 QUESTIONS = 10
 BINARY = np.array([0.0, 1.0])

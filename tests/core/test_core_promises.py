@@ -9,10 +9,12 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Verdict
+from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Estimates, Evidence, Prior, estimate
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Policy, Uniform, Weighted
-from adaptive_eval.core.rules import Anytime, Rule, Sequential
+from adaptive_eval.core.rules import Rule
+from adaptive_eval.core.sequential import Sequential
 
 BINARY = np.array([0.0, 1.0])
 QUESTIONS = 30

@@ -8,10 +8,12 @@ import pytest
 from core_runs import Answers
 
 from adaptive_eval.core import Bench, Controller, Cost, Look, Outcome, Pace, Plan, SetAside, Trials
+from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Threshold, TopK
 from adaptive_eval.core.policies import Leader, View, Weighted
-from adaptive_eval.core.rules import Anytime, ExpectedLoss, Intervals, Precision, Sequential, ZScore
+from adaptive_eval.core.rules import ExpectedLoss, Intervals, Precision, ZScore
+from adaptive_eval.core.sequential import Sequential
 from scorio.moments import IntArray
 
 BENCH = Bench(3, 4, np.array([0.0, 0.5, 1.0]))

@@ -10,7 +10,8 @@ from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.objectives import ObjectiveEntry
 from adaptive_eval.core.policies import PolicyEntry
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make, parameters_of
-from adaptive_eval.core.rules import Correctable, RuleEntry
+from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, RuleEntry
+from adaptive_eval.testing.rules import evidence_cases
 
 MODELS = ("model-a", "model-b", "model-c")
 EVERY: list[Entry[object]] = [*RULES.values(), *POLICIES.values(), *OBJECTIVES.values()]  # type: ignore[list-item]
@@ -47,6 +48,10 @@ def test_a_rule_is_what_its_entry_says(entry: RuleEntry) -> None:
     assert isinstance(rule, Correctable) == entry.correctable
     assert set(entry.only_for) <= OBJECTIVES.keys()
     assert bool(entry.instead) == bool(entry.only_for)
+    on = next(case for case in evidence_cases() if (case.information > 0.0).any())
+    assert isinstance(rule, Extendable) == entry.correctable, "what survives looks knows what another horizon does"
+    raised = rule.extended([on], on, 0.0) if isinstance(rule, Extendable) else rule
+    assert isinstance(raised, ErrorLeft) == entry.spends_error
     if isinstance(rule, Correctable):
         assert rule.confidence == KNOWN["confidence"]
 

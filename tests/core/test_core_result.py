@@ -11,7 +11,8 @@ from adaptive_eval.core import Bench, Controller, Cost, Outcome, Plan, Reason, R
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Pairs, Ranking, Threshold
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
-from adaptive_eval.core.rules import Intervals, Rule, Sequential, ZScore
+from adaptive_eval.core.rules import Intervals, Rule, ZScore
+from adaptive_eval.core.sequential import Sequential
 from scorio.sinf.compare import sampled_variance
 from scorio.sinf.multiplicity import holm_adjusted
 

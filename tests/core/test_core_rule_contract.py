@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_eval.core import Plan, Reason, Verdict
+from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.registry import RULES, make
-from adaptive_eval.core.rules import Anytime, Correctable, ExpectedLoss, Intervals, Precision, Rule, Sequential, ZScore
+from adaptive_eval.core.rules import Correctable, ExpectedLoss, Intervals, Precision, Rule, ZScore
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.imports import load_attribute
 from adaptive_eval.testing.rules import check_boundary, check_p_values
 

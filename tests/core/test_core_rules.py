@@ -9,7 +9,9 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from adaptive_eval.core.rules import Anytime, ExpectedLoss, Intervals, Precision, Sequential, ZScore
+from adaptive_eval.core.anytime import Anytime
+from adaptive_eval.core.rules import ExpectedLoss, Intervals, Precision, ZScore
+from adaptive_eval.core.sequential import Sequential
 
 
 def test_zscore_is_a_constant() -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from core_plugins import OneByOne, OneByOneOnly
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.judge import Judging
@@ -54,3 +55,13 @@ def test_far_ones_are_settled_early_and_who_may_be_asked_anyway_never_is() -> No
         Plan(bench, trials=Trials(min=4, max=40), judging=Judging(latch=False, futility=None)),
     ):
         assert all(one.all() for one in looks_wanted(changed, 1))
+
+
+def test_a_policy_of_ones_own_lets_models_go_when_it_says_that_it_asks_no_others() -> None:
+    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
+    silent, said = (
+        looks_wanted(Plan(bench, trials=Trials(min=4, max=40), policy=policy), 1)
+        for policy in (OneByOne(), OneByOneOnly())
+    )
+    assert all(one.all() for one in silent), "who does not say so may ask anybody"
+    assert not said[-1].all(), "and who does is believed, as a built-in is"

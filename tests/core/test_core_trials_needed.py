@@ -5,7 +5,8 @@ import pytest
 
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import forecast, times_needed
-from adaptive_eval.core.rules import Rule, Sequential, ZScore
+from adaptive_eval.core.rules import Rule, ZScore
+from adaptive_eval.core.sequential import Sequential
 from scorio.sinf.boundary import WangTsiatis
 
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from adaptive_eval.core import Ask, Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.evidence import Estimates, update
-from adaptive_eval.core.horizon import ContinuedSequential, Stage
+from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging, Memory, judge
 from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.core.rules import Sequential, ZScore
+from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.sequential import ContinuedSequential, Sequential
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.core.ungraded import bounds_of, why_unjudgeable
 

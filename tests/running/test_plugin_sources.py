@@ -17,7 +17,7 @@ from adaptive_eval.store.database import DATABASE_FILE
 
 GRADER = "from marking.keys import right\n\n\ndef grade(text, question):\n    return right(text, question)\n"
 KEYS = "def right(text, question):\n    return '{' + question.answer + '}' in text\n"
-RULE = "from adaptive_eval.core.rules import Sequential\n\n\nclass Rule(Sequential):\n    'Mine.'\n"
+RULE = "from adaptive_eval.core import Sequential\n\n\nclass Rule(Sequential):\n    'Mine.'\n"
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from test_simulated import QUESTIONS, level, plan, scene, served
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Budget, Trials
-from adaptive_eval.core.rules import Sequential
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import Simulated, simulate_run

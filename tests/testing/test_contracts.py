@@ -141,6 +141,50 @@ class Partly(ZScore):
         return np.ones_like(evidence.z)
 
 
+class Anew(Sequential):
+    """A raised horizon brings it all of its error again."""
+
+    def extended(self, looks: Any, now: Any, delta: float) -> Any:
+        return self
+
+
+class Forgets(Sequential):
+    """Once raised, a constant, which has nothing to say of a horizon."""
+
+    def extended(self, looks: Any, now: Any, delta: float) -> Any:
+        return ZScore(2.0)
+
+
+class Constant(ZScore):
+    """The same, and says that it stays so."""
+
+    def extended(self, looks: Any, now: Any, delta: float) -> Any:
+        return self
+
+
+class Uncorrected(Sequential):
+    def extended(self, looks: Any, now: Any, delta: float) -> Any:
+        return Constant(2.0)
+
+
+class HalfLeft(Constant):
+    def left(self, evidence: Any) -> Any:
+        return np.ones_like(evidence.z)
+
+
+class Revived(Constant):
+    """Calls what it says is spent."""
+
+    def left(self, evidence: Any) -> Any:
+        return np.zeros_like(evidence.z)
+
+    def spent(self, evidence: Any) -> Any:
+        return np.ones(evidence.z.shape, dtype=bool)
+
+    def tied(self, evidence: Any, delta: float) -> Any:
+        return np.zeros(evidence.z.shape, dtype=bool)
+
+
 BROKEN_RULES: list[tuple[Any, str]] = [
     (Broken(lambda on: np.where(on.information > 0.5, np.nan, 2.0)), "the boundary is nan where z"),
     (Broken(lambda on: np.full_like(on.z, -1.0)), "the boundary is negative where"),
@@ -156,6 +200,11 @@ BROKEN_RULES: list[tuple[Any, str]] = [
     (Half(), "p <= 1 - confidence below the boundary"),
     (Unlevelled(), "at_level(alpha) must have confidence 1 - alpha"),
     (Partly(), "needs confidence, p_value, at_level"),
+    (Anew(), "lets the error be spent again"),
+    (Forgets(), "cannot be extended once more"),
+    (Uncorrected(), "lacks p-values"),
+    (HalfLeft(), "needs left, spent, tied"),
+    (Revived(), "what is spent may not be called any more"),
 ]
 
 
@@ -203,7 +252,12 @@ def _own(view: View) -> Any:
     return moved
 
 
+class Everyone(Uniform):
+    only_open = True
+
+
 BROKEN_POLICIES: list[tuple[Any, str]] = [
+    (Everyone(), "declares only_open, but asks for trials of models in no open comparison"),
     (Bad(lambda view: np.ones_like(view.issued)), "asks for trials of a model that is not in play"),
     (Bad(lambda view: UnresolvedPairs().allocate(view) * 2), "more trials than they may have"),
     (Bad(lambda view: UnresolvedPairs().allocate(view).astype(float)), "whole numbers"),

@@ -1,0 +1,102 @@
+"""The rule `anytime`, which needs no horizon, so that a change of it leaves its boundary where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from adaptive_eval.core.rules import HOLDS_AT_ANY_LOOK, RuleEntry, check_confidence
+from adaptive_eval.core.settings import require
+from scorio.moments import FloatArray
+
+if TYPE_CHECKING:  # as in `rules`
+    from adaptive_eval.core.evidence import Evidence
+    from scorio.sinf.boundary import Mixture
+
+
+@dataclass(frozen=True, slots=True)
+class Anytime:
+    """The normal-mixture boundary, tightest at information `optimum`; it needs no horizon, and pays for that."""
+
+    confidence: float = 0.95
+    start: float = 0.05
+    optimum: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_confidence(self.confidence)
+        require(0.0 <= self.start <= 1.0, "start must lie in [0, 1]", self.start)
+        require(self.optimum > 0.0, "optimum must be positive", self.optimum)
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        early = evidence.information < self.start * (1.0 - 1e-9)
+        return np.where(early, np.inf, self._shape().at(np.maximum(evidence.information, 1e-12)))
+
+    def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
+        early = evidence.information < self.start * (1.0 - 1e-9)
+        return np.where(early, 1.0, self._shape().p_value(sign * evidence.z, evidence.information, sides=1))
+
+    def at_level(self, alpha: float) -> Anytime:
+        from scorio.sinf.boundary import Mixture
+
+        # of the same mixture, whose p-values know no level: another optimum makes up for what the level changes
+        tuned = Mixture(2.0 * alpha, self.optimum)
+        return replace(self, confidence=1.0 - alpha, optimum=self.optimum * float(tuned.r(1.0) / self._shape().r(1.0)))
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> RescaledAnytime:
+        return RescaledAnytime(self, _grown(looks[-1], now))
+
+    def _shape(self) -> Mixture:
+        from scorio.sinf.boundary import Mixture
+
+        return Mixture(2.0 * (1.0 - self.confidence), self.optimum)
+
+
+def _anytime(confidence: float, start: float) -> Anytime:
+    return Anytime(confidence, start)
+
+
+ANYTIME = RuleEntry(
+    name="anytime",
+    make=_anytime,
+    gist="holds at any number of looks, and without a horizon",
+    says="A comparison is called when |z| reaches a normal-mixture boundary, which needs no horizon.",
+    promise=HOLDS_AT_ANY_LOOK,
+    correctable=True,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RescaledAnytime:
+    """`anytime` after changes of the horizon: information is counted as it was under the first one."""
+
+    rule: Anytime
+    ratio: FloatArray
+
+    @property
+    def confidence(self) -> float:
+        return self.rule.confidence
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        return self.rule.boundary(self._before(evidence))
+
+    def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
+        return self.rule.p_value(self._before(evidence), sign)
+
+    def at_level(self, alpha: float) -> RescaledAnytime:
+        return replace(self, rule=self.rule.at_level(alpha))
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> RescaledAnytime:
+        return replace(self, ratio=self.ratio * _grown(looks[-1], now))
+
+    def _before(self, evidence: Evidence) -> Evidence:
+        return replace(evidence, information=evidence.information * self.ratio)
+
+
+def _grown(before: Evidence, now: Evidence) -> FloatArray:
+    """How many times the information is under the old horizon what it is under the new one."""
+    known = (now.information > 0.0) & (before.information > 0.0)
+    grown = before.information / np.where(known, now.information, 1.0)
+    return np.where(known, grown, np.median(grown[known]) if known.any() else 1.0)

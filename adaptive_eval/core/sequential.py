@@ -1,0 +1,180 @@
+"""The rule `sequential`, and what becomes of it when the horizon is changed after looks were taken.
+
+It shares its error out over the way to its horizon. On another horizon a comparison may spend what is left of its
+error, given what its looks have shown, and no more (`scorio.sinf.exchange`): calls between exact ties stay as rare as
+promised, whoever changes the horizon, when, how often, and why. What has used its error up is out of reach for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.rules import HOLDS_AT_ANY_LOOK, RuleEntry, check_confidence
+from adaptive_eval.core.settings import require
+from scorio.moments import FloatArray
+
+if TYPE_CHECKING:  # as in `rules`
+    from adaptive_eval.core.evidence import Evidence
+    from scorio.sinf.boundary import WangTsiatis
+    from scorio.sinf.exchange import Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Sequential:
+    """c t^(-kappa) for information t >= start; c holds at any schedule of looks (Wang and Tsiatis 1987)."""
+
+    confidence: float = 0.95
+    start: float = 0.05
+    kappa: float = 0.25
+
+    def __post_init__(self) -> None:
+        check_confidence(self.confidence)
+        require(0.0 < self.start <= 1.0, "start must lie in (0, 1]", self.start)
+        require(0.0 <= self.kappa <= 0.5, "kappa must lie in [0, 0.5]", self.kappa)
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        return self._shape().at(evidence.information, self.critical)
+
+    @property
+    def critical(self) -> float:
+        """The constant c."""
+        return self._shape().critical(2.0 * (1.0 - self.confidence))
+
+    def p_at_horizon(self, height: FloatArray) -> FloatArray:
+        """The one-sided p-value of |z| t**kappa."""
+        return self._shape().p_value(height, 1.0, sides=1)
+
+    def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
+        return self._shape().p_value(sign * evidence.z, evidence.information, sides=1)
+
+    def at_level(self, alpha: float) -> Sequential:
+        return replace(self, confidence=1.0 - alpha)
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedSequential:
+        return ContinuedSequential(self, (_spent(self, looks, now, delta, self.start),))
+
+    def _shape(self) -> WangTsiatis:
+        from scorio.sinf.boundary import WangTsiatis
+
+        # a hair below, so that rounding in t never hides the first look
+        return WangTsiatis(self.kappa, self.start * (1.0 - 1e-9))
+
+
+def _sequential(confidence: float, start: float) -> Sequential:
+    return Sequential(confidence, start)
+
+
+SEQUENTIAL = RuleEntry(
+    name="sequential",
+    make=_sequential,
+    gist="holds at any number of looks",
+    says="A comparison is called when |z| reaches c t^(-1/4), where t is the share of the information at the horizon "
+    "of {trials} trials a question, and c is such that the promise holds at whatever looks are taken from the first "
+    "one on.",
+    promise=HOLDS_AT_ANY_LOOK,
+    correctable=True,
+    spends_error=True,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpentError:
+    """The exchanges of all pairs at one change of the horizon, by the path that is followed."""
+
+    either: Exchange
+    first: Exchange
+    second: Exchange
+    below: Exchange | None
+    """Of (delta - d)/s, which certifies that the difference is below delta."""
+    above: Exchange | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContinuedSequential:
+    """`sequential` after changes of the horizon: its heights count as those of the first horizon."""
+
+    rule: Sequential
+    spent_errors: tuple[SpentError, ...]
+
+    @property
+    def confidence(self) -> float:
+        return self.rule.confidence
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        height = self.critical(evidence)
+        for one in self.spent_errors:
+            height = one.either.new_height(height)
+        return self._at(evidence, height)
+
+    def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
+        height = np.maximum(sign * evidence.z, 0.0) * _reached(evidence) ** self.rule.kappa
+        for one in reversed(self.spent_errors):
+            height = (one.first if sign > 0 else one.second).old_height(height)
+        return self.rule.p_at_horizon(height)
+
+    def at_level(self, alpha: float) -> ContinuedSequential:
+        return replace(self, rule=self.rule.at_level(alpha))
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedSequential:
+        return replace(self, spent_errors=(*self.spent_errors, _spent(self.rule, looks, now, delta, 0.0)))
+
+    def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
+        """Both (delta - d)/s and (delta + d)/s reach what they must: each is a test of its own."""
+        below = above = self.critical(evidence)
+        for one in self.spent_errors:
+            if one.below is None or one.above is None:
+                return np.zeros(len(evidence.z), bool)
+            below, above = one.below.new_height(below), one.above.new_height(above)
+        margins = _margins(evidence, delta)
+        reached = [margin >= self._at(evidence, to) for margin, to in zip(margins, (below, above), strict=True)]
+        return np.asarray(reached[0] & reached[1])
+
+    def left(self, evidence: Evidence) -> FloatArray:
+        """Of each pair, the chance that it would have been called under the last horizon but one."""
+        height = self.critical(evidence)
+        for one in self.spent_errors[:-1]:
+            height = one.either.new_height(height)
+        return np.where(np.isfinite(height), self.spent_errors[-1].either.chance_left(np.minimum(height, 1e9)), 0.0)
+
+    def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
+        return np.asarray(np.isinf(self.boundary(evidence)))
+
+    def critical(self, evidence: Evidence) -> FloatArray:
+        """The constant of the first horizon."""
+        return np.full(len(evidence.z), self.rule.critical)
+
+    def _at(self, evidence: Evidence, height: FloatArray) -> FloatArray:
+        return np.asarray(height * _reached(evidence) ** -self.rule.kappa)
+
+
+def _spent(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta: float, start: float) -> SpentError:
+    from scorio.sinf.exchange import Looked, exchange
+
+    def path(values: Sequence[FloatArray], sides: int) -> Exchange:
+        seen = [Looked(z, look.information) for z, look in zip(values, looks, strict=True)]
+        return exchange(seen, now.information, rule.kappa, start, sides)
+
+    z = [look.z for look in looks]
+    margins = [_margins(look, delta) for look in looks] if delta > 0.0 else []
+    return SpentError(
+        either=path(z, 2),
+        first=path(z, 1),
+        second=path([-values for values in z], 1),
+        below=path([below for below, _ in margins], 1) if margins else None,
+        above=path([above for _, above in margins], 1) if margins else None,
+    )
+
+
+def _margins(evidence: Evidence, delta: float) -> tuple[FloatArray, FloatArray]:
+    """(delta - d)/s and (delta + d)/s; 0 of a pair that is not known, and large where nothing is uncertain."""
+    sigma = np.where(np.isfinite(evidence.sigma), np.maximum(evidence.sigma, 1e-12), np.inf)
+    return (delta - evidence.difference) / sigma, (delta + evidence.difference) / sigma
+
+
+def _reached(evidence: Evidence) -> FloatArray:
+    return np.clip(evidence.information, np.finfo(float).tiny, 1.0)

@@ -1,0 +1,55 @@
+"""What a change of the horizon costs is told by what the rule says of itself, built-in or not."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adaptive_eval.core import Anytime, Extension, Rule, Sequential, ZScore
+from adaptive_eval.record.warnings import horizon_cautions
+
+NOTHING = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Mute(ZScore):
+    """A rule of one's own with p-values, which says nothing of a changed horizon."""
+
+    confidence: float = 0.95
+
+    def p_value(self, evidence: Any, sign: int) -> Any:
+        return np.ones_like(evidence.z)
+
+    def at_level(self, alpha: float) -> "Mute":
+        return self
+
+
+def told(rule: Rule, extension: Extension) -> str:
+    (caution,) = horizon_cautions(rule, [extension], [])
+    assert caution.text.startswith("horizon raised from 8 to 32 trials a question after look 5: ")
+    return caution.text
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Anytime(), "the rule needs no horizon, and its promise stands"),
+        (ZScore(), "the rule promises nothing about repeated looks that this could break"),
+        (Mute(), "whether its promise about repeated looks still holds is not known"),
+    ],
+)
+def test_of_a_rule_that_leaves_no_error(rule: Rule, said: str) -> None:
+    assert told(rule, Extension(8, 32, 5, False, NOTHING, NOTHING, NOTHING)).endswith(said)
+
+
+def test_of_what_is_left_and_what_is_spent() -> None:
+    left, was, bound = np.array([0.04, 0.0, 0.06]), np.full(3, 2.113), np.array([2.4, np.inf, 2.61])
+    said = told(Sequential(), Extension(8, 32, 5, True, left, was, bound))
+    assert "what was left of its error (0.1) given its looks: 0.04 to 0.06, 1 had none left" in said
+    assert "|z| must reach 2.4 to 2.6 instead of 2.11" in said
+    spent = told(Sequential(), Extension(8, 32, 5, True, left[1:2], was[1:2], bound[1:2]))
+    assert "every undecided comparison had spent its error (0.1) by then" in spent
+    assert "nothing was undecided" in told(Sequential(), Extension(8, 32, 5, True, NOTHING, NOTHING, NOTHING))
+    own = told(ZScore(), Extension(8, 32, 5, True, left, was, bound))
+    assert "what was left of its error given its looks" in own, "a rule of one's own may have no level"
