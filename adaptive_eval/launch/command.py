@@ -30,6 +30,8 @@ def missing_program(command: Sequence[str], environment: Mapping[str, str], fold
 
 HOST = "127.0.0.1"
 NO_VARIABLES: Mapping[str, str] = {}
+SLEEPS = {"VLLM_SERVER_DEV_MODE": "1"}
+"""Without it vLLM does not answer /sleep and /wake_up."""
 VLLM_FLAGS: Mapping[str, FlagValue] = {"generation-config": "vllm"}
 """vLLM would else take what the run leaves unsaid, such as top_k, from a file of the model, which no result shows."""
 PLACEHOLDER = re.compile(r"\{(port|host|model|place)\}")
@@ -41,6 +43,8 @@ def command_of(launch: LaunchConfig, served: str, port: str, place: str = "") ->
     if words is not None:
         return tuple(_filled(word, served, port, place) for word in words)
     flags: dict[str, FlagValue] = {"served-model-name": served, "host": HOST, "port": port, **VLLM_FLAGS}
+    if launch.sleep:
+        flags["enable-sleep-mode"] = True
     flags |= {spelled_flag(name): value for name, value in launch.flags.items()}
     return ("vllm", "serve", launch.model or served, *(word for flag in flags.items() for word in _flag(*flag)))
 
@@ -54,7 +58,7 @@ def environment_of(
     placed: Mapping[str, str] = NO_VARIABLES,
 ) -> Mapping[str, str]:
     """The variables that the server sees: `placed` are those of every server of a pool."""
-    own = {**placed, **launch.env}
+    own = {**(SLEEPS if launch.sleep and launch.words is None else {}), **placed, **launch.env}
     return {**environment, **{name: _filled(str(value), served, port, place) for name, value in own.items()}}
 
 

@@ -145,9 +145,9 @@ class Host:
         server = self.servers[model]
         held = await self._take(tell)
         began = time.monotonic()
-        before = self._loaded
-        await self.unload()
+        before, self._loaded = self._loaded, None
         if before is not None:
+            await before.make_room()
             tell(ServerReleased(before.spec.model, self._place))
         tell(server.launching(held.waited))
         await server.start(tell, held.by)
@@ -157,14 +157,14 @@ class Host:
     async def release(self, model: int, tell: OnEvent) -> None:
         """Stop the server of this model, where it is up."""
         if self._loaded is self.servers[model]:
-            await self.unload()
+            self._loaded = None
+            await self.servers[model].stop()
             tell(ServerReleased(self.servers[model].spec.model, self._place))
 
     async def unload(self, *, at_once: bool = False) -> None:
-        """Serve nothing."""
-        server, self._loaded = self._loaded, None
-        if server is not None:
-            await server.stop(at_once=at_once)
+        """Serve nothing, and stop what sleeps."""
+        self._loaded = None
+        await asyncio.gather(*(server.stop(at_once=at_once) for server in self.servers.values()))
 
     def kill(self) -> None:
         """Make what is being stopped end at once."""

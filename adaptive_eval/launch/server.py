@@ -23,6 +23,8 @@ from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunchi
 POLL_SECONDS = 0.25
 PROBE_SECONDS = 10.0
 VERSION_SECONDS = 10.0
+SLEEP_SECONDS = 120.0
+"""A server that takes longer to fall asleep, or to wake up, is stopped, and started when its turn comes."""
 ABOUT = (("/version", "version"), ("/props", "build_info"))
 """Where vLLM and llama-server tell their versions."""
 LONGEST_VERSION = 100
@@ -103,6 +105,8 @@ class ServerSpec:
     timeout: float
     place: str | None = None
     """Where it runs, if others run there, too, at other times."""
+    sleeps: bool = False
+    """It can be put to sleep while others have its place."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """What the server knows, and must not be repeated where it fails."""
 
@@ -125,6 +129,7 @@ class LaunchedServer:
         self._was_up = False
         self._deaths = 0
         self._holds: Sequence[int] = ()
+        self._asleep = False
 
     async def start(self, tell: OnEvent, holds: Sequence[int] = ()) -> None:
         """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is started again when it dies.
@@ -133,7 +138,7 @@ class LaunchedServer:
         """
         self._holds = holds
         try:
-            process = await self._bring_up()
+            process = await self._woken() or await self._bring_up()
         except LaunchFailed as error:
             if not self._was_up:  # what has never worked is a mistake, and would fail again
                 raise
@@ -141,23 +146,60 @@ class LaunchedServer:
         self._watch = asyncio.create_task(self._keep_up(process, tell))
         self._watch.add_done_callback(self._on_watch_end)
 
+    async def make_room(self) -> None:
+        """Leave the place to another model: asleep, where it can sleep, else stopped."""
+        if self.spec.sleeps:
+            process = await self._leave("its server was put to sleep")
+            self._asleep = process is not None and await self._told("/sleep?level=1")
+        if not self._asleep:
+            await self.stop()
+
     async def stop(self, *, at_once: bool = False) -> None:
         """End it, with all that it has started; nothing happens where it is not up."""
+        process = await self._leave("its server was stopped")
+        if process is not None:
+            await process.stop(at_once=at_once)
+            self._process, self._asleep = None, False
+
+    async def _leave(self, why: str) -> ServerProcess | None:
+        """Ask nothing more, and do not start it again; gives its process, where it is up."""
         process = self._process
         try:
             if self._watch is not None:
                 self._watch.cancel()
                 await asyncio.gather(self._watch, return_exceptions=True)
             await self.endpoint.end()
-            self.endpoint.give_up("its server was stopped")
+            self.endpoint.give_up(why)
         except BaseException:
             if process is not None:
                 process.kill()
             raise
-        process = self._process
-        if process is not None:
-            await process.stop(at_once=at_once)
-            self._process = None
+        return self._process
+
+    async def _woken(self) -> ServerProcess | None:
+        """Its process, awake again; None where it does not sleep, or does not wake up and was stopped."""
+        process, asleep, self._asleep = self._process, self._asleep, False
+        if process is None or not asleep:
+            return None
+        if await self._told("/wake_up"):
+            with suppress(LaunchFailed):
+                await wait_until_ready(self.spec.root, self.spec.health, process.ended, self.spec.timeout)
+                self.endpoint.begin()
+                return process
+        await process.stop(at_once=True)
+        self._process = None
+        return None
+
+    async def _told(self, path: str) -> bool:
+        """Whether the server has done what this says."""
+        with suppress(TimeoutError, httpx2.HTTPError):
+            async with (
+                asyncio.timeout(SLEEP_SECONDS),
+                _client(self.spec.root) as client,
+                client.stream("POST", path, timeout=SLEEP_SECONDS) as answer,
+            ):
+                return answer.status_code == 200
+        return False
 
     def kill(self) -> None:
         """End it at once where it is being stopped."""

@@ -81,6 +81,10 @@ class LaunchConfig(Section):
     exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=LONGEST_PLACE)
     """Models with the same word here, such as gpu0, are served in turn, one at a time; other runs of the same user on
     this machine wait until this one has ended."""
+    sleep: bool = False
+    """When another model gets its place, the server is put to sleep instead of stopped, and woken when it is its turn
+    again: vLLM's sleep mode, for GPUs. The weights stay in the memory of the machine meanwhile, so that a swap takes
+    seconds. A server of your own `command` must know POST /sleep?level=1 and /wake_up."""
     health: str = "/health"
     """A path that answers 200 when the server is ready."""
     timeout: Seconds = Field(900.0, gt=0)

@@ -73,6 +73,7 @@ def _spec(
         health=launch.health,
         timeout=launch.timeout,
         place=place,
+        sleeps=launch.sleep,
         secrets=forms_of(secrets_in(sees, () if model.api_key_env is None else (model.api_key_env,))),
     )
 

@@ -18,6 +18,15 @@ def port() -> Iterator[int]:
     assert gone(str(port)), "a server was left behind"
 
 
+@pytest.fixture
+def two_ports() -> Iterator[tuple[int, int]]:
+    """The same for two servers."""
+    ports = free_ports()
+    two = next(ports), next(ports)
+    yield two
+    assert all(gone(str(port)) for port in two), "a server was left behind"
+
+
 @pytest.fixture(autouse=True)
 def places_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits for a place that someone else on this machine has."""

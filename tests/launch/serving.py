@@ -5,7 +5,8 @@
 `late=S`: it is ready after so many seconds; `exit=N`: it prints some lines and exits instead; `child`: it has a child
 that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `dies=S`: it is
 killed so many seconds after it was found ready; `says=TEXT`: it prints the text first; `busy`: it answers 503 for ever;
-`endless`: no answer has an end; `fails=FILE`: where there is this file, it is removed, and the server exits.
+`endless`: no answer has an end; `sleeps`: it can be put to sleep and woken; `dazed`: it falls asleep for good;
+`fails=FILE`: where there is this file, it is removed, and the server exits.
 """
 
 import os
@@ -40,6 +41,14 @@ class Handler(BaseHTTPRequestHandler):
             while endless:
                 time.sleep(0.05)
                 self.wfile.write(b" ")
+
+    def do_POST(self) -> None:
+        known = {"/sleep?level=1": "sleeps" in WHAT or "dazed" in WHAT, "/wake_up": "sleeps" in WHAT}
+        if done := known.get(self.path, False):
+            print(self.path, flush=True)
+        self.send_response(200 if done else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
         if "busy" in WHAT:

@@ -270,6 +270,16 @@ def test_a_pool_that_serves_nobody_is_refused() -> None:
     assert any("pool: no model is served there; give models a `launch` section" in str(one) for one in problems)
 
 
+def test_vllm_is_told_that_it_may_sleep() -> None:
+    assert "--enable-sleep-mode" in command("{model: /m/x, sleep: true}")
+    assert "--enable-sleep-mode" not in command("{model: /m/x}")
+    (launch,) = (
+        one.launch for one in _config(TURNS.replace("exclusive: gpu1", "exclusive: gpu1, sleep: true")).models[1:2]
+    )
+    assert launch is not None
+    assert environment_of(launch, "m", "8000", {})["VLLM_SERVER_DEV_MODE"] == "1"
+
+
 @pytest.mark.parametrize(
     ("settings", "questions", "lookahead"),
     [

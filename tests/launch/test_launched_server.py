@@ -63,11 +63,12 @@ class Bed:
         timeout: float = HANGS,
         program: str = sys.executable,
         place: str | None = None,
+        sleeps: bool = False,
     ) -> None:
         command = (program, "-S", str(SERVER), str(port), *what)
         root = f"http://127.0.0.1:{port}"
         self.log = folder / "logs" / "m.log"
-        spec = ServerSpec("m", command, os.environ, folder, self.log, root, "/health", timeout, place)
+        spec = ServerSpec("m", command, os.environ, folder, self.log, root, "/health", timeout, place, sleeps)
         self.inners: list[Inner] = []
         self.events: list[Event] = []
         self.server = LaunchedServer(spec, self._open)
@@ -248,6 +249,46 @@ async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_see
     why = "its server does not answer any more: no replica is left (no answer within 10 s) (log: "
     assert isinstance(died, ServerDied) and died.reason.startswith(why)
     await bed.server.stop()
+
+
+async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, two_ports: tuple[int, int]) -> None:
+    beds = [
+        Bed(tmp_path, port, "sleeps", f"says={name}", place="gpu0", sleeps=True)
+        for port, name in zip(two_ports, ("one", "two"), strict=True)
+    ]
+    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    events: list[Event] = []
+    for model in (0, 1, 0, 1):
+        await host.load(model, events.append)
+    assert len(beds[0].inners) == len(beds[1].inners) == 2, "each was up twice"
+    assert not beds[0].server.endpoint.expected and beds[1].server.endpoint.up
+    said = beds[0].log.read_text().splitlines()
+    assert said.count("one") == said.count("two") == 1, "and started once"
+    assert said.count("/sleep?level=1") == 3 and said.count("/wake_up") == 2
+    up = [ServerLaunching.KIND, ServerLaunched.KIND]
+    assert [event.kind for event in events] == [*up, *([ServerReleased.KIND, *up] * 3)]
+    await host.release(1, events.append)
+    assert not running(str(two_ports[1])) and running(str(two_ports[0]))
+    await host.unload()
+    assert not running(str(two_ports[0])), "what sleeps is stopped in the end"
+
+
+@pytest.mark.parametrize("flaw", ["dazed", "says=awake", "killed"])
+async def test_a_server_that_does_not_sleep_or_wake_up_is_started_anew(
+    tmp_path: Path, two_ports: tuple[int, int], flaw: str
+) -> None:
+    what = "sleeps" if flaw == "killed" else flaw
+    beds = [Bed(tmp_path, port, what, place="gpu0", sleeps=True) for port in two_ports]
+    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    await host.load(0, lambda event: None)
+    first = beds[0].pid
+    await host.load(1, lambda event: None)
+    if flaw == "killed":
+        os.kill(first, signal.SIGKILL)
+    await host.load(0, lambda event: None)
+    assert beds[0].pid != first and beds[0].server.endpoint.up
+    await host.unload()
+    assert not any(running(str(port)) for port in two_ports)
 
 
 async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
