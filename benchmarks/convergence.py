@@ -16,11 +16,10 @@ from scipy.stats import kendalltau, rankdata
 from tables import Check, arguments, check_table, machine, markdown, publish
 
 import scorio.eval
+from adaptive_eval.simulate.worlds import COIN_MEANS
+from adaptive_eval.study.coins import TRIALS, coin_outcomes
 from scorio.convergence import NEVER, Metric, Study, convergence_at_n, tau_curve
 
-MEANS = [0.2332, 0.2545, 0.3604, 0.3642, 0.3642, 0.4466, 0.5418, 0.5276, 0.608, 0.6213, 0.7327]
-QUESTIONS, TRIALS = 30, 80
-TIED = (3, 4)
 SEED = 20250
 
 METRICS = {
@@ -37,15 +36,6 @@ class Timed(NamedTuple):
     result: Any
     wall: float
     cpu: float
-
-
-def coins(rng: np.random.Generator) -> NDArray[np.int64]:
-    """Outcomes (11, 30, 80) of models whose questions have Beta-distributed difficulties with the means above."""
-    p = np.array([rng.beta(2 * mean, 2 * (1 - mean), QUESTIONS) for mean in MEANS])
-    for _ in range(100):  # to the means above, within [0, 1]
-        p = np.clip(p + np.array(MEANS)[:, None] - p.mean(axis=1, keepdims=True), 0.0, 1.0)
-    p[TIED[1]] = rng.permutation(p[TIED[0]])
-    return (rng.random((len(MEANS), QUESTIONS, TRIALS)) < p[..., None]).astype(np.int64)
 
 
 def timed(work: Callable[[], Any]) -> Timed:
@@ -105,7 +95,7 @@ def speed(R: NDArray[np.int64], replicates: int, few: int) -> tuple[list[list[ob
 
 def findings(R: NDArray[np.int64], replicates: int) -> tuple[list[list[object]], list[Check]]:
     """Convergence of each metric to the true ranking of the coins, ties included (the paper's Fig. 1)."""
-    gold = rankdata(-np.array(MEANS), "min")
+    gold = rankdata(-np.array(COIN_MEANS), "min")
     looks = np.array([10, 20, 40, 80])
     rows: list[list[object]] = []
     for name, metric in METRICS.items():
@@ -120,7 +110,7 @@ def findings(R: NDArray[np.int64], replicates: int) -> tuple[list[list[object]],
 
 def main() -> None:
     options = arguments(__doc__ or "").parse_args()
-    R = coins(np.random.default_rng(SEED))
+    (R,) = coin_outcomes(1, TRIALS, np.random.default_rng(SEED))
     runs, checks = speed(R, 20_000 if options.quick else 100_000, 5 if options.quick else 25)
     curves, more = findings(R, 1_000 if options.quick else 10_000)
     checks += more

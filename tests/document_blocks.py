@@ -4,15 +4,9 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
-from keyword import iskeyword
 from pathlib import Path
 
-import click
-import typer
-from typer.main import get_command
-
-from adaptive_eval.cli import COMMANDS
+from adaptive_eval.cli import COMMANDS, command_named
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", flags=re.DOTALL | re.MULTILINE)
@@ -70,18 +64,16 @@ def commands(block: Block) -> Iterator[list[str]]:
             words = [] if words[end : end + 1] == [">"] else words[end + 1 :]
 
 
-def command_named(name: str) -> click.Command:
-    """A command of `adaptive-eval` with its options."""
-    own = f"{name}_" if iskeyword(name) else name
-    alone = typer.Typer(add_completion=False)
-    alone.command(name)(getattr(import_module(f"adaptive_eval.cli.{own}"), own))
-    return get_command(alone)
-
-
 def require_understood(words: list[str]) -> None:
     """Parse an `adaptive-eval` command line as the command itself would, without running it."""
     if words[1].startswith("--"):
         assert words[1] == "--version"
         return
     assert words[1] in COMMANDS, f"no such command: {words[1]}"
-    command_named(words[1]).make_context(words[1], words[2:])
+    command = command_named(words[1])
+    parts = getattr(command, "commands", None)
+    if parts is not None:
+        assert words[2] in parts, f"no such command: {words[1]} {words[2]}"
+        parts[words[2]].make_context(words[2], words[3:])
+    else:
+        command.make_context(words[1], words[2:])

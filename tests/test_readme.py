@@ -2,10 +2,10 @@
 
 import re
 
-from document_blocks import ROOT, command_named
+from document_blocks import ROOT
 
 import scorio
-from adaptive_eval.cli import COMMANDS
+from adaptive_eval.cli import COMMANDS, command_named
 from adaptive_eval.errors import ExitCode
 
 README = (ROOT / "README.md").read_text()

@@ -26,6 +26,7 @@ COMMANDS = {
     "regrade": "Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config.",
     "verify": "Check every stored row of RUN by its checksum, the database's order, and results.json.",
     "replay": "Decide on recorded outcomes, or on a world of known probabilities, as a run would.",
+    "study": "Repeat an experiment of the Bayes@N paper: a table, and with --output its data and figures.",
     "plan": "Forecast what the run of CONFIG will cost, and its chance to decide, before it spends anything.",
     "validate": "Check a configuration and its questions; nothing is sent to any server.",
     "init": "Write a commented configuration to start from.",
@@ -51,12 +52,20 @@ app = typer.Typer(
 
 def _pass_on(context: typer.Context) -> None:
     """Have the command itself read the arguments."""
-    name = str(context.info_name)
-    own = f"{name}_" if iskeyword(name) else name
-    alone = typer.Typer(add_completion=False, **STYLE)
-    alone.command(name)(getattr(import_module(f"adaptive_eval.cli.{own}"), own))
-    code = get_command(alone).main(args=context.args, prog_name=context.command_path, standalone_mode=False)
+    command = command_named(str(context.info_name))
+    code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
     raise typer.Exit(code or 0)
+
+
+def command_named(name: str) -> Any:
+    """A command with its options, from its module: the function of its name, or an `app` of several commands."""
+    own = f"{name}_" if iskeyword(name) else name
+    module = import_module(f"adaptive_eval.cli.{own}")
+    alone: typer.Typer | None = getattr(module, "app", None)
+    if alone is None:
+        alone = typer.Typer(add_completion=False, **STYLE)
+        alone.command(name)(getattr(module, own))
+    return get_command(alone)
 
 
 UNREAD = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}

@@ -14,7 +14,7 @@ from adaptive_eval.core import Look
 from adaptive_eval.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.record.ending import EXIT_CODES, why_finished
 from adaptive_eval.record.results import write_results
-from adaptive_eval.show.forecast import study_table
+from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import verdict_counts
 from adaptive_eval.store.database import DATABASE_FILE
@@ -38,7 +38,7 @@ Config = Annotated[
     Path | None,
     typer.Option("--config", help="A configuration; only what decides is read of it.", show_default=False),
 ]
-Runs = Annotated[int, typer.Option("--runs", min=1, help="More than one: a study over seeded runs.")]
+Runs = Annotated[int, typer.Option("--runs", min=1, help="More than one: what comes of so many seeded runs.")]
 Seed = Annotated[
     int | None,
     typer.Option("--seed", min=0, help="Of the first run; default: 0, or trials as recorded.", show_default=False),
@@ -87,7 +87,7 @@ def replay(
     model and question, of which trials are drawn without replacement; RUN has its trials, and the weights of its
     rubric. Of CONFIG the sections rubric, objective, stopping, allocation, trials and budget are read.
 
-    Exit codes: as of `run` for one replay; 0 for a study.
+    Exit codes: as of `run` for one replay; 0 for many with --runs.
     """
     with reported():
         timed, in_turn = latency is not None, swap is not None
@@ -95,7 +95,7 @@ def replay(
         servers = _servers(prepared, latency, slots, swap)
         directory = _directory(output, prepared.source.name)
         if runs > 1:
-            code = _study(prepared, servers, directory, range(seed or 0, (seed or 0) + runs))
+            code = _many(prepared, servers, directory, range(seed or 0, (seed or 0) + runs))
         else:
             code = _one(prepared, servers, directory, seed)
     raise typer.Exit(code)
@@ -162,7 +162,7 @@ def _shown(progress: Progress) -> Callable[[Look], None]:
     return looked
 
 
-def _study(prepared: PreparedReplay, servers: SimulatedServers | None, directory: Path, seeds: range) -> ExitCode:
+def _many(prepared: PreparedReplay, servers: SimulatedServers | None, directory: Path, seeds: range) -> ExitCode:
     judged: list[JudgedReplay] = []
     with Progress(len(seeds)) as progress:
         for seed in seeds:
@@ -175,7 +175,7 @@ def _study(prepared: PreparedReplay, servers: SimulatedServers | None, directory
     path = directory / RUNS_FILE
     _write(path, judged)
     typer.echo(f"{prepared.source.name}: {len(seeds)} runs, seeds {seeds[0]} to {seeds[-1]}\n")
-    typer.echo(study_table(judged))
+    typer.echo(replays_table(judged))
     typer.echo(f"runs      {path}")
     return ExitCode.REACHED
 

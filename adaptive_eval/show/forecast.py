@@ -29,7 +29,7 @@ ROWS = {
 }
 
 
-def study_table(runs: Sequence[JudgedReplay]) -> str:
+def replays_table(runs: Sequence[JudgedReplay]) -> str:
     """Mean, standard deviation and range of what every run gave, and how many were wrong somewhere."""
     width = max(map(len, ROWS.values()))
     lines = [f"{'':<{width}}  {'mean':>9}  {'sd':>9}  {'least':>9}  {'most':>9}"]

@@ -149,21 +149,27 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "pn
     if view.results is None:
         return []
     paths = []
-    with _styled():
+    with styled():
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
         for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
-            figure = draw(view)
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # laid out once, not again for each format
-            for kind in formats:
-                path = folder / f"{name}.{kind}"
-                drawn = BytesIO()
-                figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-                write_whole(path, drawn.getvalue(), MEND)
-                paths.append(path)
+            paths += save_figure(draw(view), folder, name, formats, MEND)
+    return paths
+
+
+def save_figure(figure: "Figure", folder: Path, name: str, formats: tuple[str, ...], mend: str) -> list[Path]:
+    """A figure in every format; `mend` says what to do where it cannot be written."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once, not again for each format
+    paths = []
+    for kind in formats:
+        path = folder / f"{name}.{kind}"
+        drawn = BytesIO()
+        figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+        write_whole(path, drawn.getvalue(), mend)
+        paths.append(path)
     return paths
 
 
@@ -178,7 +184,7 @@ def intervals(view: RunView) -> "Figure":
             axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.05, linewidth=0)
         axes.plot([row.lo, row.hi], [place, place], color=COLOURS[0], linewidth=1.6)
         axes.plot(row.score, place, "o", color=COLOURS[0], markersize=4.5)
-    axes.set_yticks(range(len(rows)), [f"{_name(row.name)}  ·  tier {row.tier}" for row in rows])
+    axes.set_yticks(range(len(rows)), [f"{plain_name(row.name)}  ·  tier {row.tier}" for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel("score, with its 95% interval on these questions")
     axes.grid(axis="x", alpha=0.3)
@@ -192,7 +198,7 @@ def z_trajectories(view: RunView) -> "Figure":
     paths = sorted(found, key=_distance)[:MOST_PATHS]
     columns = min(3, len(paths))
     lines = -(-len(paths) // columns) if columns else 1
-    figure, all_axes = _grid(lines, max(columns, 1))
+    figure, all_axes = grid(lines, max(columns, 1))
     for axes, path in zip(all_axes, paths, strict=False):
         _draw_path(axes, path, signed=wanted is None)
     for axes in all_axes[len(paths) :]:
@@ -218,9 +224,9 @@ def rank_trajectories(view: RunView) -> "Figure":
         known = [(x, place) for x, place in zip(trials, path.places, strict=True) if place is not None]
         if known:
             xs, ys = zip(*known, strict=True)
-            axes.step(xs, ys, where="post", color=_colour(at), linestyle=_style(at), linewidth=1.4)
+            axes.step(xs, ys, where="post", color=colour(at), linestyle=line_style(at), linewidth=1.4)
             axes.annotate(
-                _name(path.model), (xs[-1], ys[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8
+                plain_name(path.model), (xs[-1], ys[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8
             )
     axes.set_ylim(len(view.models) + 0.5, 0.5)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -235,7 +241,7 @@ def heat_map(view: RunView) -> "Figure":
     order = [view.models.index(row.name) for row in view.results.models]
     figure, axes = _figure(0.26 * len(order) + 1.6)
     image = axes.imshow([view.trials[model] for model in order], aspect="auto", cmap="cividis", interpolation="nearest")
-    axes.set_yticks(range(len(order)), [_name(view.models[model]) for model in order])
+    axes.set_yticks(range(len(order)), [plain_name(view.models[model]) for model in order])
     axes.set_xlabel("question, in the order of the run")
     figure.colorbar(image, ax=axes, label="trials")
     return figure
@@ -273,8 +279,8 @@ def _draw_path(axes: "Axes", path: PairPath, *, signed: bool) -> None:
         axes.plot(path.trials, [-one for one in boundary], color="#444444", linestyle="--", linewidth=1.0)
     axes.plot(path.trials, [_or_nan(one) for one in path.z], color=VERDICTS[path.verdict], linewidth=1.6)
     axes.axhline(0.0, color="#999999", linewidth=0.6)
-    against = f"\nover {_name(path.worse)}" if path.worse is not None else "\nagainst the value" if signed else ""
-    axes.set_title(f"{_name(path.better)}{against}: {path.verdict.replace('_', ' ')}", fontsize=7.5)
+    against = f"\nover {plain_name(path.worse)}" if path.worse is not None else "\nagainst the value" if signed else ""
+    axes.set_title(f"{plain_name(path.better)}{against}: {path.verdict.replace('_', ' ')}", fontsize=7.5)
     axes.tick_params(labelsize=7)
 
 
@@ -288,25 +294,28 @@ def _or_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def _name(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name as plain text: matplotlib takes what stands between dollars for a formula."""
     return safe_line(name, LONGEST_NAME).replace("$", r"\$")
 
 
-def _colour(at: int) -> str:
+def colour(at: int) -> str:
+    """The colour of the line at this place."""
     return COLOURS[at % len(COLOURS)]
 
 
-def _style(at: int) -> str:
+def line_style(at: int) -> str:
+    """The dashes of the line at this place."""
     return STYLES[at // len(COLOURS) % len(STYLES)]
 
 
 def _figure(height: float) -> tuple["Figure", "Axes"]:
-    figure, (axes,) = _grid(1, 1, height)
+    figure, (axes,) = grid(1, 1, height)
     return figure, axes
 
 
-def _grid(lines: int, columns: int, height: float | None = None) -> tuple["Figure", list[Any]]:
+def grid(lines: int, columns: int, height: float | None = None) -> tuple["Figure", list[Any]]:
+    """A figure, and its axes line by line."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.0, 2.0 * lines + 0.4 if height is None else height))
@@ -314,7 +323,8 @@ def _grid(lines: int, columns: int, height: float | None = None) -> tuple["Figur
 
 
 @contextmanager
-def _styled() -> Iterator[None]:
+def styled() -> Iterator[None]:
+    """The look of every figure."""
     mpl = load_extra("matplotlib", "plots", "plots")
     with mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a name in a script that the font has not

@@ -13,7 +13,9 @@ from scorio.convergence.stability import (
     TauCurve,
     Trajectory,
     convergence_at_n,
+    convergence_of_subsets,
     tau_curve,
+    tau_of_tensors,
     trajectory,
 )
 from scorio.convergence.study import BAYES, Metric, Study
@@ -28,6 +30,8 @@ __all__ = [
     "TauCurve",
     "Trajectory",
     "convergence_at_n",
+    "convergence_of_subsets",
     "tau_curve",
+    "tau_of_tensors",
     "trajectory",
 ]

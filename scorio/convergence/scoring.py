@@ -3,8 +3,9 @@
 A replicate is given by its draws (N, M): for step s and question q, the trial whose outcome is used. The draws serve
 all models alike, as the seeds of an experiment do. Column-wise draws are the same for every question, (N, 1).
 
-Two ways lead from draws to scores. For Bayes@N and avg@N the models rank by their total weight (paper, Eq. 19), which
-grows by one table lookup per step. Any other metric is evaluated on the counts that have come together.
+Three ways lead from draws to scores. For Bayes@N and avg@N the models rank by their total weight (paper, Eq. 19), which
+grows by one table lookup per step. A metric of right answers that is a mean over the questions is looked up by each
+question's number of them. Any other metric is evaluated on the counts that have come together.
 
 Bootstrap replicates in chunks of bounded memory, the same ones whatever the size of a chunk.
 """
@@ -19,8 +20,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from scorio import _validate
-from scorio.convergence.study import Study
-from scorio.counts import Counts
+from scorio.convergence.study import Metric, Study
+from scorio.counts import BINARY, Counts
 from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import ROUNDING, rounding_error
 
@@ -43,7 +44,9 @@ class Scoring(Protocol):
 
 def scoring(study: Study, by_question: bool) -> Scoring:
     """The quickest exact way to score replicates of a study."""
-    return Totals.of(study, by_question) if study.metric.additive else Evaluated(study)
+    if study.metric.additive:
+        return Totals.of(study, by_question)
+    return Tabled.of(study) if study.metric.by_question and study.binary else Evaluated(study)
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,58 @@ class Totals:
 
     def tolerance(self, scores: FloatArray) -> float:
         return self.equal
+
+
+@dataclass(frozen=True)
+class Tabled:
+    """Models ranked by the mean over the questions of what so many right answers in so many trials are worth."""
+
+    right: IntArray
+    """(N, L, M): whether a trial was right."""
+    table: FloatArray
+    """(steps, N + 1): the metric of a question after `first` and more trials, by its right answers."""
+
+    @classmethod
+    def of(cls, study: Study) -> "Tabled":
+        right = np.ascontiguousarray(np.moveaxis(study.outcomes, -1, 0)).astype(np.int8)
+        return cls(right, question_values(study.metric, study.trials))
+
+    @property
+    def footprint(self) -> int:
+        trials, models, questions = self.right.shape
+        return int(models * (32 * questions + 16 * trials))
+
+    def scores(self, draws: IntArray) -> FloatArray:
+        """Scores after each step; draws (B, N, 1) or (B, N, M)."""
+        each = np.arange(self.right.shape[-1])
+        if draws.shape[-1] > 1:
+            right = np.moveaxis(self.right, 1, 2)
+            return looked_up(self.table, (right[at, each].swapaxes(1, 2) for at in draws.swapaxes(0, 1)))
+        return looked_up(self.table, (self.right[at] for at in draws[..., 0].T))
+
+    def tolerance(self, scores: FloatArray) -> FloatArray:
+        return rounding_error(scores)
+
+
+def looked_up(table: FloatArray, drawn: Iterator[IntArray]) -> FloatArray:
+    """Scores (B, steps, L) from the answers (B, L, M) that each trial adds: the mean over the questions, by `table`."""
+    tally: IntArray | int = 0
+    scores, late = [], len(table[0]) - 1 - len(table)
+    for step, right in enumerate(drawn):
+        tally = right.astype(np.intp) + tally
+        if step >= late:
+            values = table[step - late].take(tally)
+            scores.append(values @ np.full(values.shape[-1], 1.0 / values.shape[-1]))
+    return np.stack(scores, axis=1)
+
+
+def question_values(metric: Metric, trials: int) -> FloatArray:
+    """(steps, trials + 1): the metric of one question by its right answers, after `metric.first`, ..., N trials."""
+    table = np.zeros((trials + 1 - metric.first, trials + 1))
+    for row, n in zip(table, range(metric.first, trials + 1), strict=True):
+        right = np.arange(n + 1)
+        row[: n + 1] = metric(Counts.trusted(np.stack([n - right, right], axis=-1)[:, np.newaxis], BINARY))
+    return table
 
 
 @dataclass(frozen=True)

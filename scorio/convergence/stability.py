@@ -8,17 +8,18 @@ Rankings agree when they order and tie every pair alike.
 Mean agreement with the gold ranking as trials are added (paper, Fig. 1 and 4).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from scorio._tables import html_table
-from scorio.convergence.scoring import Chunk, Progress, as_recorded, bootstrap
-from scorio.convergence.study import Study
+from scorio.convergence.scoring import Chunk, Progress, as_recorded, bootstrap, looked_up, question_values
+from scorio.convergence.study import Metric, Study
 from scorio.moments import FloatArray, IntArray
-from scorio.rank.order import pair_signs, rank_scores, tau_b
+from scorio.rank.order import pair_signs, rank_scores, rounding_error, tau_b
 
 
 class TauCurve(NamedTuple):
@@ -80,6 +81,35 @@ def tau_curve(
     for chunk in bootstrap(study, replicates, rng, resample, progress):
         total += np.nan_to_num(tau_b(pair_signs(chunk.scores, chunk.tolerance), gold)).sum(axis=0)
     return TauCurve(study.steps, total / replicates)
+
+
+def tau_of_tensors(R: ArrayLike, metric: Metric, gold: ArrayLike) -> TauCurve:
+    """Mean tau-b over independent tensors, each taken in its order: what a bootstrap of one of them stands for.
+
+    Args:
+        R: Tensors (B, L, M, N) of zeros and ones.
+        metric: Bayes@N, avg@N or one of the Pass@k family, each a mean over the questions.
+        gold: One rank for each model, ties allowed.
+
+    Returns:
+        The `TauCurve` (trials, tau).
+
+    Examples:
+        >>> from scorio.convergence import BAYES, tau_of_tensors
+        >>> tau_of_tensors([[[[0, 0, 1]], [[1, 1, 1]]], [[[1, 0, 0]], [[0, 0, 1]]]], BAYES, gold=[2, 1]).tau
+        array([0. , 0. , 0.5])
+    """
+    answers, signs = np.asarray(R), pair_signs(-np.asarray(gold, dtype=float))
+    if answers.ndim != 4 or answers.shape[-1] < metric.first:
+        raise ValueError(f"R must have 4 axes and at least {metric.first} trials, got shape {answers.shape}")
+    if not (metric.additive or metric.by_question):
+        raise ValueError(f"metric must be a mean over the questions, got {metric.function.__name__}")
+    if not signs.any():
+        raise ValueError("gold must order at least two models, got a tie of them all: tau is undefined")
+    trials = answers.shape[-1]
+    scores = looked_up(question_values(metric, trials), iter(np.moveaxis(answers, -1, 0)))
+    tau = np.nan_to_num(tau_b(pair_signs(scores, rounding_error(scores)), signs)).mean(axis=0)
+    return TauCurve(np.arange(metric.first, trials + 1), tau)
 
 
 NEVER = 0
@@ -184,17 +214,71 @@ def convergence_at_n(
         >>> np.round(found.cdf, 3), found.never
         (array([0.516, 0.764, 0.878, 0.939, 0.975]), 0.025)
     """
-    parts, worst, longest = [], None, 0
+    everyone = [range(study.models)]
+    return convergence_of_subsets(study, everyone, replicates, rng, resample, progress)[0]
+
+
+def convergence_of_subsets(
+    study: Study,
+    subsets: Sequence[Sequence[int]],
+    replicates: int,
+    rng: np.random.Generator,
+    resample: str = "columns",
+    progress: Progress | None = None,
+) -> list[Convergence]:
+    """Convergence@n of some of the models at a time, on the same replicates for every subset (paper, appendix G).
+
+    Args:
+        study: The recorded outcomes, the metric and the gold ranking, of which a subset has its part.
+        subsets: The positions of the models of each subset, at least two.
+        replicates: How many replicates to draw, at least 1.
+        rng: The source of chance.
+        resample: "columns" resamples all questions together, "rows" each alone.
+        progress: Called with the replicates done and their total; None for no calls.
+
+    Returns:
+        A `Convergence` for each subset.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.convergence import Study, convergence_of_subsets
+        >>> study = Study.of([[[0, 1, 0, 0, 1, 0]], [[1, 1, 0, 1, 1, 1]], [[0, 0, 0, 0, 0, 1]]])
+        >>> pair, everyone = convergence_of_subsets(study, [[0, 1], [0, 1, 2]], 100, np.random.default_rng(0))
+        >>> pair.never <= everyone.never
+        True
+    """
+    for subset in subsets:
+        if len(set(subset)) < 2 or not all(0 <= model < study.models for model in subset):
+            raise ValueError(f"subsets must hold at least 2 of the {study.models} models each, got {list(subset)}")
+    found = [_Found(study, list(subset)) for subset in subsets]
     for chunk in bootstrap(study, replicates, rng, resample, progress):
-        at = _stable_from(_is_gold(study, chunk), study.metric.first)
+        for one in found:
+            one.add(chunk)
+    return [one.convergence() for one in found]
+
+
+class _Found:
+    """Convergence@n of some models, chunk by chunk."""
+
+    def __init__(self, study: Study, models: list[int]) -> None:
+        self.study, self.models, self.gold = study, models, study.gold[models]
+        self.parts: list[IntArray] = []
+        self.worst: Trajectory | None = None
+        self.longest = 0
+
+    def add(self, chunk: Chunk) -> None:
+        scores, study = chunk.scores[..., self.models], self.study
+        at = _stable_from(_is_gold(self.gold, Chunk(scores, chunk.tolerance)), study.metric.first)
         effort = np.where(at == NEVER, study.trials, at)
         slowest = int(effort.argmax())
-        if effort[slowest] > longest:
-            longest = int(effort[slowest])
-            worst = Trajectory(study.steps, rank_scores(chunk.scores[slowest]).astype(np.int64), int(at[slowest]))
-        parts.append(at)
-    assert worst is not None
-    return Convergence(study.trials, np.concatenate(parts), worst)
+        if effort[slowest] > self.longest:
+            self.longest = int(effort[slowest])
+            self.worst = Trajectory(study.steps, rank_scores(scores[slowest]).astype(np.int64), int(at[slowest]))
+        self.parts.append(at)
+
+    def convergence(self) -> Convergence:
+        assert self.worst is not None
+        return Convergence(self.study.trials, np.concatenate(self.parts), self.worst)
 
 
 def trajectory(study: Study) -> Trajectory:
@@ -218,14 +302,14 @@ def trajectory(study: Study) -> Trajectory:
         3
     """
     chunk = as_recorded(study)
-    at = _stable_from(_is_gold(study, chunk), study.metric.first)
+    at = _stable_from(_is_gold(study.gold, chunk), study.metric.first)
     return Trajectory(study.steps, rank_scores(chunk.scores[0]).astype(np.int64), int(at[0]))
 
 
-def _is_gold(study: Study, chunk: Chunk) -> NDArray[np.bool_]:
+def _is_gold(gold: IntArray | FloatArray, chunk: Chunk) -> NDArray[np.bool_]:
     """(B, steps): whether the ranking is the gold one: neighbours in that one are apart, or tied, in this one too."""
-    order = np.argsort(study.gold, kind="stable")
-    tied = np.diff(study.gold[order]) == 0
+    order = np.argsort(gold, kind="stable")
+    tied = np.diff(gold[order]) == 0
     scores = chunk.scores.take(order, axis=-1)
     lead = scores[..., :-1] - scores[..., 1:]
     apart = lead > chunk.tolerance

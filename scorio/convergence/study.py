@@ -11,9 +11,23 @@ import numpy as np
 
 from scorio import _validate
 from scorio.counts import Counts
-from scorio.eval import avg, bayes
+from scorio.eval import (
+    auc_at_k,
+    avg,
+    bayes,
+    g_pass_at_k,
+    g_pass_at_k_tau,
+    maj_at_k,
+    mg_pass_at_k,
+    naive_pass_hat_k,
+    pass_at_k,
+    pass_hat_k,
+)
 from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import rank_scores
+
+MEANS = (pass_at_k, pass_hat_k, naive_pass_hat_k, g_pass_at_k, g_pass_at_k_tau, mg_pass_at_k, maj_at_k, auc_at_k)
+"""Functions of `scorio.eval` that take right and wrong answers, and average a value of each question."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,11 @@ class Metric:
     def additive(self) -> bool:
         """Whether models with as many trials each rank in the order of their total weight (paper, section 2.6)."""
         return self.function in (bayes, avg) and not self.arguments
+
+    @property
+    def by_question(self) -> bool:
+        """Whether it is the mean over the questions of a value that each has by its right answers alone."""
+        return self.function in MEANS
 
     def __call__(self, counts: Counts) -> FloatArray:
         result = self.function(counts, **self.arguments)
@@ -143,6 +162,11 @@ class Study:
     @property
     def trials(self) -> int:
         return int(self.outcomes.shape[2])
+
+    @property
+    def binary(self) -> bool:
+        """Whether answers are right or wrong, and nothing is known beforehand."""
+        return self.w.size == 2 and self.r0 is None
 
     @property
     def steps(self) -> IntArray:

@@ -122,6 +122,28 @@ def pass_hat_k_ci(
     return _posterior_summary(R, k, all_successes, confidence, bounds, alpha0, beta0)
 
 
+def naive_pass_hat_k(R: Outcomes, k: int) -> Value:
+    """Naive Pass^k: 1 - (1 - c/n)^k of each question, averaged (paper, section 2.7); for any k, and biased below 1.
+
+    Args:
+        R: A vector, an (M, N) matrix or a data frame of zeros and ones, or binary `Counts`.
+        k: How many draws, at least 1; there may be fewer trials.
+
+    Returns:
+        The score, a float for one model and an array for a batch.
+
+    Examples:
+        >>> from scorio.eval import naive_pass_hat_k
+        >>> round(naive_pass_hat_k([[1, 0, 1, 1], [0, 0, 1, 0]], k=2), 4)
+        0.6875
+    """
+    questions, draws = binary_questions(R), any_draws(k)
+    if questions.fewest < 1:
+        raise ValueError("R must have a trial of every question, got a question without any")
+    wrong = questions.failures / (questions.successes + questions.failures)
+    return as_value(questions.mean(1.0 - wrong**draws))
+
+
 unanimous_at_k = pass_hat_k
 unanimous_at_k_ci = pass_hat_k_ci
 

@@ -14,11 +14,11 @@ from adaptive_eval.record.view import LookView, RunView, read_view
 from adaptive_eval.show.plots import (
     FIGURES,
     OVER_LOOKS,
-    _styled,
     convergence,
     draw_all,
     pair_paths,
     rank_paths,
+    styled,
     width_paths,
 )
 
@@ -132,7 +132,7 @@ def test_places_are_whole_and_no_label_is_cut(view: RunView) -> None:
     few = replace(view, looks=tuple(_renamed(look, long) for look in view.looks))
     for seen in (view, few):
         for draw in (OVER_LOOKS["z"], OVER_LOOKS["ranks"]):
-            with _styled():
+            with styled():
                 figure = draw(seen)
                 canvas = FigureCanvasAgg(figure)
                 canvas.draw()

@@ -1,7 +1,9 @@
 """Convergence@n against the definition in exact arithmetic, and the guarantees of the bootstrap."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import scorio.eval
-from scorio.convergence import NEVER, Metric, Study, convergence_at_n, trajectory
+from scorio.convergence import NEVER, Metric, Study, convergence_at_n, convergence_of_subsets, trajectory
 from scorio.convergence import scoring as replicates
+from scorio.convergence.scoring import Tabled
+from scorio.convergence.study import MEANS
 from scorio.counts import Counts
 from scorio.rank import rank_scores
 
@@ -227,3 +231,30 @@ def test_bad_arguments_of_the_bootstrap_are_named() -> None:
 
 def test_the_oracle_ranks_as_the_library_does() -> None:
     assert ranks([3, 5, 5, 1]) == rank_scores([3, 5, 5, 1]).tolist() == [3, 1, 1, 4]
+
+
+@pytest.mark.parametrize("resample", ["columns", "rows"])
+@pytest.mark.parametrize("k", [None, 2])
+def test_a_subset_converges_as_if_the_others_were_not_there(k: int | None, resample: str) -> None:
+    metric = Metric.of(scorio.eval.pass_at_k, k=k) if k else Metric.of(scorio.eval.bayes)
+    subsets = [[3, 0], [0, 1, 2], [0, 1, 2, 3]]
+    found = convergence_of_subsets(Study.of(R, metric=metric), subsets, 40, np.random.default_rng(4), resample)
+    for subset, one in zip(subsets, found, strict=True):
+        alone = convergence_at_n(Study.of(R[subset], metric=metric), 40, np.random.default_rng(4), resample)
+        assert one.at.tolist() == alone.at.tolist() and one.worst.ranks.tolist() == alone.worst.ranks.tolist()
+
+
+@pytest.mark.parametrize("subset", [[1], [1, 1], [0, 4], [-1, 0]])
+def test_a_subset_has_two_models_of_the_study(subset: list[int]) -> None:
+    with pytest.raises(ValueError, match="at least 2 of the 4 models"):
+        convergence_of_subsets(Study.of(R), [subset], 5, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("resample", ["columns", "rows"])
+@pytest.mark.parametrize("function", [each for each in MEANS if each is not scorio.eval.g_pass_at_k_tau])
+def test_looking_a_metric_up_gives_what_evaluating_it_gives(function: Callable[..., Any], resample: str) -> None:
+    study = Study.of(R, metric=Metric.of(function, k=3))
+    draws = draws_of(9, 12, 5 if resample == "rows" else 1)
+    looked_up, evaluated = Tabled.of(study).scores(draws), replicates.Evaluated(study).scores(draws)
+    assert looked_up == pytest.approx(evaluated, abs=1e-13)
+    assert isinstance(replicates.scoring(study, by_question=False), Tabled)

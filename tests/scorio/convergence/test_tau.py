@@ -6,7 +6,7 @@ from convergence_oracle import average, pass_at, rankings, resampled
 from scipy.stats import kendalltau
 
 import scorio.eval
-from scorio.convergence import Metric, Study, tau_curve
+from scorio.convergence import BAYES, Metric, Study, tau_curve, tau_of_tensors
 from scorio.convergence import scoring as replicates
 
 WORLD = np.random.default_rng(21)
@@ -62,3 +62,29 @@ def test_the_size_of_a_chunk_changes_nothing(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_gold_ranking_of_ties_has_no_tau() -> None:
     with pytest.raises(ValueError, match="gold must order at least two models"):
         tau_curve(Study.of(R, gold=[1, 1, 1, 1, 1]), 10, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("k", [None, 3])
+@pytest.mark.parametrize("gold", [[1, 2, 3, 4, 5], [1, 2, 2, 4, 5]])
+def test_independent_tensors_are_each_judged_by_scipy(gold: list[int], k: int | None) -> None:
+    tensors = np.stack([R, R[::-1], R[:, :, ::-1]])
+    metric = Metric.of(scorio.eval.pass_at_k, k=k) if k else Metric.of(scorio.eval.avg)
+    score = pass_at(k) if k else average()
+    found = tau_of_tensors(tensors, metric, gold)
+    histories = [rankings(tensor, score, k or 1) for tensor in tensors]
+    assert found.tau == pytest.approx(mean_tau(histories, gold))
+    assert found.trials.tolist() == list(range(k or 1, 8))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "metric", "gold", "message"),
+    [
+        (R, BAYES, [1, 2, 3, 4, 5], "R must have 4 axes"),
+        (R[np.newaxis, ..., :2], Metric.of(scorio.eval.pass_at_k, k=3), [1, 2, 3, 4, 5], "at least 3 trials"),
+        (R[np.newaxis], Metric.of(scorio.eval.max_at_k, k=3), [1, 2, 3, 4, 5], "mean over the questions"),
+        (R[np.newaxis], BAYES, [1, 1, 1, 1, 1], "tau is undefined"),
+    ],
+)
+def test_what_independent_tensors_must_be(tensors: np.ndarray, metric: Metric, gold: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tau_of_tensors(tensors, metric, gold)

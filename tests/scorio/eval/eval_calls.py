@@ -27,6 +27,11 @@ def finite_bank(k: int) -> dict[str, Call]:
     }
 
 
+def naive(k: int) -> dict[str, Call]:
+    """What takes shares for chances, and so any k."""
+    return {"naive_pass_hat_k": lambda R: scorio_eval.naive_pass_hat_k(R, k)}
+
+
 def posterior(k: int) -> dict[str, Call]:
     """Summaries of binary outcomes."""
     within = "pass_at_k pass_hat_k g_pass_at_k mg_pass_at_k maj_at_k auc_at_k"
@@ -57,4 +62,4 @@ def scales() -> dict[str, Call]:
 
 
 def binary(k: int) -> dict[str, Call]:
-    return scales() | finite_bank(k) | posterior(k)
+    return scales() | finite_bank(k) | naive(k) | posterior(k)

@@ -8,6 +8,7 @@ import pytest
 from eval_oracles import bank_mean, best_reward, binary_scores, integral_of_half, share_score, spectrum_of
 
 import scorio.eval as scorio_eval
+from scorio.counts import Counts
 from scorio.eval._scores import (
     above_half,
     all_successes,
@@ -117,3 +118,15 @@ def test_a_table_is_cut_into_blocks_without_effect(monkeypatch: pytest.MonkeyPat
     whole = bank_values((all_successes(3), area(3)), distinct(successes, failures))
     monkeypatch.setattr("scorio.eval._scores.CELLS", 12)
     assert bank_values((all_successes(3), area(3)), distinct(successes, failures)) == pytest.approx(whole, rel=1e-14)
+
+
+@pytest.mark.parametrize("k", [1, 2, 9])
+def test_the_naive_pass_hat_takes_shares_for_chances(k: int) -> None:
+    rows = [[1, 0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]]
+    exact = sum(1 - (1 - Fraction(sum(row), 4)) ** k for row in rows) / 4
+    assert scorio_eval.naive_pass_hat_k(rows, k) == pytest.approx(float(exact), rel=1e-14)
+    ragged = Counts(n=[[1, 3], [2, 1]], w=[0, 1])
+    missed = Fraction(1, 4) ** k + Fraction(2, 3) ** k
+    assert scorio_eval.naive_pass_hat_k(ragged, k) == pytest.approx(float(1 - missed / 2))
+    with pytest.raises(ValueError, match="R must have a trial of every question"):
+        scorio_eval.naive_pass_hat_k(Counts(n=[[1, 3], [0, 0]], w=[0, 1]), k)

@@ -1,0 +1,104 @@
+"""`adaptive-eval study EXPERIMENT`: the experiments of the paper, each a seeded command.
+
+What an experiment needs is imported when it is called, as the commands themselves are.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptive_eval.cli.progress import Progress
+from adaptive_eval.cli.shared import reported
+
+if TYPE_CHECKING:
+    from adaptive_eval.study.experiment import Experiment, Told
+
+app = typer.Typer(
+    name="study",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Another seed, other draws.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", help="Write tables (CSV), findings (JSON) and figures here.", show_default=False),
+]
+
+
+@app.callback()
+def study() -> None:
+    """Repeat an experiment of the Bayes@N paper: a table, and with --output its data and figures.
+
+    Each says what it has measured beside what is required or printed in the paper. The same seed gives the same
+    figures; --replicates makes it shorter or sharper.
+    """
+
+
+def _conduct(experiment: "Callable[[Told], Experiment]", output: Path | None) -> None:
+    """Do it with a progress bar, show what was found, and write it."""
+    with reported():
+        from rich.console import Console
+
+        from adaptive_eval.show.experiments import show_experiment, write_experiment
+
+        with Progress(1.0) as progress:
+            found = experiment(progress.to)
+        show_experiment(found, Console(highlight=False, markup=False))
+        if output is not None:
+            for path in write_experiment(found, output):
+                typer.echo(str(path))
+
+
+@app.command()
+def coins(
+    matrices: Annotated[int, typer.Option("--matrices", min=2, help="Independent result matrices.")] = 1000,
+    bootstrapped: Annotated[int, typer.Option("--bootstrapped", min=2, help="Matrices that are resampled.")] = 40,
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Of those together, by metric.")] = 10_000,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """How fast Bayes@N and the Pass@k family find the order of eleven biased coins (section 2.7, Fig. 1)."""
+    from adaptive_eval.study.coins import CoinsRequest, study_coins
+
+    _conduct(lambda told: study_coins(CoinsRequest(matrices, bootstrapped, replicates, seed), told), output)
+
+
+@app.command()
+def ranking(
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Draws that are ranked.")] = 10_000,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """The coins ranked with and without uncertainty (section 2.9, Table 1)."""
+    from adaptive_eval.study.ranking import RankingRequest, study_ranking
+
+    _conduct(lambda told: study_ranking(RankingRequest(replicates, seed), told), output)
+
+
+@app.command()
+def separation(
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Pairs of matrices.")] = 20_000,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """How many trials tell two near coins apart (section 2.9, Fig. 3)."""
+    from adaptive_eval.study.separation import SeparationRequest, study_separation
+
+    _conduct(lambda told: study_separation(SeparationRequest(replicates, seed), told), output)
+
+
+@app.command()
+def priors(
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Updates of all models.")] = 50_000,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """What outcomes of an older model are worth as a prior for the newer one (section 2.8, Fig. 2)."""
+    from adaptive_eval.study.priors import PriorsRequest, study_priors
+
+    _conduct(lambda told: study_priors(PriorsRequest(replicates, seed), told), output)

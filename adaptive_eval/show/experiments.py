@@ -1,0 +1,96 @@
+"""What a study has found, on the terminal and as files: CSV, JSON, and figures where matplotlib is there."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.exchange.tables.writer import harmless
+from adaptive_eval.files import write_whole
+from adaptive_eval.show.text import safe_line
+from adaptive_eval.study.experiment import Cell, Criterion, DataTable, Experiment
+
+FORMAT = "adaptive-eval.study/1"
+MEND = "Mend that, or give another --output"
+HOLDS = {True: "yes", False: "no", None: ""}
+MOST_ROWS = 60
+
+
+def show_experiment(experiment: Experiment, console: Console) -> None:
+    """Its tables, what is required of it, and what is to be said."""
+    settings = ", ".join(f"{name} {written(value)}" for name, value in experiment.settings.items())
+    console.print(Text(safe_line(experiment.title, 200), style="bold"))
+    console.print(Text(safe_line(settings, 300)))
+    for table in experiment.tables:
+        if table.shown:
+            console.print(_table(table))
+    if experiment.criteria:
+        console.print(_criteria(experiment.criteria))
+    for note in experiment.notes:
+        console.print(Text(safe_line(note, 600)))
+
+
+def _table(data: DataTable) -> Table:
+    table = Table(title=Text(safe_line(data.title, 200)), title_justify="left")
+    for place, column in enumerate(data.columns):
+        table.add_column(Text(safe_line(column)), justify="left" if place == 0 else "right")
+    for row in data.rows[:MOST_ROWS]:
+        table.add_row(*(Text(written(cell)) for cell in row))
+    if len(data.rows) > MOST_ROWS:
+        table.caption = f"and {len(data.rows) - MOST_ROWS} more rows, in the CSV file"
+    return table
+
+
+def _criteria(criteria: tuple[Criterion, ...]) -> Table:
+    table = Table(title="measured, and required", title_justify="left")
+    for name, justify in (("what", "left"), ("measured", "right"), ("required", "right"), ("holds", "left")):
+        table.add_column(name, justify="right" if justify == "right" else "left")
+    for one in criteria:
+        table.add_row(Text(safe_line(one.what, 200)), Text(written(one.found)), Text(one.required), HOLDS[one.holds])
+    return table
+
+
+def written(cell: Cell) -> str:
+    """A value for people: floats with four figures, nothing as a dash."""
+    if cell is None or cell != cell:
+        return "-"
+    if isinstance(cell, float):
+        return f"{cell:.4f}" if abs(cell) < 100.0 else f"{cell:,.1f}"
+    return f"{cell:,}" if isinstance(cell, int) else safe_line(cell, 200)
+
+
+def write_experiment(experiment: Experiment, folder: Path) -> Iterator[Path]:
+    """Tables as CSV, everything as JSON, figures as SVG and PNG."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
+    for table in experiment.tables:
+        yield _written(folder / f"{table.name}.csv", _as_csv(table).encode("utf-8", "replace"))
+    bare = replace(experiment, plates=())
+    data = {"format": FORMAT, "study": bare}
+    yield _written(folder / f"{experiment.name}.json", orjson.dumps(data, option=orjson.OPT_INDENT_2))
+    # imported here: it needs an extra
+    from adaptive_eval.show.plates import draw_plates
+
+    yield from draw_plates(experiment.plates, folder, MEND)
+
+
+def _written(path: Path, data: bytes) -> Path:
+    write_whole(path, data, MEND)
+    return path
+
+
+def _as_csv(table: DataTable) -> str:
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([harmless(cell) for cell in row] for row in table.rows)
+    return text.getvalue()

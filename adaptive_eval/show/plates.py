@@ -1,0 +1,54 @@
+"""The figures of studies, as SVG and PNG, in the look of all others."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from adaptive_eval.show.plots import colour, grid, line_style, plain_name, save_figure, styled
+from adaptive_eval.study.experiment import Panel, Plate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HEIGHT = 3.1
+"""Of a panel, in inches."""
+MOST_NAMED = 12
+"""Curves that a legend names."""
+
+
+def draw_plates(
+    plates: tuple[Plate, ...], folder: Path, mend: str, formats: tuple[str, ...] = ("svg", "png")
+) -> list[Path]:
+    """Every figure into a folder that is there."""
+    paths = []
+    with styled():
+        for plate in plates:
+            figure, all_axes = grid(len(plate.panels), 1, HEIGHT * len(plate.panels))
+            for axes, panel in zip(all_axes, plate.panels, strict=True):
+                _draw(axes, panel)
+            paths += save_figure(figure, folder, plate.name, formats, mend)
+    return paths
+
+
+def _draw(axes: "Axes", panel: Panel) -> None:
+    width = 0.8 / max(len(panel.curves), 1)
+    for place, curve in enumerate(panel.curves):
+        label = plain_name(curve.label) or None
+        x, y = np.array(curve.x, dtype=float), np.array(curve.y, dtype=float)
+        if panel.kind == "bars":
+            step = np.diff(x).min() if len(x) > 1 else 1.0
+            at = x + (place - (len(panel.curves) - 1) / 2.0) * width * step
+            axes.bar(at, y, width * step, label=label, color=colour(place))
+        elif panel.kind == "steps":
+            axes.step(x, y, where="post", label=label, color=colour(place), linestyle=line_style(place), linewidth=1.3)
+        elif panel.kind == "points":
+            axes.plot(x, y, "o", label=label, color=colour(place), markersize=3.5, alpha=0.8)
+        else:
+            axes.plot(x, y, label=label, color=colour(place), linestyle=line_style(place), linewidth=1.4)
+    axes.set_title(plain_name(panel.title), fontsize=9)
+    axes.set_xlabel(panel.across)
+    axes.set_ylabel(panel.up)
+    axes.grid(axis="y", alpha=0.3)
+    if 1 < len(panel.curves) <= MOST_NAMED:
+        axes.legend(frameon=False, fontsize=7, ncols=2)

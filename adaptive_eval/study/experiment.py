@@ -1,0 +1,96 @@
+"""What a study finds, as plain values: tables, curves, and measurements beside what is required."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+Cell = str | int | float | None
+Told = Callable[[float, str], None]
+"""Told how far a study is, as a share of all, and what it is doing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataTable:
+    """Rows for people and for a CSV file of its name."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    shown: bool = True
+    """Whether it is short enough for a terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One line of a figure."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One part of a figure: curves over one axis."""
+
+    title: str
+    across: str
+    up: str
+    curves: tuple[Curve, ...]
+    kind: Literal["lines", "steps", "bars", "points"] = "lines"
+
+
+@dataclass(frozen=True, slots=True)
+class Plate:
+    """A figure with its panels, and the name of its files."""
+
+    name: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """A measurement beside the one that is required; `holds` is None where it is only told."""
+
+    what: str
+    found: Cell
+    required: str
+    holds: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Everything that a study has found."""
+
+    name: str
+    title: str
+    settings: dict[str, Cell]
+    tables: tuple[DataTable, ...]
+    plates: tuple[Plate, ...]
+    criteria: tuple[Criterion, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def within(what: str, found: float, goal: float, slack: float) -> Criterion:
+    """A measurement that must be a goal, up to a slack."""
+    return Criterion(what, found, f"{goal:g} +- {slack:g}", bool(abs(found - goal) <= slack))
+
+
+def at_least(what: str, found: float, least: float) -> Criterion:
+    """A measurement that may not be smaller."""
+    return Criterion(what, found, f">= {least:g}", bool(found >= least))
+
+
+def at_most(what: str, found: float, most: float) -> Criterion:
+    """A measurement that may not be larger."""
+    return Criterion(what, found, f"<= {most:g}", bool(found <= most))
+
+
+def nothing_told(share: float, state: str) -> None:
+    """For those who do not want to hear how far a study is."""
+
+
+def part_of(told: Told, first: float, last: float) -> Told:
+    """Tell of a part of a study as of the whole: its 0 to 1 is `first` to `last`."""
+    return lambda share, state: told(first + (last - first) * share, state)
