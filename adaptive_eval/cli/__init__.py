@@ -24,6 +24,7 @@ COMMANDS = {
     "track": "Put RUN into W&B or MLflow, while it goes on or afterwards.",
     "compare": "Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have.",
     "regrade": "Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config.",
+    "relabel": "Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.",
     "verify": "Check every stored row of RUN by its checksum, the database's order, and results.json.",
     "replay": "Decide on recorded outcomes, or on a world of known probabilities, as a run would.",
     "study": "Repeat an experiment of the Bayes@N paper: a table, and with --output its data and figures.",

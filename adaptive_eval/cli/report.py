@@ -8,7 +8,7 @@ import typer
 
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.files import write_whole
-from adaptive_eval.record.view import RunView, read_view
+from adaptive_eval.record.view import RunView, read_report
 
 Kind = Literal["html", "md", "json", "csv", "junit"]
 SUFFIXES = {"junit": "xml"}
@@ -33,7 +33,7 @@ def report(
     model.
     """
     with reported():
-        view = read_view(run)
+        view = read_report(run)
         text = _rendered(view, kind)
         drawn = [] if plots is None else _drawn(view, plots)
         if output == Path("-"):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value
-from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
 from adaptive_eval.graders.rubric import RubricConfig, SchemaRubric, open_rubric
@@ -206,6 +206,17 @@ def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) ->
         yield Problem(("allocation", "growth"), rule, mend, shown_value(allocation.growth))
 
 
+def _prior_is_used(prior_evidence: PriorEvidenceConfig | None, trials: TrialsConfig) -> Iterator[Problem]:
+    """Of R0 no question has more than the first look has of its own."""
+    depth = None if prior_evidence is None else prior_evidence.depth
+    if depth is not None and depth > trials.min:
+        rule = (
+            f"must be at most trials.min, which is {trials.min}: no question takes more outcomes than it is asked anew"
+        )
+        mend = "lower it, or raise trials.min; for outcomes that count less, set prior_evidence.discount"
+        yield Problem(("prior_evidence", "depth"), rule, mend, got=str(depth))
+
+
 def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator[Problem]:
     world = _world_models(questions)
     for number, model in _valid(models):
@@ -274,6 +285,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _rubric_has_its_signals,
     _budget_can_be_counted,
     _rounds_have_one_size,
+    _prior_is_used,
     _simulation_is_whole,
     _one_server_a_model,
     _world_is_known,

@@ -28,6 +28,7 @@ from adaptive_eval.endpoints.secrets import (
     secret_given,
 )
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.rubric import RubricConfig
 
 BLANK = "***"
 
@@ -134,6 +135,16 @@ def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[
     text, source = ("{}", Path()) if path is None else (_text(path), path)
     document = _complete(text, source, overrides, read_environment(source.parent))
     return _decisions(document, names, "--set" if path is None else str(path))
+
+
+def load_rubric(path: Path, names: Sequence[str]) -> RubricConfig:
+    """The rubric of a file, which may be a whole configuration; `names` are the models that it is for."""
+    document = _complete(_text(path), path, (), read_environment(path.parent))
+    if "rubric" not in document.tree and not document.problems:
+        raise ConfigError(f"{path} has no rubric; write it under `rubric:`, as in a configuration")
+    document.tree = {name: document.tree[name] for name in ("rubric", "folder") if name in document.tree}
+    document.problems = [one for one in document.problems if not one.path or one.path[0] in document.tree]
+    return _decisions(document, names, str(path)).rubric
 
 
 def decisions_from_mapping(settings: Mapping[str, object], names: Sequence[str]) -> Decisions:

@@ -29,6 +29,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.launch.process import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
+from scorio.moments import CountArray
 
 PROMPT_OVERHEAD = 512
 """Tokens that a chat template may add to a prompt, for reserving the worst case: the marks of each turn, and often a
@@ -51,7 +52,7 @@ def plan_of(
     questions: Sequence[Question],
     worst: Sequence[Cost],
     first: NDArray[np.integer] | None = None,
-    prior_counts: NDArray[np.int64] | None = None,
+    prior_counts: CountArray | None = None,
     horizons: Sequence[EarlierHorizon] = (),
 ) -> Plan:
     """The plan that a configuration means for these questions; `worst` is the most that a trial of each model may cost.

@@ -5,7 +5,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
@@ -111,7 +119,7 @@ class StoreConfig(Section):
 
 
 class PriorEvidenceConfig(Section):
-    """Outcomes of an earlier run on the same questions that count as trials of this one: R0 (paper, 2.8).
+    """Outcomes of an earlier run that count as trials of this one: R0 (paper, 2.8).
 
     Taken are trials that the earlier run made before its first look, and never more of a question than this run has at
     its own first look: deeper, they would outweigh it.
@@ -121,9 +129,25 @@ class PriorEvidenceConfig(Section):
     """The directory of the earlier run, from the current directory."""
     depth: Count | None = Field(None, ge=1)
     """Outcomes of each question, D; default, and most: `trials.min`."""
+    discount: float = Field(1.0, gt=0, le=1)
+    """What each of these outcomes counts, beside an answer of this run: a power prior. Below 1 where a model, or the
+    questions, have changed since."""
     models: Mapping[ModelName, ModelName] = Field(default_factory=dict)
     """For a model of this run the one of the earlier run that it comes from, such as an older version of it; default:
     the one of the same name."""
+    questions: Mapping[str, str] = Field(default_factory=dict)
+    """For a question of this run the one of the earlier run that it comes from, as in a related data set; those that
+    are not named have none."""
+    groups: Mapping[str, str] = Field(default_factory=dict)
+    """The same for groups of questions (`questions.fields.cluster`): each question takes the shares of the categories
+    in a group of the earlier run, as so many outcomes as `depth` says."""
+
+    @field_validator("groups")
+    @classmethod
+    def _one_map(cls, groups: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
+        if groups and info.data.get("questions"):
+            raise refuse("may not stand beside `questions`", "map questions or groups of them")
+        return groups
 
 
 class NotifyConfig(Section):

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.types import NO_COST, Cost
+from scorio.moments import CountArray
 
 
 def require(holds: bool, rule: str, got: object) -> None:
@@ -117,8 +118,8 @@ class Bench:
     weights: NDArray[np.float64]
     worst_cost: tuple[Cost, ...] = ()
     """The most that one trial of each model may use: what hard caps reserve."""
-    prior_counts: NDArray[np.int64] | None = None
-    """R0: outcomes (L, M, K) known beforehand."""
+    prior_counts: CountArray | None = None
+    """R0: outcomes (L, M, K) known beforehand; they need not be whole, where each counts less than a trial."""
     clusters: NDArray[np.int64] | None = None
     """Cluster label 0..G-1 of each question, for the sampled-questions uncertainty."""
 

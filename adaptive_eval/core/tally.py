@@ -32,7 +32,9 @@ class Tally:
         """Those of `counts` that timed out."""
         self.estimates = Estimates.nothing(bench)
         before = bench.prior_counts
-        self.known_before = np.zeros(bench.models, np.int64) if before is None else before.sum(axis=(1, 2))
+        self.known_before = (
+            np.zeros(bench.models, np.int64) if before is None else np.rint(before.sum(axis=(1, 2))).astype(np.int64)
+        )
         """(L,): outcomes of each model that were known before the run."""
 
     @property

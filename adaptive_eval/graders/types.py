@@ -167,15 +167,33 @@ def answer_facts(answer: Answer) -> dict[str, SignalValue]:
 
     token_ratio = completion tokens / 32,768; repeated_pattern = 1 unless the model stopped by itself (paper, D.1).
     """
-    facts: dict[str, SignalValue] = {flag: flag in answer.signals for flag in FLAGS}
-    facts["completion_tokens"] = float(answer.completion_tokens)
-    facts["prompt_tokens"] = float(answer.prompt_tokens)
-    facts["token_ratio"] = answer.completion_tokens / TOKEN_CAP
-    facts["repeated_pattern"] = float(answer.finish_reason != "stop")
-    if answer.completion_bpt is not None:
-        facts["completion_bpt"] = answer.completion_bpt
-    if answer.prompt_bpt is not None:
-        facts["prompt_bpt"] = answer.prompt_bpt
+    return {flag: flag in answer.signals for flag in FLAGS} | measured_facts(
+        answer.finish_reason,
+        answer.prompt_tokens,
+        answer.completion_tokens,
+        answer.completion_bpt,
+        answer.prompt_bpt,
+    )
+
+
+def measured_facts(
+    finish_reason: str,
+    prompt_tokens: int,
+    completion_tokens: int,
+    completion_bpt: float | None,
+    prompt_bpt: float | None,
+) -> dict[str, SignalValue]:
+    """`MEASURES` of an answer, as far as they are known."""
+    facts: dict[str, SignalValue] = {
+        "completion_tokens": float(completion_tokens),
+        "prompt_tokens": float(prompt_tokens),
+        "token_ratio": completion_tokens / TOKEN_CAP,
+        "repeated_pattern": float(finish_reason != "stop"),
+    }
+    if completion_bpt is not None:
+        facts["completion_bpt"] = completion_bpt
+    if prompt_bpt is not None:
+        facts["prompt_bpt"] = prompt_bpt
     return facts
 
 

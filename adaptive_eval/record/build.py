@@ -16,7 +16,7 @@ from scipy.special import betaincinv
 from adaptive_eval import __version__
 from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.result import ComparisonResult, ModelResult, Result
+from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.endpoints.wire import sent_sampling
@@ -57,6 +57,7 @@ from adaptive_eval.store import Event, HeldTime, ServerDied, ServerLaunched, eve
 from adaptive_eval.store.repeats import Drawn
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import FloatArray, question_moments
+from scorio.rank import rank_scores
 
 
 def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
@@ -204,6 +205,27 @@ def take_snapshot(
     )
 
 
+class OwnScore(NamedTuple):
+    """What a model's own answers say of it, without outcomes of an earlier run."""
+
+    score: float | None
+    rank: int | None
+
+
+NOT_APART = OwnScore(None, None)
+"""There is no R0, or no answer to some question."""
+
+
+def scores_without_prior(snapshot: Snapshot) -> dict[int, OwnScore]:
+    """Each model's score and rank without R0; nothing where there is no R0."""
+    if not snapshot.prior_depths.any():
+        return {}
+    scores = question_means(snapshot.judged, snapshot.weights).mean(axis=1)
+    known = np.flatnonzero(np.isfinite(scores)).tolist()
+    ranks = np.asarray(rank_scores(scores[known])).astype(int).tolist() if known else []
+    return {model: OwnScore(float(scores[model]), rank) for model, rank in zip(known, ranks, strict=True)}
+
+
 class Findings(NamedTuple):
     """What the latest look has found, as results.json says it: models from best to worst."""
 
@@ -215,8 +237,11 @@ class Findings(NamedTuple):
 def findings_of(snapshot: Snapshot) -> Findings:
     """What was found, without what it takes a while to work out."""
     result, usages, calls = snapshot.result, snapshot.usages, _calls(snapshot.looks)
+    alone = scores_without_prior(snapshot)
     return Findings(
-        models=tuple(_model(snapshot, row, usages[row.model]) for row in result.models),
+        models=tuple(
+            _model(snapshot, row, usages[row.model], alone.get(row.model, NOT_APART)) for row in result.models
+        ),
         pairs=tuple(_pair(snapshot, one, calls) for one in result.comparisons),
         trials_to_go=result.trials_to_go,
     )
@@ -240,7 +265,7 @@ def build_results(snapshot: Snapshot) -> Results:
         questions=_questions(snapshot, order),
         warnings=(
             *rule_caution(subject.decisions),
-            *prior_caution(subject.models, snapshot.prior_depths.tolist()),
+            *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models),
             *reversal_cautions(reversals),
             *snapshot.noticed,
             *unknown_cautions(subject.models, usages, result.models, Scale.of(snapshot.weights.tolist())),
@@ -288,7 +313,7 @@ def _run_info(snapshot: Snapshot) -> RunInfo:
     )
 
 
-def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage) -> ModelRow:
+def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnScore) -> ModelRow:
     held = snapshot.held[row.model]
     return ModelRow(
         name=snapshot.subject.models[row.model],
@@ -317,6 +342,8 @@ def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage) -> ModelRow:
         letters=row.letters,
         server_seconds=None if held is None else held.seconds,
         server_gpu_seconds=None if held is None else held.gpu_seconds,
+        score_without_prior=alone.score,
+        rank_without_prior=alone.rank,
     )
 
 

@@ -30,6 +30,7 @@ from adaptive_eval.store import Event, PriorTaken, Roster, RunBegun, RunReader, 
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.store import require_same_meaning
+from scorio.moments import CountArray
 
 
 def recorded_horizons(events: Sequence[Event]) -> tuple[EarlierHorizon, ...]:
@@ -149,7 +150,7 @@ def _worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...
     return worst_costs(models, sizes)
 
 
-def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> NDArray[np.int64] | None:
+def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> CountArray | None:
     """(L, M, K): what a stored run has taken as R0; None where that is nothing."""
     prior = kept_prior(setup.config.prior_evidence, events)
     if prior is None:
@@ -278,7 +279,7 @@ def _planned(prepared: PreparedRun, held: _StoredBeginning, prior: PriorOutcomes
     return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, counts, horizons))
 
 
-def _prior_counts(prior: PriorOutcomes, roster: Roster, first: Cells | None, config: RunConfig) -> NDArray[np.int64]:
+def _prior_counts(prior: PriorOutcomes, roster: Roster, first: Cells | None, config: RunConfig) -> CountArray:
     """(L, M, K): R0, at most what the first look has of each question."""
     there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if first is None else first
     most = np.maximum(there, config.trials.min)

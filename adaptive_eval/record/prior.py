@@ -4,6 +4,9 @@ What is taken are trials that the earlier run had before its first look, in thei
 those that it had imported. Every question got them whatever was answered, while later ones went where the answers had
 left something open. So R0 is selected by nothing, and since no question has more of it than this run has at its own
 first look, it never outweighs what is asked anew.
+
+With a `discount` a0 each outcome counts a0 (power prior: Ibrahim and Chen 2000). From a related data set R0 comes by a
+map of questions, or of groups of them: then a question takes the shares of the categories over the whole group.
 """
 
 from collections import defaultdict
@@ -18,7 +21,8 @@ from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.questions import Question
-from adaptive_eval.store import Event, PriorTaken, RunReader, events_of_kind
+from adaptive_eval.store import Event, Json, PriorTaken, RunReader, events_of_kind
+from scorio.moments import CountArray
 
 Outcomes = Mapping[str, Sequence[int]]
 """The categories of a model's first trials, by question."""
@@ -31,6 +35,9 @@ class PriorOutcomes:
     run: str
     """The earlier run's name."""
     outcomes: Mapping[str, Outcomes]
+    discount: float = 1.0
+    pooled: int | None = None
+    """The outcomes of a question are those of a whole group, and count as so many; None: they are its own."""
 
     def covers(self, models: Sequence[str]) -> bool:
         """Each of these models was looked for."""
@@ -38,15 +45,20 @@ class PriorOutcomes:
 
     def counts(
         self, models: Sequence[str], questions: Sequence[str], most: NDArray[np.integer], categories: int
-    ) -> NDArray[np.int64]:
+    ) -> CountArray:
         """(L, M, K): R0, with at most `most` (L, M) outcomes of each question."""
-        counts = np.zeros((*most.shape, categories), dtype=np.int64)
+        counts = np.zeros((*most.shape, categories))
         for model, name in enumerate(models):
             taken = self.outcomes.get(name, {})
             for question, key in enumerate(questions):
-                some = list(taken.get(key, ()))[: int(most[model, question])]
-                counts[model, question] = np.bincount(some, minlength=categories)
-        return counts
+                room, some = int(most[model, question]), list(taken.get(key, ()))
+                if self.pooled is None:
+                    counts[model, question] = np.bincount(some[:room], minlength=categories)
+                elif some:
+                    shares = np.bincount(some, minlength=categories) / len(some)
+                    counts[model, question] = min(self.pooled, room) * shares
+        whole = self.discount == 1.0 and self.pooled is None
+        return counts.astype(np.int64) if whole else self.discount * counts
 
     def event(self, section: PriorEvidenceConfig) -> PriorTaken:
         """What the run keeps of it."""
@@ -69,9 +81,23 @@ def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> 
     """What a run has kept for this section."""
     if section is None:
         return None
-    wanted = section.model_dump(mode="json")
-    kept = [event for event in events_of_kind(events, PriorTaken) if event.section == wanted]
-    return PriorOutcomes(kept[-1].run, kept[-1].outcomes) if kept else None
+    kept = [event for event in events_of_kind(events, PriorTaken) if _takes(event.section) == _takes(section)]
+    return _as_asked(kept[-1].run, kept[-1].outcomes, section) if kept else None
+
+
+def _takes(section: PriorEvidenceConfig | Json) -> Json:
+    """What decides which outcomes are taken; how much each counts does not."""
+    given = section.model_dump(mode="json") if isinstance(section, PriorEvidenceConfig) else section
+    return {"questions": {}, "groups": {}} | {key: value for key, value in given.items() if key != "discount"}
+
+
+def _as_asked(run: str, outcomes: Mapping[str, Outcomes], section: PriorEvidenceConfig) -> PriorOutcomes:
+    """Outcomes that count what the section says."""
+    pooled = None
+    if section.groups:
+        pooled = max((len(some) for taken in outcomes.values() for some in taken.values()), default=0)
+        pooled = pooled if section.depth is None else section.depth
+    return PriorOutcomes(run, outcomes, section.discount, pooled)
 
 
 def read_prior(
@@ -86,18 +112,34 @@ def read_prior(
         raise ConfigError(f"prior_evidence: {section.run} {problem}")
     known = {} if kept is None else dict(kept.outcomes)
     sources = {name: section.models.get(name, name) for name in prepared.models if name not in known}
-    asked = {question.id for question in prepared.questions}
     depth = prepared.config.trials.min if section.depth is None else section.depth
     openings = _openings(reader, earlier, set(sources.values()))
+    comes_from = _origins(section, prepared.questions, earlier.questions)
     for name, source in sources.items():
         whole = openings.get(source, {})
-        known[name] = {key: outcomes[:depth] for key, outcomes in whole.items() if key in asked}
+        taken = {key: [one for old in olds for one in whole.get(old, [])[:depth]] for key, olds in comes_from.items()}
+        known[name] = {key: some for key, some in taken.items() if some}
     if not any(known.values()):
         raise ConfigError(
             f"prior_evidence: {section.run} has no complete first round of any model of this run; its models are "
             f"{', '.join(earlier.models)}: name them under prior_evidence.models, as in {{new-name: old-name}}"
         )
-    return PriorOutcomes(earlier.name, known)
+    return _as_asked(earlier.name, known, section)
+
+
+def _origins(
+    section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]
+) -> dict[str, tuple[str, ...]]:
+    """For each question of this run those of the earlier one whose outcomes it takes."""
+    there = {question.id for question in theirs}
+    if section.groups:
+        members: dict[str, list[str]] = defaultdict(list)
+        for question in theirs:
+            members[str(question.cluster)].append(question.id)
+        grouped = {question.id: section.groups.get(str(question.cluster)) for question in ours}
+        return {key: tuple(members[group]) for key, group in grouped.items() if group is not None}
+    named = section.questions or {question.id: question.id for question in ours}
+    return {question.id: (named[question.id],) for question in ours if named.get(question.id) in there}
 
 
 def _problems(section: PriorEvidenceConfig, prepared: PreparedRun, earlier: EarlierRun) -> Iterator[str]:
@@ -110,6 +152,9 @@ def _problems(section: PriorEvidenceConfig, prepared: PreparedRun, earlier: Earl
             yield f"cannot serve {name!r}, which is no model of this run; they are {', '.join(prepared.models)}"
         if source not in earlier.models:
             yield f"has no model {source!r}; its models are {', '.join(earlier.models)}"
+    if section.questions or section.groups:
+        yield from _map_problems(section, prepared.questions, earlier.questions)
+        return
     theirs_by_id = {question.id: question for question in earlier.questions}
     common = [(question, theirs_by_id[question.id]) for question in prepared.questions if question.id in theirs_by_id]
     if not common:
@@ -117,6 +162,19 @@ def _problems(section: PriorEvidenceConfig, prepared: PreparedRun, earlier: Earl
     for ours_one, theirs_one in common:
         if _differ(ours_one, theirs_one):
             yield f"asked something else as question {ours_one.id!r}; R0 needs outcomes of the same questions"
+
+
+def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]) -> Iterator[str]:
+    """Names in a map that nobody has."""
+    for what, named, mine, old in (
+        ("question", section.questions, {one.id for one in ours}, {one.id for one in theirs}),
+        ("group", section.groups, {one.cluster for one in ours}, {one.cluster for one in theirs}),
+    ):
+        for key, source in named.items():
+            if key not in mine:
+                yield f"cannot serve the {what} {key!r}, which this run does not have"
+            if source not in old:
+                yield f"has no {what} {source!r}"
 
 
 def _differ(one: Question, other: Question) -> bool:

@@ -43,6 +43,7 @@ from adaptive_eval.store import (
     since_the_start,
 )
 from adaptive_eval.store.usage import TrialUsage
+from scorio.moments import CountArray
 
 Restored = tuple[Controller, Sequence[TrialUsage]]
 """The controller of a run as its stored trials leave it, and what was stored of each model."""
@@ -230,9 +231,9 @@ class RunCounts:
     """Counts (L, M, K) with the names of models and questions."""
 
     roster: Roster
-    cells: NDArray[np.int64]
+    cells: CountArray
     """R0 and all complete rounds."""
-    before: NDArray[np.int64]
+    before: CountArray
     """Of these, R0."""
 
     def of(self, models: Sequence[str], questions: Sequence[str]) -> "RunCounts":

@@ -88,6 +88,10 @@ class ModelRow:
     measured it, as in an import or a run of an earlier version."""
     server_gpu_seconds: float | None = None
     """The same times its GPUs; `gpu_seconds` are those of its requests."""
+    score_without_prior: float | None = None
+    """Of this run's own answers alone, where outcomes of an earlier run count too (R0)."""
+    rank_without_prior: int | None = None
+    """By these scores."""
 
 
 @dataclass(frozen=True, slots=True)

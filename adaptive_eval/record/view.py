@@ -6,7 +6,7 @@ not exist is None. Nothing here says where the run lies, since reports are publi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -19,6 +19,7 @@ from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import question_posteriors
 from adaptive_eval.record.ending import mishap_of
+from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.words import Words, words_of
@@ -156,6 +157,8 @@ class RunView:
     """Seconds the run has been active, over all its starts."""
     error: str | None = None
     """What ended it, where that was an error."""
+    relabelled: Relabelling | None = None
+    """How it stands under other rubrics; None where that was not worked out, as while it goes on."""
 
 
 STEPS = 200
@@ -170,6 +173,15 @@ def read_view(directory: Path) -> RunView:
     running = is_held(directory)
     with opened_run(directory) as stored:
         return assemble_view(stored.reader, stored.setup, stored.events, stored.results(running=running))
+
+
+def read_report(directory: Path) -> RunView:
+    """The same with what only a report has: the run under other rubrics."""
+    running = is_held(directory)
+    with opened_run(directory) as stored:
+        results = stored.results(running=running)
+        view = assemble_view(stored.reader, stored.setup, stored.events, results)
+        return view if results is None else replace(view, relabelled=relabelled(stored))
 
 
 class ViewSource(Protocol):

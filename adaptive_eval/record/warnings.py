@@ -11,7 +11,7 @@ import numpy as np
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
-from adaptive_eval.record.results import Caution
+from adaptive_eval.record.results import Caution, ModelRow
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.store import (
@@ -134,16 +134,28 @@ def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
         yield Caution("peeking", None, rule.caution)
 
 
-def prior_caution(names: Sequence[str], depths: Sequence[float]) -> Iterator[Caution]:
-    """Whose scores are made of an earlier run's outcomes too, and how many: D."""
+def prior_caution(names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow]) -> Iterator[Caution]:
+    """Whose scores are made of an earlier run's outcomes too, and how many: D; and the order without them."""
     if any(depths):
         told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
         yield Caution(
             "prior",
             None,
             "outcomes of an earlier run count as trials of this one (R0), so many a question (D, at most the trials of "
-            f"the first look): {told}; where a model has changed since, they pull its score to what it was",
+            f"the first look): {told}; where a model has changed since, they pull its score to what it was. "
+            f"{_order_alone(found)}",
         )
+
+
+def _order_alone(found: Sequence[ModelRow]) -> str:
+    """How the models stand by their own answers, best first."""
+    known = [row for row in found if row.rank_without_prior is not None]
+    alone = sorted(known, key=lambda row: (row.rank_without_prior or 0, row.rank))
+    if not known:
+        return "Without them no model has a score"
+    if alone == known:
+        return "Without them the order is the same"
+    return f"Without them the order is {', '.join(row.name for row in alone)}"
 
 
 def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:

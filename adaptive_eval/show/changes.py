@@ -19,7 +19,7 @@ from adaptive_eval.record.restore import RunCounts
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.markdown import PLACES
 from adaptive_eval.store import Change, TrialsImported, differences
-from scorio.moments import question_moments
+from scorio.moments import CountArray, question_moments
 from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
 
@@ -199,8 +199,8 @@ def _models(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
             hi=difference + half,
             z=z,
             p=float(2.0 * ndtr(-abs(z))),
-            trials_a=int(cells_a[model].sum() - counts_a.before[model].sum()),
-            trials_b=int(cells_b[model].sum() - counts_b.before[model].sum()),
+            trials_a=round(float(cells_a[model].sum() - counts_a.before[model].sum())),
+            trials_b=round(float(cells_b[model].sum() - counts_b.before[model].sum())),
         )
 
 
@@ -209,7 +209,7 @@ def _surest_first(one: ModelChange) -> tuple[float, float]:
     return -abs(one.z), -abs(one.difference)
 
 
-def _score(cells: NDArray[np.int64], view: RunView) -> tuple[float, float]:
+def _score(cells: CountArray, view: RunView) -> tuple[float, float]:
     """Score and variance of one model with counts (M, K), under the prior of its run."""
     stopping = view.configuration["stopping"]
     assert isinstance(stopping, dict)

@@ -26,6 +26,7 @@ from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, promise_in_short
 from adaptive_eval.show.events import sentence
+from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.show.summary import UNDECIDED, decided
 from adaptive_eval.show.text import (
     SECONDS_AN_HOUR,
@@ -131,7 +132,7 @@ SAMPLED = ("name", "model", "temperature", "top_p", "top_k", "min_p", "max_token
 
 def markdown(view: RunView) -> str:
     """The whole report."""
-    parts = [f"# {markdown_cell(view.name)}", *_found(view), *_how(view), *_repeat(view)]
+    parts = [f"# {markdown_cell(view.name)}", *_found(view), *_rubrics(view), *_how(view), *_repeat(view)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -346,6 +347,13 @@ def _some(value: float, shown: Callable[[float], str]) -> str:
     return shown(value) if value else "-"
 
 
+def _rubrics(view: RunView) -> Iterator[str]:
+    """How it stands under other rubrics."""
+    if view.relabelled is not None:
+        yield "## Under other rubrics"
+        yield from rubric_sections(view.relabelled)
+
+
 # -- how it was found ------------------------------------------------------------------------------------------------
 
 
@@ -354,9 +362,31 @@ def _how(view: RunView) -> Iterator[str]:
     yield "## How"
     said = [words.objective, words.rule, words.promise, words.allocation, words.prior, words.seeds]
     yield "\n".join(f"- {sentence}" for sentence in (*said, _depth(view)))
+    yield from _without_prior(view)
     yield f"Looks: {len(view.looks)}."
     rubric = ([markdown_cell(name), f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
     yield markdown_table(["category", "weight"], rubric)
+
+
+def _without_prior(view: RunView) -> Iterator[str]:
+    """The ranking with and without R0."""
+    models = () if view.results is None else view.results.models
+    if any(row.prior_depth for row in models):
+        scale = Scale.of(view.weights)
+        yield "With outcomes of an earlier run (R0), and without:"
+        head = ["model", "D", "rank", "avg@N", "rank without R0", "avg@N without R0"]
+        rows = (
+            [
+                markdown_cell(row.name),
+                f"{row.prior_depth:.3g}",
+                str(row.rank),
+                scale.score(row.score),
+                "-" if row.rank_without_prior is None else str(row.rank_without_prior),
+                scale.score(row.score_without_prior),
+            ]
+            for row in models
+        )
+        yield markdown_table(head, rows)
 
 
 def _depth(view: RunView) -> str:

@@ -17,6 +17,7 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.errors import StoreError
 from adaptive_eval.files import write_whole
 from adaptive_eval.imports import load_extra
+from adaptive_eval.record.relabel import Relabelling
 from adaptive_eval.record.view import LookView, RunView
 from adaptive_eval.show.text import safe_line
 from adaptive_eval.store import Names
@@ -150,13 +151,26 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = ("svg", "pn
         return []
     paths = []
     with styled():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
+        _make(folder)
         for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
             paths += save_figure(draw(view), folder, name, formats, MEND)
+        if view.relabelled is not None:
+            paths += save_figure(rank_by_rubric(view.relabelled), folder, RUBRICS, formats, MEND)
     return paths
+
+
+def draw_rubrics(found: Relabelling, folder: Path, formats: tuple[str, ...] = ("svg", "png")) -> list[Path]:
+    """How ranks move across rubrics, into `folder`."""
+    with styled():
+        _make(folder)
+        return save_figure(rank_by_rubric(found), folder, RUBRICS, formats, MEND)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
 
 
 def save_figure(figure: "Figure", folder: Path, name: str, formats: tuple[str, ...], mend: str) -> list[Path]:
@@ -260,6 +274,28 @@ def convergence_curve(view: RunView) -> "Figure":
     return figure
 
 
+def rank_by_rubric(found: Relabelling) -> "Figure":
+    """The rank of each model under each rubric (paper, Figure 7)."""
+    from matplotlib.ticker import MaxNLocator
+
+    models = [model.name for model in found.rubrics[0].models]
+    figure, axes = _figure(0.3 * len(models) + 2.2)
+    for at, name in enumerate(models):
+        ranks = [_or_nan(rubric.models[at].rank) for rubric in found.rubrics]
+        drawn: Any = {"color": colour(at), "linestyle": line_style(at), "linewidth": 1.4}
+        axes.plot(range(len(ranks)), ranks, "o", markersize=3.5, **drawn)
+        if ranks[-1] == ranks[-1]:
+            place = (len(ranks) - 1, ranks[-1])
+            axes.annotate(plain_name(name), place, (8, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_xticks(range(len(found.rubrics)), [plain_name(one.name) for one in found.rubrics], rotation=35, ha="right")
+    axes.set_ylim(len(models) + 0.5, 0.5)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel("rank")
+    axes.grid(axis="x", alpha=0.3)
+    return figure
+
+
+RUBRICS = "rubrics"
 FIGURES: dict[str, Callable[[RunView], "Figure"]] = {
     "intervals": intervals,
     "trials": heat_map,

@@ -17,6 +17,7 @@ from adaptive_eval.store.records import (
     CellCount,
     GradedCell,
     HeldTime,
+    MarkedTrial,
     ReplicaSums,
     ReplicaTraffic,
     RoundCount,
@@ -123,6 +124,7 @@ _OUTCOMES = _selected(_OutcomeRow._fields) + "ORDER BY trials.id"
 _TRIALS = _selected(_TrialRow._fields)
 _TRIALS_UNCHECKED = _TRIALS.replace(_MEANT["damaged"], "NULL")
 _USES = _selected(TrialUse._fields) + "ORDER BY trials.id"
+_MARKED = _selected(MarkedTrial._fields) + "WHERE category IS NOT NULL ORDER BY trials.id"
 _PLACES = _selected(_PlaceRow._fields) + "ORDER BY trials.id"
 _CELLS = _selected(CellCount._fields) + "WHERE trials.id <= ? GROUP BY model, question"
 _LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
@@ -245,6 +247,10 @@ class RunReader:
         """How many trials of each model were sent and have no answer."""
         rows = self._rows("SELECT name, trials FROM asked_for JOIN models ON models.id = model WHERE trials > 0")
         return {str(name): int(count) for name, count in rows}
+
+    def marked(self) -> Iterator[MarkedTrial]:
+        """Every graded trial with what a rubric could go by, in the order of commitment."""
+        return map(MarkedTrial._make, self._rows(_MARKED))
 
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and whether it timed out."""

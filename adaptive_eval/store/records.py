@@ -101,6 +101,23 @@ class TrialUse(NamedTuple):
     latency: float
 
 
+class MarkedTrial(NamedTuple):
+    """What any rubric could go by: everything of a graded trial but its texts."""
+
+    model: str
+    question: str
+    round: int
+    category: int
+    signals: str | None
+    """JSON, of the grader: as it is stored, since few of them differ."""
+    flags: str | None
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+    completion_bpt: float | None
+    prompt_bpt: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
     """One trial as it is stored: the answer whole, and its grade, or why the grader failed."""

@@ -43,10 +43,12 @@ def pooled_shares(n: CountArray) -> FloatArray:
 
 
 def self_centred_prior(n: CountArray) -> FloatArray:
-    """Prior counts s f_k of each model, the same for all its questions: (..., M, K) integer counts to (..., K).
+    """Prior counts s f_k of each model, the same for all its questions: (..., M, K) counts to (..., K).
+
+    Where outcomes count less than one, as those of a power prior do, s is fitted to the nearest whole counts.
 
     Args:
-        n: Whole counts of each question by category, (..., M, K).
+        n: Counts of each question by category, (..., M, K).
 
     Returns:
         The prior counts of each model, (..., K).
@@ -58,7 +60,8 @@ def self_centred_prior(n: CountArray) -> FloatArray:
         array([0.317, 0.432])
     """
     shares = pooled_shares(n)
-    table = n.reshape(-1, *n.shape[-2:])
+    table = np.rint(n).astype(np.int64) if n.dtype.kind == "f" else n
+    table = table.reshape(-1, *n.shape[-2:])
     s = _concentration(table, shares.reshape(len(table), -1))
     return s.reshape(shares.shape[:-1])[..., None] * shares
 
@@ -67,7 +70,7 @@ def self_centred_average_moments(n: CountArray, nu: FloatArray, w: FloatArray) -
     """The average and its variance (see above) under nu = n + the self-centred prior; needs N_q >= 1.
 
     Args:
-        n: Whole counts of each question by category, (..., M, K).
+        n: Counts of each question by category, (..., M, K).
         nu: The posterior counts, n plus the self-centred prior.
         w: What each category is worth, (K,).
 

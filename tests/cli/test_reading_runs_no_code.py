@@ -80,6 +80,7 @@ CASES: dict[str, Sequence[str] | None] = {
     "track": ("track RUN --mlflow",),
     "compare": ("compare RUN COPY", "compare RUN COPY --format json"),
     "regrade": ("regrade RUN",),
+    "relabel": ("relabel RUN", "relabel RUN --format json", "relabel RUN --rubric RUBRIC.yaml"),
     "verify": ("verify RUN",),
     "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),
     "plan": ("plan PLAIN.yaml --pilot RUN --worlds 10", "plan PLAIN.yaml --worlds 10"),
@@ -155,6 +156,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     plain = site.config(trials={"min": 2, "max": 4})
     (site.folder / "PLAIN.yaml").write_text(yaml.safe_dump(plain))
     (site.folder / "NEW.yaml").write_text(yaml.safe_dump(plain | {"prior_evidence": {"run": "RUN"}}))
+    (site.folder / "RUBRIC.yaml").write_text("rubric: {name: exact_match, assume: {verifier_c: 0}}\n")
     (site.folder / ".env").write_text("PORT=1\n")
     payload.write_text(ATTACK)
     return site.folder

@@ -5,6 +5,7 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from live_runs import MODELS, EndedRuns, Found, Site
 
@@ -43,7 +44,7 @@ def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
 def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first_look(
     site: Site, earlier: Path
 ) -> None:
-    said = run_with(site, {"run": str(earlier), "depth": 4})
+    said = run_with(site, {"run": str(earlier), "depth": 3})
     assert "outcomes of the run earlier count as R0" in said
     with closing(RunReader.open(site.directory())) as reader:
         plan = StoredRun(reader).plan
@@ -115,6 +116,11 @@ def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> No
         ({"models": {"ada": "eve"}}, {}, "has no model 'eve'; its models are ada, bob, cyd"),
         ({}, {"questions": {"path": "other.jsonl"}}, "has none of the questions of this run"),
         ({}, {"questions": {"path": "changed.jsonl"}}, "asked something else as question 'q0'"),
+        ({"depth": 5}, {}, "must be at most trials.min, which is 4"),
+        ({"discount": 1.5}, {}, "prior_evidence.discount"),
+        ({"questions": {"q0": "q77"}}, {}, "has no question 'q77'"),
+        ({"groups": {"hard": "easy"}}, {}, "cannot serve the group 'hard'"),
+        ({"questions": {"q0": "q1"}, "groups": {"hard": "easy"}}, {}, "may not stand beside `questions`"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_r0_is_refused_and_nothing_begins(
@@ -143,3 +149,71 @@ def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Pat
     ended = site.run(site.write(prior_evidence={"run": str(earlier)}))
     assert ended.exit_code == ExitCode.CONFIGURATION
     assert "has no complete first round of any model of this run" in ended.stderr
+
+
+def prior_counts(site: Site) -> np.ndarray:
+    with closing(RunReader.open(site.directory())) as reader:
+        found = StoredRun(reader).plan.bench.prior_counts
+    assert found is not None
+    return found
+
+
+def test_a_discount_makes_each_outcome_count_less(site: Site, earlier: Path) -> None:
+    run_with(site, {"run": str(earlier), "discount": 0.25})
+    expected = first_outcomes(earlier, 3)
+    counted = prior_counts(site)
+    for model, name in enumerate(MODELS):
+        for question in range(8):
+            right = expected[name, f"q{question}"].count(1)
+            assert counted[model, question].tolist() == [0.25 * (3 - right), 0.25 * right]
+    results = json.loads((site.directory() / "results.json").read_text())
+    assert [row["prior_depth"] for row in results["models"]] == [0.75] * 3
+    # the average of a question is that of its own answers and of a quarter of each earlier one
+    with closing(RunReader.open(site.directory())) as reader:
+        own = StoredRun(reader).counts()
+    for row in results["models"]:
+        cells = own.cells[own.roster.models.position_of(row["name"])]
+        assert row["score"] == pytest.approx((cells[:, 1] / cells.sum(axis=-1)).mean())
+        alone = cells - own.before[own.roster.models.position_of(row["name"])]
+        assert row["score_without_prior"] == pytest.approx((alone[:, 1] / alone.sum(axis=-1)).mean())
+    ranks = sorted(results["models"], key=lambda row: -row["score_without_prior"])
+    assert [row["rank_without_prior"] for row in ranks] == [1, 2, 3]
+
+
+def test_a_discount_may_change_while_the_outcomes_that_were_kept_stay(site: Site, earlier: Path) -> None:
+    run_with(site, {"run": str(earlier), "discount": 0.25}, budget={"trials": 100})
+    shutil.rmtree(earlier)
+    run_with(site, {"run": str(earlier), "discount": 0.5}, budget={"trials": 100})
+    assert prior_counts(site).sum() == pytest.approx(0.5 * 3 * 8 * 3)
+
+
+def test_questions_of_a_related_set_take_the_outcomes_of_those_they_come_from(site: Site, earlier: Path) -> None:
+    run_with(site, {"run": str(earlier), "questions": {"q0": "q7", "q1": "q1"}})
+    expected, counted = first_outcomes(earlier, 3), prior_counts(site)
+    assert counted[:, 2:].sum() == 0
+    for model, name in enumerate(MODELS):
+        for question, old in ((0, "q7"), (1, "q1")):
+            outcomes = expected[name, old]
+            assert counted[model, question].tolist() == [outcomes.count(0), outcomes.count(1)]
+
+
+def test_a_group_takes_the_shares_of_a_group(site: Site, ended_runs: EndedRuns) -> None:
+    rows = [json.loads(line) for line in (site.folder / "questions.jsonl").read_text().splitlines()]
+    for name, groups in (("old", "aabbbbcc"), ("new", "xxxxyyyz")):
+        grouped = [json.dumps(row | {"kind": group}) for row, group in zip(rows, groups, strict=True)]
+        (site.folder / f"{name}.jsonl").write_text("\n".join(grouped))
+    fields = {"cluster": "kind"}
+    old = site.directory("old")
+    questions = {"path": "old.jsonl", "fields": fields}
+    assert site.run(site.write("old", questions=questions, trials={"min": 2, "max": 4}), "--run-dir", str(old))
+    section = {"run": str(old), "depth": 2, "groups": {"x": "b", "y": "a"}}
+    run_with(site, section, questions={"path": "new.jsonl", "fields": fields})
+    expected, counted = first_outcomes(old, 2), prior_counts(site)
+    for model, name in enumerate(MODELS):
+        for mine, theirs in ((range(4), range(2, 6)), (range(4, 7), range(2)), (range(7, 8), ())):
+            pooled = [one for question in theirs for one in expected[name, f"q{question}"]]
+            share = pooled.count(1) / len(pooled) if pooled else 0.0
+            for question in mine:
+                assert counted[model, question].tolist() == pytest.approx(
+                    [2 * (1 - share), 2 * share] if pooled else [0, 0]
+                )

@@ -14,6 +14,7 @@ from adaptive_eval.record.view import LookView, RunView, read_view
 from adaptive_eval.show.plots import (
     FIGURES,
     OVER_LOOKS,
+    RUBRICS,
     convergence,
     draw_all,
     pair_paths,
@@ -120,7 +121,7 @@ def test_a_run_that_was_graded_again_has_figures_of_its_results_alone(
     assert CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)]).exit_code == 0
     told = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(tmp_path / "figures")])
     assert told.exit_code == 0, told.output
-    assert {path.stem for path in (tmp_path / "figures").iterdir()} == set(FIGURES)
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == {*FIGURES, RUBRICS}
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
 
 

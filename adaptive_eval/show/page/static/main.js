@@ -12,6 +12,7 @@ import { overview, statusOf, subtitle } from "./overview.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
 import { recipe } from "./recipe.js";
+import { rubrics } from "./rubrics.js";
 import { showRuns } from "./runs.js";
 import { followEdges, markEdges } from "./scrolling.js";
 import { embeddedView, readAnswers } from "./sent.js";
@@ -38,6 +39,7 @@ const SECTIONS = [
   matrix,
   heat,
   posteriors,
+  rubrics,
   spending,
   trouble,
   recipe,

@@ -23,6 +23,46 @@
  * @property {EventView[]} events
  * @property {number} elapsed
  * @property {string | null} error
+ * @property {Relabelling | null} relabelled
+ */
+
+/**
+ * @typedef {object} Relabelling
+ * @property {string} run
+ * @property {number} trials
+ * @property {RelabelledRubric[]} rubrics
+ * @property {RubricNotThere[]} not_there
+ * @property {boolean} with_prior
+ */
+
+/**
+ * @typedef {object} RelabelledRubric
+ * @property {string} name
+ * @property {string | null} same_as
+ * @property {string[]} categories
+ * @property {number[]} weights
+ * @property {Record<string, number>} thresholds
+ * @property {string[]} fitted
+ * @property {Record<string, number>} assumed
+ * @property {RelabelledModel[]} models
+ * @property {number | null} tau_b
+ */
+
+/**
+ * @typedef {object} RelabelledModel
+ * @property {string} name
+ * @property {number | null} score
+ * @property {number | null} sigma
+ * @property {number | null} rank
+ * @property {number | null} tier
+ * @property {number[]} counts
+ * @property {number} left_out
+ */
+
+/**
+ * @typedef {object} RubricNotThere
+ * @property {string} name
+ * @property {string} why
  */
 
 /**
@@ -94,6 +134,8 @@
  * @property {string} letters
  * @property {number | null} server_seconds
  * @property {number | null} server_gpu_seconds
+ * @property {number | null} score_without_prior
+ * @property {number | null} rank_without_prior
  */
 
 /**

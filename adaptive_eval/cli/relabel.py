@@ -1,0 +1,79 @@
+"""`adaptive-eval relabel RUN`: a stored run under other rubrics."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import orjson
+import typer
+
+from adaptive_eval.cli.shared import reported
+from adaptive_eval.config.load import load_rubric
+from adaptive_eval.config.prepare import setup_of
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.files import write_whole
+from adaptive_eval.graders.rubric import RubricConfig
+from adaptive_eval.record.relabel import Relabelling
+from adaptive_eval.record.relabel import relabel as relabel_run
+from adaptive_eval.record.restore import opened_run
+from adaptive_eval.show.relabelled import relabelled_markdown
+
+FORMAT = "adaptive-eval.relabelling/1"
+
+
+def relabel(
+    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
+    rubric: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--rubric", metavar="FILE", help="A file with a `rubric:`, such as a configuration; may be given again."
+        ),
+    ] = None,
+    kind: Annotated[Literal["md", "json"], typer.Option("--format", help="What to write.")] = "md",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.", show_default=False)
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", help="Draw how ranks move into this folder too, as SVG and PNG.")
+    ] = None,
+) -> None:
+    """Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.
+
+    Every rubric is worked out on the signals that are stored; nothing is asked, and nothing in RUN is changed. To go on
+    under another rubric: `adaptive-eval regrade RUN --config CONFIG`.
+    """
+    with reported():
+        found = relabel_run(run, _rubrics(run, rubric) if rubric else None)
+        drawn = [] if plots is None else _drawn(found, plots)
+        text = _rendered(found, kind)
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            write_whole(output, text.encode("utf-8", "replace"), "Mend that, or give another --output")
+            typer.echo(str(output))
+        for path in drawn:
+            typer.echo(str(path), err=output is None)
+
+
+def _rubrics(run: Path, files: list[Path]) -> dict[str, RubricConfig]:
+    """The rubric of each file, by the name of the file."""
+    with opened_run(run) as stored:
+        names = tuple(setup_of(stored.reader.header()).roster.models)
+    named = [path.stem for path in files]
+    if len(set(named)) < len(named):
+        named = [str(path) for path in files]
+    if len(set(named)) < len(named):
+        raise ConfigError("--rubric names a file twice; give each once")
+    return {name: load_rubric(path, names) for name, path in zip(named, files, strict=True)}
+
+
+def _drawn(found: Relabelling, folder: Path) -> list[Path]:
+    # imported here: it needs an extra
+    from adaptive_eval.show.plots import draw_rubrics
+
+    return draw_rubrics(found, folder)
+
+
+def _rendered(found: Relabelling, kind: Literal["md", "json"]) -> str:
+    if kind == "md":
+        return relabelled_markdown(found)
+    return orjson.dumps({"format": FORMAT, "relabelling": found}, option=orjson.OPT_APPEND_NEWLINE).decode()

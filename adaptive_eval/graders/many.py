@@ -1,0 +1,149 @@
+"""A rubric on many trials at once, by what is known of them: what a grader said and what was measured.
+
+The paper's schemata are worked out on whole columns, own categories trial by trial. A trial that lacks a signal which
+the rubric needs has no category under it, as it would have none in a run.
+
+What graders say is mostly yes and no, so that of a hundred thousand trials only a few differ: each saying is kept once.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.rubric import Facts, Rubric, SchemaRubric
+from adaptive_eval.graders.types import FLAGS, MEASURES, SignalValue, measured_facts
+from scorio.categorical import Signals, Thresholds, classify, fit_thresholds
+from scorio.categorical.variables import PERCENTILES
+from scorio.moments import FloatArray
+
+NO_CATEGORY = -1
+
+IntColumn = NDArray[np.int64]
+
+
+class AnswerMeasures(NamedTuple):
+    """What was measured of one answer."""
+
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+    completion_bpt: float | None
+    prompt_bpt: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrialSignals:
+    """Everything that a rubric can go by, of many trials."""
+
+    said: tuple[Facts, ...]
+    """Flags and what graders say: each that occurs, once."""
+    said_at: IntColumn
+    """(N,): which of them each trial has."""
+    measured: Mapping[str, FloatArray]
+    """`MEASURES` (N,); nan where it is not known."""
+    known: dict[str, FloatArray] = field(default_factory=dict)
+    """Signals as numbers that were asked for before: each is, by several rubrics."""
+
+    @classmethod
+    def of(cls, said: Sequence[tuple[str | None, str | None]], measured: Sequence[AnswerMeasures]) -> "TrialSignals":
+        """From the stored signals (JSON) and flags of each trial, and its measures."""
+        known: dict[tuple[str | None, str | None], int] = {}
+        at = np.fromiter((known.setdefault(one, len(known)) for one in said), np.int64, len(said))
+        facts = [measured_facts(*one) for one in measured]
+        columns = {name: np.array([_number(one.get(name)) for one in facts], dtype=float) for name in MEASURES}
+        return cls(tuple(_said(*one) for one in known), at, columns)
+
+    def __len__(self) -> int:
+        return len(self.said_at)
+
+    def only(self, chosen: NDArray[np.bool_]) -> "TrialSignals":
+        """Some of the trials."""
+        columns = {name: column[chosen] for name, column in self.measured.items()}
+        return TrialSignals(self.said, self.said_at[chosen], columns)
+
+    def numbers(self, name: str) -> FloatArray:
+        """(N,): a signal as a number; nan where a trial does not have it, or as a text."""
+        if name not in self.known:
+            told = np.array([_number(one.get(name)) for one in self.said], dtype=float)[self.said_at]
+            measured = self.measured.get(name)
+            self.known[name] = told if measured is None else np.where(np.isnan(told), measured, told)
+        return self.known[name]
+
+    def has(self, name: str) -> bool:
+        """Whether any trial has a signal."""
+        return not np.isnan(self.numbers(name)).all() or any(name in one for one in self.said)
+
+    def facts(self, needed: Collection[str]) -> Iterator[Facts]:
+        """Of each trial by itself, those that are needed."""
+        columns = [(name, column.tolist()) for name, column in self.measured.items() if name in needed]
+        said = [{name: one[name] for name in needed if name in one} for one in self.said]
+        for number, at in enumerate(self.said_at.tolist()):
+            measured = {name: column[number] for name, column in columns if column[number] == column[number]}
+            yield {**measured, **said[at]}
+
+
+def categories_of(trials: TrialSignals, rubric: Rubric) -> IntColumn:
+    """(N,): the category of each trial; `NO_CATEGORY` where a signal is missing."""
+    if isinstance(rubric, SchemaRubric):
+        return _by_schema(trials, rubric)
+    return np.fromiter((_category(rubric, one) for one in trials.facts(rubric.needs)), np.int64, len(trials))
+
+
+def lacking(trials: TrialSignals, rubric: Rubric) -> tuple[str, ...]:
+    """The signals that the rubric needs and none of the trials has."""
+    return tuple(sorted(name for name in rubric.needs if not trials.has(name)))
+
+
+def fitted_thresholds(
+    trials: TrialSignals, fixed: Thresholds, wanted: Collection[str] = tuple(PERCENTILES)
+) -> Thresholds:
+    """The percentiles of these trials that are `wanted` and that `fixed` does not have.
+
+    Each is fitted on the trials that have its signal (`scorio.categorical.fit_thresholds`).
+    """
+    found: dict[str, float | None] = asdict(fixed)
+    for name in wanted:
+        percentile = PERCENTILES[name]
+        if found[name] is None:
+            used = {percentile.signal} | ({"is_correct"} if percentile.correct is not None else set())
+            columns = {signal: trials.numbers(signal) for signal in used}
+            there = ~np.any([np.isnan(column) for column in columns.values()], axis=0)
+            if there.any():
+                signals = Signals(**{signal: column[there] for signal, column in columns.items()})
+                found[name] = getattr(fit_thresholds(signals), name)
+    return Thresholds(**found)
+
+
+def _by_schema(trials: TrialSignals, rubric: SchemaRubric) -> IntColumn:
+    columns = {
+        name: np.full(len(trials), rubric.assume[name]) if name in rubric.assume else trials.numbers(name)
+        for name in rubric.schema.signals
+    }
+    there = ~np.any([np.isnan(column) for column in columns.values()], axis=0)
+    found = np.full(len(trials), NO_CATEGORY, dtype=np.int64)
+    if there.any():
+        signals = Signals(**{name: column[there] for name, column in columns.items()})
+        found[there] = classify(signals, rubric.schema, rubric.thresholds)
+    return found
+
+
+def _category(rubric: Rubric, facts: Facts) -> int:
+    try:
+        return rubric.category(facts)
+    except GraderError:
+        return NO_CATEGORY
+
+
+def _said(signals: str | None, flags: str | None) -> Facts:
+    up = set((flags or "").split())
+    told: dict[str, SignalValue] = {flag: flag in up for flag in FLAGS}
+    return told | (json.loads(signals) if signals else {})
+
+
+def _number(value: SignalValue | None) -> float:
+    return float("nan") if value is None or isinstance(value, str) else float(value)

@@ -1,0 +1,337 @@
+"""A stored run under other rubrics: scores, ranks and tiers as each rubric would have them (paper, 3.4 and Figure 7).
+
+Nothing is asked and nothing is changed: every rubric is worked out on the signals that are stored of each trial. What
+counts are the trials of complete rounds, as in the run's own look, without outcomes of an earlier run (R0), which are
+known under the run's rubric alone. Tiers are those of a single look at these trials by the run's rule, and by the
+sequential rule where that is a plug-in, or the run compares no two models. The run itself may have called a pair at an
+earlier look, which stands there.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.evidence import Estimates, Evidence, Prior, update, weigh_evidence
+from adaptive_eval.core.rules import Rule, calls
+from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import Bench
+from adaptive_eval.core.ungraded import why_unjudgeable
+from adaptive_eval.errors import ConfigError, GraderError
+from adaptive_eval.graders.many import (
+    NO_CATEGORY,
+    AnswerMeasures,
+    TrialSignals,
+    categories_of,
+    fitted_thresholds,
+    lacking,
+)
+from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
+from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.store import MarkedTrial
+from scorio.categorical import SCHEMATA, Schema, Thresholds
+from scorio.categorical.variables import INVALID, VARIABLES
+from scorio.rank import compare_rankings, rank_scores
+
+OWN = "the run's rubric"
+ASSUMED = frozenset(condition.signal for condition in INVALID)
+"""Signals that tell an answer that is invalid: where a schema uses one for nothing else, it can do without."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelabelledModel:
+    """One model under one rubric."""
+
+    name: str
+    score: float | None
+    """None where not every question has an answer with a category."""
+    sigma: float | None
+    rank: int | None
+    """1 for the best; equal scores share a rank."""
+    tier: int | None
+    """A new one begins where neighbours are told apart."""
+    counts: tuple[int, ...]
+    """Trials by category."""
+    left_out: int
+    """Trials that lack a signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelabelledRubric:
+    """One rubric on the stored trials."""
+
+    name: str
+    same_as: str | None
+    """A rubric before it that puts every trial into the same category, with the same weights."""
+    categories: tuple[str, ...]
+    weights: tuple[float, ...]
+    thresholds: Mapping[str, float]
+    """The percentiles that it compares with."""
+    fitted: tuple[str, ...]
+    """Of these, those that were fitted on these very trials."""
+    assumed: Mapping[str, float]
+    """Values for signals that are not there."""
+    models: tuple[RelabelledModel, ...]
+    """In the order of the run's own ranking."""
+    tau_b: float | None
+    """Kendall's tau-b of its scores with those of the run's rubric; None where too few models have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RubricNotThere:
+    """A rubric that cannot be worked out on these trials."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relabelling:
+    """A run under several rubrics."""
+
+    run: str
+    trials: int
+    """With a grade, in complete rounds."""
+    rubrics: tuple[RelabelledRubric, ...]
+    """The run's own first."""
+    not_there: tuple[RubricNotThere, ...]
+    with_prior: bool
+    """The run counts outcomes of an earlier run, which are left out here."""
+
+
+def relabel(directory: Path, rubrics: Mapping[str, RubricConfig] | None = None) -> Relabelling:
+    """The stored run under these rubrics; by default the twelve schemata of the paper."""
+    with opened_run(directory) as stored:
+        found = relabelled(stored, rubrics)
+    if found is None:
+        raise ConfigError(f"{directory} has no look yet, so there is nothing to relabel; let it run on")
+    return found
+
+
+def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = None) -> Relabelling | None:
+    """The same of a run that is open; None where no trial was judged yet."""
+    rows = _judged(stored)
+    if not rows:
+        return None
+    trials = _Trials.of(stored, rows)
+    own = stored.setup.config.rubric
+    judge = _Judge.of(stored)
+    first = judge.rubric(OWN, open_rubric(own), trials, np.array([row.category for row in rows], dtype=np.int64))
+    order = np.argsort([one.rank or len(rows) for one in first.models], kind="stable")
+    found, not_there = [_in_order(first, order)], []
+    wanted = default_rubrics(own, trials.signals) if rubrics is None else rubrics
+    labels: dict[str, tuple[bytes, tuple[float, ...]]] = {}
+    for name, config in wanted.items():
+        try:
+            one, categories = judge.asked(name, config, trials)
+        except GraderError as error:
+            not_there.append(RubricNotThere(name, str(error)))
+            continue
+        key = (categories.tobytes(), one.weights)
+        alike = next((other for other, known in labels.items() if known == key), None)
+        labels[name] = key
+        found.append(_agreeing(_in_order(one, order), found[0], alike))
+    prior = stored.setup.config.prior_evidence is not None
+    return Relabelling(stored.setup.config.name, len(rows), tuple(found), tuple(not_there), prior)
+
+
+def default_rubrics(own: RubricConfig, trials: TrialSignals) -> dict[str, RubricConfig]:
+    """The twelve schemata; a signal that only tells invalid answers, and that no trial has, is taken for 0."""
+    found = {}
+    for name, schema in SCHEMATA.items():
+        rubric = SchemaRubric(schema, schema.weights, Thresholds(), {})
+        absent = {one: 0.0 for one in lacking(trials, rubric) if one in ASSUMED and _only_for_invalid(schema, one)}
+        assume = {one: value for one, value in own.assume.items() if one in schema.signals}
+        fixed = own.thresholds if own.name in SCHEMATA and not own.categories else {}
+        found[name] = RubricConfig(name=name, thresholds=fixed, assume=absent | assume)
+    return found
+
+
+def _only_for_invalid(schema: Schema, signal: str) -> bool:
+    """Whether a schema looks at a signal for its category 0 alone."""
+    ways = (way for category in schema.categories for way in category.rule)
+    compared = (condition for way in ways for variable in way for condition in VARIABLES[variable])
+    return all(signal not in (condition.signal, condition.bound) for condition in compared)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Trials:
+    """The judged trials: who answered what, and what is known of it."""
+
+    models: tuple[str, ...]
+    questions: tuple[str, ...]
+    model: NDArray[np.int64]
+    question: NDArray[np.int64]
+    signals: TrialSignals
+
+    @classmethod
+    def of(cls, stored: StoredRun, rows: Sequence[MarkedTrial]) -> "_Trials":
+        roster = stored.setup.roster
+        cells = np.array([roster.cell(row.model, row.question) for row in rows], dtype=np.int64).reshape(-1, 2)
+        said = [(row.signals, row.flags) for row in rows]
+        measured = [AnswerMeasures._make(row[row._fields.index("finish_reason") :]) for row in rows]
+        return cls(
+            tuple(roster.models), tuple(roster.questions), cells[:, 0], cells[:, 1], TrialSignals.of(said, measured)
+        )
+
+    def tally(self, categories: NDArray[np.int64], levels: int) -> NDArray[np.int64]:
+        """(L, M, K + 1): trials by category, the last those that have none."""
+        shape = len(self.models), len(self.questions), levels + 1
+        told = np.where(categories == NO_CATEGORY, levels, categories)
+        flat = np.ravel_multi_index((self.model, self.question, told), shape)
+        return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judge:
+    """One look at counts, as the run would take it."""
+
+    rule: Rule
+    prior: Prior
+    horizon: int
+
+    @classmethod
+    def of(cls, stored: StoredRun) -> "_Judge":
+        config = stored.setup.config
+        if config.plug_ins:
+            return cls(Sequential(config.stopping.confidence), config.stopping.prior, config.trials.max)
+        plan = stored.plan
+        plain = plan.objective.compares and plan.objective.reference is None and plan.objective.rule is None
+        rule = plan.rule if plain else Sequential(config.stopping.confidence)
+        return cls(rule, plan.prior, plan.trials.max)
+
+    def asked(self, name: str, config: RubricConfig, trials: _Trials) -> tuple[RelabelledRubric, NDArray[np.int64]]:
+        """A rubric that somebody wants to see; `GraderError` says why it cannot be had."""
+        fitted: tuple[str, ...] = ()
+        rubric = open_rubric(config)
+        if absent := lacking(trials.signals, rubric):
+            raise GraderError(f"needs {', '.join(absent)}, which no trial has")
+        if isinstance(rubric, SchemaRubric) and rubric.schema.thresholds:
+            rubric, fitted = _with_thresholds(rubric, trials.signals)
+        categories = categories_of(trials.signals, rubric)
+        return self.rubric(name, rubric, trials, categories, fitted), categories
+
+    def rubric(
+        self, name: str, rubric: Rubric, trials: _Trials, categories: NDArray[np.int64], fitted: tuple[str, ...] = ()
+    ) -> RelabelledRubric:
+        """The models in the order of the run."""
+        tally = trials.tally(categories, len(rubric.weights))
+        counts, without = tally[..., :-1], tally[..., -1]
+        scored = np.array(
+            [why_unjudgeable(row.sum(axis=-1), bare) is None for row, bare in zip(counts, without, strict=True)]
+        )
+        weights = np.array(rubric.weights, dtype=float)
+        bench = Bench(len(trials.models), len(trials.questions), weights)
+        known = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)
+        ranks, tiers = self._places(known, scored)
+        sigma = known.sigma()
+        models = tuple(
+            RelabelledModel(
+                name=model,
+                score=float(known.score[at]) if scored[at] else None,
+                sigma=float(sigma[at]) if scored[at] else None,
+                rank=ranks.get(at),
+                tier=tiers.get(at),
+                counts=tuple(counts[at].sum(axis=0).tolist()),
+                left_out=int(without[at].sum()),
+            )
+            for at, model in enumerate(trials.models)
+        )
+        schema = rubric if isinstance(rubric, SchemaRubric) else None
+        return RelabelledRubric(
+            name=name,
+            same_as=None,
+            categories=rubric.names,
+            weights=rubric.weights,
+            thresholds={} if schema is None else _used(schema),
+            fitted=fitted,
+            assumed={} if schema is None else dict(schema.assume),
+            models=models,
+            tau_b=None,
+        )
+
+    def _places(self, known: Estimates, scored: NDArray[np.bool_]) -> tuple[dict[int, int], dict[int, int]]:
+        """Rank and tier of every model that has a score."""
+        there = np.flatnonzero(scored)
+        if not len(there):
+            return {}, {}
+        ranks = dict(zip(there.tolist(), np.asarray(rank_scores(known.score[there])).astype(int).tolist(), strict=True))
+        order = there[np.argsort(-known.score[there], kind="stable")]
+        evidence = weigh_evidence(known)
+        called = calls(self.rule, [evidence])
+        tiers, tier = {int(order[0]): 1}, 1
+        for above, below in zip(order.tolist(), order[1:].tolist(), strict=False):
+            tier += _told_apart(evidence, called, above, below)
+            tiers[below] = tier
+        return ranks, tiers
+
+
+def _told_apart(evidence: Evidence, called: NDArray[np.int8], above: int, below: int) -> bool:
+    (at,) = evidence.plain_positions(np.array([[above, below]]))
+    sign = 1 if evidence.first[at] == above else -1
+    return bool(sign * called[at] > 0)
+
+
+def _with_thresholds(rubric: SchemaRubric, trials: TrialSignals) -> tuple[SchemaRubric, tuple[str, ...]]:
+    """The schema with the thresholds that it lacks fitted on these trials, and which these are."""
+    fitted = tuple(name for name in rubric.schema.thresholds if getattr(rubric.thresholds, name) is None)
+    thresholds = fitted_thresholds(trials, rubric.thresholds, rubric.schema.thresholds)
+    if unfit := [name for name in rubric.schema.thresholds if getattr(thresholds, name) is None]:
+        raise GraderError(f"needs the thresholds {', '.join(unfit)}, and no trial is there to fit them on")
+    return SchemaRubric(rubric.schema, rubric.weights, thresholds, rubric.assume), fitted
+
+
+def _used(rubric: SchemaRubric) -> dict[str, float]:
+    return {name: float(getattr(rubric.thresholds, name)) for name in rubric.schema.thresholds}
+
+
+def _in_order(found: RelabelledRubric, order: NDArray[np.intp]) -> RelabelledRubric:
+    return replace(found, models=tuple(found.models[at] for at in order.tolist()))
+
+
+def _agreeing(found: RelabelledRubric, own: RelabelledRubric, same_as: str | None) -> RelabelledRubric:
+    """With its agreement with the run's own ranking."""
+    both = [(a.score, b.score) for a, b in zip(found.models, own.models, strict=True)]
+    known = [(a, b) for a, b in both if a is not None and b is not None]
+    tau = None
+    if len(known) > 1:
+        ours, theirs = (np.array(column, dtype=float) for column in zip(*known, strict=True))
+        tau = float(compare_rankings(rank_scores(ours, "fractional"), rank_scores(theirs, "fractional")).tau_b)
+    return replace(found, tau_b=None if tau is None or np.isnan(tau) else tau, same_as=same_as)
+
+
+def _judged(stored: StoredRun) -> list[MarkedTrial]:
+    """The graded trials of complete rounds of today's models and questions."""
+    roster = stored.setup.roster
+    rows = [row for row in stored.reader.marked() if (row.model, row.question) in roster]
+    last = _last_rounds(rows, _judged_trials(stored))
+    return [row for row in rows if row.round <= last.get(row.model, -1)]
+
+
+def _judged_trials(stored: StoredRun) -> dict[str, int]:
+    """How many graded trials of each model the newest look has."""
+    look = stored.reader.latest_look()
+    if look is not None:
+        return dict(zip(look.body["models"], look.body["trials"], strict=True))  # type: ignore[call-overload]
+    counts = stored.counts()
+    trials = (counts.cells - counts.before).sum(axis=(1, 2)).tolist()
+    return dict(zip(counts.roster.models, trials, strict=True))
+
+
+def _last_rounds(rows: Sequence[MarkedTrial], judged: Mapping[str, int]) -> dict[str, int]:
+    """Of each model the last round that the newest look has: rounds are complete one after the other."""
+    sizes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for row in rows:
+        sizes[row.model][row.round] += 1
+    last = {}
+    for model, rounds in sizes.items():
+        trials = 0
+        for number in sorted(rounds):
+            trials += rounds[number]
+            if trials > judged.get(model, 0):
+                break
+            last[model] = number
+    return last

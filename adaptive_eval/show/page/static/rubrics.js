@@ -1,0 +1,61 @@
+// The run under other rubrics: the rank of every model, and what could not be worked out.
+
+import { h } from "./dom.js";
+import { nothing, region, table } from "./parts.js";
+import { name, number, plain, plural } from "./text.js";
+/** @import { RelabelledModel, RelabelledRubric } from "./sent.js" */
+/** @import { Section } from "./parts.js" */
+
+/** @type {Section} */
+export const rubrics = {
+  id: "rubrics",
+  title: "Under other rubrics",
+  short: "Rubrics",
+  render({ view }) {
+    const found = view.relabelled;
+    if (!found) return nothing("`adaptive-eval relabel` and reports show this run under other rubrics.");
+    const models = found.rubrics[0].models.map((model) => name(model.name));
+    const caption = "Rank of each model under each rubric, with its tier in brackets";
+    return [
+      h(
+        "p",
+        { class: "quiet" },
+        `${plural(found.trials, "trial")} of complete rounds, labelled anew from what is stored of each. `,
+        "A rubric that was chosen because of what it shows here promises nothing.",
+      ),
+      region(
+        caption,
+        "",
+        table({
+          caption,
+          head: ["Rubric", ...models, "Kendall’s tau-b"],
+          rows: found.rubrics.map((one) => [plain(one.name), ...one.models.map(place), number(one.tau_b)]),
+        }),
+      ),
+      h(
+        "ul",
+        null,
+        [...found.rubrics.flatMap(notes), ...found.not_there.map((one) => `${one.name}: ${one.why}.`)].map((text) =>
+          h("li", null, plain(text, 500)),
+        ),
+      ),
+    ];
+  },
+};
+
+/** @param {RelabelledModel} model */
+function place(model) {
+  return model.rank === null ? "–" : `${model.rank} (${model.tier})`;
+}
+
+/** @param {RelabelledRubric} one @returns {string[]} */
+function notes(one) {
+  const said = [];
+  if (one.same_as !== null) said.push(`${one.name}: every trial is where ${one.same_as} puts it.`);
+  if (one.fitted.length) said.push(`${one.name}: thresholds fitted on these trials (${one.fitted.join(", ")}).`);
+  for (const [signal, value] of Object.entries(one.assumed))
+    said.push(`${one.name}: no trial has ${signal}, which is taken for ${value}.`);
+  const lacking = one.models.reduce((sum, model) => sum + model.left_out, 0);
+  if (lacking) said.push(`${one.name}: ${plural(lacking, "trial")} left out, which lack a signal.`);
+  return said;
+}

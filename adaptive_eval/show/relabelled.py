@@ -1,0 +1,107 @@
+"""A run under other rubrics as Markdown: how scores, ranks and tiers move, and what could not be worked out."""
+
+from collections.abc import Callable, Iterator
+
+from adaptive_eval.record.relabel import RelabelledModel, RelabelledRubric, Relabelling
+from adaptive_eval.record.scale import Scale
+from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
+from scorio.categorical import SCHEMATA
+
+MOST_MOVES = 3
+
+
+def relabelled_markdown(found: Relabelling) -> str:
+    """The whole document."""
+    parts = [f"# {markdown_cell(found.run)} under other rubrics", *rubric_sections(found)]
+    return "\n\n".join(parts) + "\n"
+
+
+def rubric_sections(found: Relabelling) -> Iterator[str]:
+    """What was found, table by table."""
+    said = "without the outcomes of an earlier run (R0), which have no other labels" if found.with_prior else ""
+    yield (
+        f"{count(found.trials)} graded trials of complete rounds{', ' if said else ''}{said}, labelled anew from what "
+        "is stored of each; nothing was asked, and nothing in the run is changed. A rubric that was chosen because of "
+        "what it shows here promises nothing."
+    )
+    head = ["", "rubric", "tau-b", "tiers", "first", "moves"]
+    yield markdown_table(head, (_summary(number, one, found) for number, one in _numbered(found)), left=2)
+    yield (
+        "tau-b: agreement of its scores with those of the run's rubric (Kendall). tiers: neighbours that one look at "
+        "these trials tells apart; the run may have called more at an earlier one."
+    )
+    numbers = [str(number) for number, _ in _numbered(found)]
+    yield "Rank, and tier in brackets:"
+    yield markdown_table(["model", *numbers], _by_model(found, lambda model, _: _place(model)))
+    yield "Score and its standard error:"
+    yield markdown_table(["model", *numbers], _by_model(found, _score))
+    if notes := list(_notes(found)):
+        yield "\n".join(f"- {note}" for note in notes)
+
+
+def _numbered(found: Relabelling) -> Iterator[tuple[int, RelabelledRubric]]:
+    return enumerate(found.rubrics)
+
+
+def _summary(number: int, one: RelabelledRubric, found: Relabelling) -> list[str]:
+    tiers = [model.tier for model in one.models if model.tier is not None]
+    first = [markdown_cell(model.name) for model in one.models if model.rank == 1]
+    return [
+        str(number),
+        markdown_cell(one.name),
+        "" if number == 0 else number_or_dash(one.tau_b),
+        str(max(tiers, default=0)),
+        ", ".join(first),
+        ", ".join(_moves(one, found.rubrics[0])),
+    ]
+
+
+def _moves(one: RelabelledRubric, own: RelabelledRubric) -> Iterator[str]:
+    """Who moves furthest, and how far: +1 is a rank up."""
+    ranks = ((mine.name, mine.rank, theirs.rank) for mine, theirs in zip(one.models, own.models, strict=True))
+    known = [(name, before - now) for name, now, before in ranks if now is not None and before is not None]
+    moved = sorted((pair for pair in known if pair[1]), key=lambda pair: -abs(pair[1]))
+    yield from (f"{markdown_cell(name)} {by:+d}" for name, by in moved[:MOST_MOVES])
+    if len(moved) > MOST_MOVES:
+        yield f"{len(moved) - MOST_MOVES} more"
+
+
+def _by_model(found: Relabelling, shown: Callable[[RelabelledModel, Scale], str]) -> Iterator[list[str]]:
+    scales = [Scale.of(one.weights) for one in found.rubrics]
+    for at, model in enumerate(found.rubrics[0].models):
+        cells = (shown(one.models[at], scale) for one, scale in zip(found.rubrics, scales, strict=True))
+        yield [markdown_cell(model.name), *cells]
+
+
+def _place(model: RelabelledModel) -> str:
+    return "-" if model.rank is None else f"{model.rank} ({model.tier})"
+
+
+def _score(model: RelabelledModel, scale: Scale) -> str:
+    return "-" if model.score is None else f"{scale.score(model.score)} ± {scale.width(model.sigma)}"
+
+
+def _notes(found: Relabelling) -> Iterator[str]:
+    """What a reader has to know of each rubric."""
+    for one in found.rubrics:
+        name = markdown_cell(one.name)
+        if one.same_as is not None:
+            yield f"{name} {_alike(one.name, one.same_as)}."
+        if one.fitted:
+            told = ", ".join(f"{key} {one.thresholds[key]:.4g}" for key in one.fitted)
+            yield f"{name}: thresholds fitted on these trials ({told}); further trials would move them."
+        left_out = sum(model.left_out for model in one.models)
+        if left_out:
+            yield f"{name}: {count(left_out)} trials lack a signal, and are left out."
+    assumed = {key: value for one in found.rubrics for key, value in one.assumed.items()}
+    for key, value in assumed.items():
+        names = ", ".join(markdown_cell(one.name) for one in found.rubrics if key in one.assumed)
+        yield f"No trial has {key}: taken for {value:g} by {names}."
+    yield from (f"{markdown_cell(one.name)}: {markdown_cell(one.why, 500)}." for one in found.not_there)
+
+
+def _alike(name: str, other: str) -> str:
+    mine, theirs = SCHEMATA.get(name), SCHEMATA.get(other)
+    if mine is not None and theirs is not None and mine.categories == theirs.categories:
+        return f"is {markdown_cell(other)} by another name"
+    return f"puts each of these trials where {markdown_cell(other)} does"

@@ -1,0 +1,121 @@
+"""A rubric on many trials at once gives what it gives of each trial by itself."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.many import (
+    NO_CATEGORY,
+    AnswerMeasures,
+    TrialSignals,
+    categories_of,
+    fitted_thresholds,
+    lacking,
+)
+from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
+from adaptive_eval.graders.types import answer_facts
+from scorio.categorical import SCHEMATA, Thresholds
+from scorio.categorical.variables import PERCENTILES
+
+TRIALS = 400
+OWN = RubricConfig.model_validate_json(
+    """{"categories": [
+        {"name": "cut off", "weight": 0, "when": {"truncated": true}},
+        {"name": "short", "weight": 1, "when": {"is_correct": true, "token_ratio": {"at_most": 0.2}}},
+        {"name": "right", "weight": 0.8, "when": {"is_correct": true}},
+        {"name": "by text", "weight": 0.3, "when": {"method": "text"}},
+        {"name": "rest", "weight": 0.1}
+    ]}"""
+)
+
+
+def drawn(seed: int = 0) -> tuple[list[Answer], list[dict[str, object]]]:
+    """Answers and what a grader said of them; some lack log-probabilities, or what a verifier says."""
+    rng = np.random.default_rng(seed)
+    answers, said = [], []
+    for _ in range(TRIALS):
+        reason = str(rng.choice(["stop", "stop", "length"]))
+        known = bool(rng.random() < 0.9)
+        answers.append(
+            Answer(
+                text="x",
+                finish_reason=reason,
+                seed=1,
+                replica="r",
+                latency=1.0,
+                prompt_tokens=int(rng.integers(10, 90)),
+                completion_tokens=int(rng.integers(1, 32768)),
+                completion_bpt=float(rng.gamma(2.0)) if known else None,
+                prompt_bpt=float(rng.gamma(2.0)) if known else None,
+                signals=frozenset({"truncated"}) if reason == "length" else frozenset(),
+            )
+        )
+        a, b, c = rng.dirichlet((1.0, 1.0, 1.0)).tolist()
+        told: dict[str, object] = {"is_correct": bool(rng.random() < 0.5), "has_box": bool(rng.random() < 0.7)}
+        told |= {"method": str(rng.choice(["text", "number"]))}
+        if rng.random() < 0.95:
+            told |= {"verifier_a": a, "verifier_b": b, "verifier_c": c}
+        said.append(told)
+    return answers, said
+
+
+def stored(answers: list[Answer], said: list[dict[str, object]]) -> TrialSignals:
+    marks = [(json.dumps(told), " ".join(sorted(one.signals)) or None) for one, told in zip(answers, said, strict=True)]
+    return TrialSignals.of(
+        marks, [AnswerMeasures(*(getattr(one, name) for name in AnswerMeasures._fields)) for one in answers]
+    )
+
+
+def one_by_one(rubric: Rubric, answers: list[Answer], said: list[dict[str, object]]) -> list[int]:
+    found = []
+    for answer, told in zip(answers, said, strict=True):
+        try:
+            found.append(rubric.category({**answer_facts(answer), **told}))  # type: ignore[dict-item]
+        except GraderError:
+            found.append(NO_CATEGORY)
+    return found
+
+
+@pytest.mark.parametrize("name", ["own", *SCHEMATA])
+def test_many_at_once_are_as_one_by_one(name: str) -> None:
+    answers, said = drawn()
+    trials = stored(answers, said)
+    thresholds = {key: value for key, value in asdict(fitted_thresholds(trials, Thresholds())).items()}
+    rubric = open_rubric(OWN if name == "own" else RubricConfig(name=name, thresholds=thresholds))
+    found = categories_of(trials, rubric).tolist()
+    assert found == one_by_one(rubric, answers, said)
+    assert len(set(found)) > 2 and (NO_CATEGORY in found) == (name != "own")
+
+
+def test_a_threshold_is_the_percentile_of_the_trials_that_have_its_signal() -> None:
+    answers, said = drawn(1)
+    found = fitted_thresholds(stored(answers, said), Thresholds(high=0.5))
+    assert found.high == 0.5
+    lengths = np.array([one.completion_tokens / 32768 for one in answers])
+    assert found.len_p33 == pytest.approx(np.percentile(lengths, PERCENTILES["len_p33"].percent))
+    wrong = [
+        one.completion_bpt
+        for one, told in zip(answers, said, strict=True)
+        if not told["is_correct"] and one.completion_bpt is not None
+    ]
+    assert found.low_wrong == pytest.approx(np.percentile(wrong, 60))
+
+
+def test_what_no_trial_has_is_named() -> None:
+    answers, said = drawn(2)
+    bare = stored(answers, [{"is_correct": told["is_correct"]} for told in said])
+    assert lacking(bare, open_rubric(RubricConfig(name="format_aware"))) == ("has_box", "verifier_c")
+    assert lacking(bare, open_rubric(RubricConfig(name="format_aware", assume={"verifier_c": 0}))) == ("has_box",)
+    assert lacking(bare, open_rubric(RubricConfig())) == ()
+    assert lacking(bare, open_rubric(OWN)) == ("method",)
+
+
+def test_some_of_the_trials_are_what_they_are_among_all() -> None:
+    answers, said = drawn(3)
+    trials, rubric = stored(answers, said), open_rubric(OWN)
+    chosen = np.arange(TRIALS) % 3 == 0
+    assert (categories_of(trials.only(chosen), rubric) == categories_of(trials, rubric)[chosen]).all()

@@ -1,0 +1,120 @@
+"""A stored run under other rubrics."""
+
+import json
+import sqlite3
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from live_runs import EndedRuns, Site, without_checksums
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.relabel import OWN, RelabelledRubric, relabel
+from adaptive_eval.record.results import read_results
+from adaptive_eval.store import RunReader
+from adaptive_eval.store.database import DATABASE_FILE
+
+LOGGED = {"grader": "math", "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}}
+SHORT = {
+    "categories": [
+        {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"at_most": 250}}},
+        {"name": "right", "weight": 0.5, "when": {"is_correct": True}},
+        {"name": "rest", "weight": 0},
+    ]
+}
+
+
+@pytest.fixture
+def run(site: Site, ended_runs: EndedRuns) -> Path:
+    return ended_runs.copy(site, **LOGGED)
+
+
+def named(found: tuple[RelabelledRubric, ...]) -> dict[str, RelabelledRubric]:
+    return {one.name: one for one in found}
+
+
+def test_the_twelve_are_shown_and_the_run_is_as_it_was(run: Path) -> None:
+    before = (run / DATABASE_FILE).read_bytes()
+    found = relabel(run)
+    assert (run / DATABASE_FILE).read_bytes() == before
+    rubrics = named(found.rubrics)
+    assert list(rubrics)[0] == OWN and rubrics["length_robust"].same_as == "exact_match"
+    assert set(rubrics) | {one.name for one in found.not_there} >= {"exact_match", "ood_robustness", "verifier_probe"}
+    why = {one.name: one.why for one in found.not_there}
+    assert why == {
+        "ood_robustness": "needs prompt_bpt, which no trial has",
+        "verifier_only": "needs verifier_a, verifier_b, verifier_c, which no trial has",
+        "verifier_probe": "needs verifier_a, which no trial has",
+    }
+    assert rubrics["efficiency_adjusted"].fitted == ("len_p33", "len_p66")
+    assert rubrics["exact_match"].assumed == {"verifier_c": 0.0}
+
+
+def test_the_own_rubric_is_what_the_run_says(run: Path) -> None:
+    own, results = relabel(run).rubrics[0], read_results(run)
+    assert results is not None
+    assert [model.name for model in own.models] == [row.name for row in results.models]
+    for model, row in zip(own.models, results.models, strict=True):
+        assert model.score == pytest.approx(row.score) and model.sigma == pytest.approx(row.sigma)
+        assert model.rank == row.rank and sum(model.counts) == row.trials
+
+
+def test_scores_are_averages_of_what_was_worked_out_by_hand(run: Path, site: Site) -> None:
+    path = site.folder / "short.yaml"
+    path.write_text(yaml.safe_dump({"rubric": SHORT}))
+    told = CliRunner().invoke(app, ["relabel", str(run), "--rubric", str(path), "--format", "json"])
+    assert told.exit_code == 0, told.output
+    short = json.loads(told.stdout)["relabelling"]["rubrics"][1]
+    values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    with closing(RunReader.open(run)) as reader:
+        for one in reader.trials():
+            worth = 0.0
+            if one.signals["is_correct"]:
+                worth = 1.0 if one.answer.completion_tokens <= 250 else 0.5
+            values[one.model][one.question].append(worth)
+    for model in short["models"]:
+        by_question = values[model["name"]].values()
+        assert model["score"] == pytest.approx(np.mean([np.mean(some) for some in by_question]))
+    assert short["name"] == "short" and short["categories"] == ["brief", "right", "rest"]
+
+
+def test_trials_of_an_incomplete_round_are_left_out(run: Path) -> None:
+    whole = relabel(run)
+    with closing(sqlite3.connect(run / DATABASE_FILE)) as database:
+        without_checksums(database)
+        columns = [row[1] for row in database.execute("PRAGMA table_info(trials)")][1:]
+        copied = ", ".join({"trial": "trial + 1000", "round": "round + 1000"}.get(one, one) for one in columns)
+        database.execute(f"INSERT INTO trials ({', '.join(columns)}) SELECT {copied} FROM trials WHERE id < 20")
+        database.commit()
+    assert relabel(run) == whole
+
+
+def test_a_run_without_a_look_is_refused(site: Site) -> None:
+    site.run(site.write(budget={"trials": 5}))
+    with pytest.raises(ConfigError, match="has no look yet"):
+        relabel(site.directory())
+
+
+def test_the_report_has_it_as_a_section_and_a_figure(run: Path, tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", "-"])
+    assert "## Under other rubrics" in told.stdout and "length\\_robust is exact\\_match by another name" in told.stdout
+    drawn = CliRunner().invoke(app, ["relabel", str(run), "--plots", str(tmp_path / "figures")])
+    assert drawn.exit_code == 0
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"rubrics.svg", "rubrics.png"}
+    assert "efficiency" in (tmp_path / "figures" / "rubrics.svg").read_text()
+
+
+def test_what_is_wrong_with_a_file_is_told(run: Path, site: Site) -> None:
+    none, bad = site.folder / "none.yaml", site.folder / "bad.yaml"
+    none.write_text("trials: {max: 8}\n")
+    bad.write_text("rubric: {name: exact_mtach}\n")
+    for path, said in ((none, "has no rubric"), (bad, "must name a rubric that is there")):
+        told = CliRunner().invoke(app, ["relabel", str(run), "--rubric", str(path)])
+        assert told.exit_code != 0 and said in told.output
+    twice = CliRunner().invoke(app, ["relabel", str(run), "--rubric", str(none), "--rubric", str(none)])
+    assert "names a file twice" in twice.output
