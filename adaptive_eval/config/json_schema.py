@@ -4,6 +4,7 @@ from typing import Any
 
 from adaptive_eval.config.normal import ALIASES, INHERITED, SHORT_FORMS
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.graders.registry import STORED_ONLY
 
 FILLED_IN = {"RunConfig": {"name"}, "ModelConfig": {"model", "base_url"}}
 """Keys that a complete configuration has, and a file may leave out."""
@@ -30,7 +31,7 @@ def json_schema() -> dict[str, Any]:
 
 def _without_logged(schema: dict[str, Any]) -> None:
     """The grader `logged` stands in stored runs alone: no file may ask for it."""
-    reference = schema["properties"]["grader"]["discriminator"]["mapping"].pop("logged")
+    reference = schema["properties"]["grader"]["discriminator"]["mapping"].pop(STORED_ONLY)
     schema["properties"]["grader"]["oneOf"].remove({"$ref": reference})
     del schema["$defs"][_name(reference)]
 

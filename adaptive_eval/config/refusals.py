@@ -15,6 +15,8 @@ from adaptive_eval.config.normal import ALIASES
 from adaptive_eval.config.problems import KeyPath, Problem, written_path
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import HEADERS
+from adaptive_eval.graders.registry import STORED_ONLY
+from adaptive_eval.imports import SPECIFICATION
 
 
 def sections_at(path: tuple[str | int, ...]) -> list[type[BaseModel]]:
@@ -142,7 +144,7 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "literal_error":
         return _one_of(path, context["expected"], document)
     if kind == "union_tag_invalid":
-        return _one_of((*path, "kind"), context["expected_tags"], document)
+        return _grader(path, context["expected_tags"], document)
     if kind == "union_tag_not_found":
         return Problem((*path, "kind"), "must be given", "such as `kind: math`")
     rule, mend = RULES.get(kind, (re.sub(r"^\w+ should ", "must ", error["msg"]), ""))
@@ -160,6 +162,15 @@ def _one_of(path: KeyPath, expected: str, document: Document) -> Problem:
     close = get_close_matches(value.lower(), choices, 1) if isinstance(value, str) else []
     rule = f"must be {choices[0].lower()}" if len(choices) == 1 else f"must be one of {', '.join(choices)}"
     return Problem(path, rule, f"did you mean `{close[0]}`?" if close else "", document.got(path))
+
+
+def _grader(path: KeyPath, expected: str, document: Document) -> Problem:
+    """None of the graders, which are the one section of several kinds; a function of one's own needs its key."""
+    tags = [tag for tag in expected.split(", ") if tag.strip("'") != STORED_ONLY]
+    said = _one_of((*path, "kind"), ", ".join(tags), document)
+    value = document.value(said.path)
+    own = isinstance(value, str) and re.fullmatch(SPECIFICATION, value) is not None
+    return said._replace(mend=f'write {{kind: python, function: "{value}"}}') if own else said
 
 
 def _kind(path: KeyPath, document: Document) -> object:

@@ -3,11 +3,9 @@
 `Memory` is all that is carried from look to look: calls and ties that were made, and the smallest p-values seen (their
 running minimum is a p-value at any time). `judge` and `forecast` are pure functions of memory and evidence.
 
-Sharing one error probability among all comparisons of an objective.
-
-A fixed set of pairs goes through Holm's procedure over its one-sided hypotheses, on p-values that are minima over the
-looks so far; where the data choose the pairs, Bonferroni's divisor counts the mistakes that could be made (see
-`objectives`).
+With `familywise`, all comparisons of an objective share one error probability. A fixed set of pairs goes through Holm's
+procedure over its one-sided hypotheses, on p-values that are minima over the looks so far; where the data choose the
+pairs, Bonferroni's divisor counts the mistakes that could be made (see `objectives`).
 """
 
 from collections.abc import Sequence

@@ -11,7 +11,6 @@ allowed, as many as were allowed. What is beyond the limit but possible is belie
 """
 
 from collections.abc import Callable, Sequence
-from math import log
 from typing import Any, NamedTuple
 
 from adaptive_eval.endpoints.failures import (
@@ -28,7 +27,6 @@ from adaptive_eval.endpoints.failures import (
 )
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Notice, Prompt, Signal
 
-_LN2 = log(2.0)
 _MOST = 2**31
 """No count and no log-probability is larger; infinities and NaN are not smaller."""
 _LONGEST_REASON = 60
@@ -87,10 +85,12 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) and 0 < value < _MOST else 0
 
 
-def bits_per_token(logprobs: Sequence[object]) -> float | None:
-    """-(1/T) sum_t log2 p(token t) over the tokens whose log-probability is known, None where none is."""
+def mean_bits(logprobs: Sequence[object]) -> float | None:
+    """Bits per token over the tokens whose log-probability is known, None where none is."""
+    from scorio.categorical import bits_per_token  # few servers are asked for them
+
     known = [float(value) for value in logprobs if isinstance(value, (int, float)) and abs(value) < _MOST]
-    return -sum(known) / len(known) / _LN2 if known else None
+    return float(bits_per_token(sum(known), len(known))) if known else None
 
 
 def _completion_logprobs(choice: dict[str, Any]) -> list[object]:
@@ -309,8 +309,8 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: 
         completion_tokens=tokens,
         ttft=arrival.ttft,
         attempts=arrival.attempts,
-        completion_bpt=bits_per_token(draft.logprobs),
-        prompt_bpt=bits_per_token(draft.prompt_logprobs),
+        completion_bpt=mean_bits(draft.logprobs),
+        prompt_bpt=mean_bits(draft.prompt_logprobs),
         signals=signals_of_text(draft.text, draft.finish_reason) | (_REFUSAL if draft.refused else frozenset()),
         abreast=arrival.abreast,
     )

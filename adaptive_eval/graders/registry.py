@@ -125,6 +125,8 @@ GraderConfig = Annotated[
     Exact | Choice | Numeric | Regex | Contains | Math | Json | Python | Logged,
     Field(discriminator="kind"),
 ]
+STORED_ONLY = "logged"
+"""The kind that stands in stored runs alone: no file may ask for it, and no list offers it."""
 GRADERS: dict[str, type[GraderOptions]] = {
     "exact": Exact,
     "choice": Choice,

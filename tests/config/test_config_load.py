@@ -274,6 +274,20 @@ sampling: {top_p: 3}
         lines = told(BASE + line)
         assert any(found.startswith("line 6: ") and problem in found for found in lines), lines
 
+    @pytest.mark.parametrize(
+        ("grader", "mend"),
+        [
+            ("maths", "did you mean `math`?"),
+            ("'mine:grade'", 'write {kind: python, function: "mine:grade"}'),
+            ("{kind: 'my.own:grade'}", 'write {kind: python, function: "my.own:grade"}'),
+        ],
+    )
+    def test_a_grader_that_there_is_not(self, grader: str, mend: str) -> None:
+        (line,) = told(BASE.replace("grader: math", f"grader: {grader}"))
+        rule, _, mending = line.partition("; ")
+        assert "must be one of exact, choice, numeric, regex, contains, math, json, python, but got" in rule
+        assert mending == mend
+
     def test_a_grader_without_what_it_needs(self) -> None:
         text = BASE.replace("grader: math", "grader: {kind: regex, tolerance: 3}")
         assert [line.partition("; ")[0] for line in told(text)] == [

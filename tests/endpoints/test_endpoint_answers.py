@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw_servers import CHAT, TEXT
 
-from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text, bits_per_token
+from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text, mean_bits
 from adaptive_eval.endpoints.failures import FAILED, FINISHED, Failure, FailureKind, UnknownFinish, finish_word
 from adaptive_eval.endpoints.types import Answer, EndpointConfig
 
@@ -199,7 +199,7 @@ def test_bits_per_token() -> None:
     tokens = [{"token": "4", "logprob": -LN2}, {"token": "2", "logprob": -3 * LN2}, {"token": "?", "logprob": None}]
     made = choice("42") | {"logprobs": {"content": tokens}}
     assert chat({"choices": [made]})[0].completion_bpt == pytest.approx(2.0)
-    assert bits_per_token([None, float("-inf"), float("nan"), 10**400, "x"]) is None
+    assert mean_bits([None, float("-inf"), float("nan"), 10**400, "x"]) is None
 
 
 def test_prompt_bits_of_vllm_stand_beside_the_choices() -> None:

@@ -14,7 +14,7 @@ from family import weights
 from live_runs import wait_for_trials
 from llama import Chance, Weights, chance, token_log_probabilities
 
-from adaptive_eval.endpoints.answers import bits_per_token
+from adaptive_eval.endpoints.answers import mean_bits
 from adaptive_eval.store import RunReader, TrialRecord
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 8}
@@ -165,7 +165,7 @@ def require_exact_bits(run: Finished) -> None:
         prompt, answer = prompt_tokens(one.question), answer_tokens(one.answer.text)
         if one.answer.finish_reason == "stop" and len(answer) == one.answer.completion_tokens:
             found = token_log_probabilities(weights(one.model), [*prompt, *answer])[-len(answer) :]
-            expected = bits_per_token(list(found))
+            expected = mean_bits(list(found))
             assert one.answer.completion_bpt is not None and expected is not None
             assert abs(one.answer.completion_bpt - expected) < BITS, one
             compared += 1

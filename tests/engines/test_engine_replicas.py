@@ -10,7 +10,7 @@ from engine_servers import Server, vllm
 from family import checkpoints, weights
 from llama import token_log_probabilities
 
-from adaptive_eval.endpoints.answers import bits_per_token
+from adaptive_eval.endpoints.answers import mean_bits
 from adaptive_eval.store import ReplicaBack, ReplicaLost
 
 pytestmark = pytest.mark.engine
@@ -50,7 +50,7 @@ def test_the_ranking_is_that_of_the_true_scores(servers: list[Server], workplace
 def test_prompt_bpt_is_that_of_the_weights(undisturbed: Finished) -> None:
     for one in undisturbed.records:
         assert one.answer.prompt_bpt is not None
-        expected = bits_per_token(list(token_log_probabilities(weights(CHECKPOINT), prompt_tokens(one.question))))
+        expected = mean_bits(list(token_log_probabilities(weights(CHECKPOINT), prompt_tokens(one.question))))
         assert one.answer.prompt_bpt == pytest.approx(expected, abs=BITS)
 
 

@@ -182,6 +182,36 @@ def test_verdicts_differ_in_shape_and_word(tabs: Tabs) -> None:
     assert len(set(signs.values())) == 5
 
 
+SHAPES = {"resolved": "circle", "open": "circle", "tied": "MhMh", "out_of_reach": "Mlml", "blocked": "MhvhzMl"}
+"""A disc, a ring, an equals sign, a cross, and a box that is struck through: the steps in which each is drawn."""
+
+
+@pytest.mark.parametrize("verdict", SHAPES)
+def test_each_verdict_has_its_own_sign(tabs: Tabs, verdict: str) -> None:
+    run = asked("ranking")
+    pairs = tuple(replace(pair, verdict=verdict) for pair in run.results.pairs)
+    page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs))))
+    drawn = page.eval_on_selector(
+        f"#ranking .badge .sign.v-{verdict}",
+        "one => [one.tagName, (one.getAttribute('d') || '').replace(/[^a-z]/gi, ''), +one.getAttribute('r')]",
+    )
+    tag, steps, radius = drawn
+    assert (steps if tag == "path" else tag).lower() == SHAPES[verdict].lower()
+    assert tag == "path" or (radius == 4.5) == (verdict == "resolved"), "a ring is drawn on its line, a disc to its rim"
+
+
+def test_what_the_comparisons_with_a_baseline_came_to_is_counted_in_the_right_words(tabs: Tabs) -> None:
+    run = asked("baseline")
+    verdicts = ("resolved", "tied", "tied", "open", "out_of_reach", "blocked", "open")
+    pairs = tuple(
+        replace(pair, verdict=verdict, better=MODELS[3], worse=other)
+        for pair, verdict, other in zip(run.results.pairs, verdicts, (*MODELS[:3], *MODELS[4:]), strict=True)
+    )
+    page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs))))
+    said = page.inner_text(".lead")
+    assert "2 as good within delta, 4 not decided." in said and "1 worse" in said
+
+
 def test_the_keyboard_reaches_cells_and_questions(tabs: Tabs) -> None:
     page = tabs.report(report_page(asked("ranking")))
     assert page.locator("#matrix td[tabindex='0']").count() == 1
