@@ -102,3 +102,49 @@ def priors(
     from adaptive_eval.study.priors import PriorsRequest, study_priors
 
     _conduct(lambda told: study_priors(PriorsRequest(replicates, seed), told), output)
+
+
+@app.command()
+def convergence(
+    data: Annotated[
+        list[Path], typer.Argument(help="Runs, or .npz files of outcomes.", metavar="DATA...", show_default=False)
+    ],
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Bootstraps of each metric.")] = 100_000,
+    trials: Annotated[
+        int | None,
+        typer.Option("--trials", min=2, help="Of each question; default: all, 80 at most.", show_default=False),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=2, help="Only so many best models.", show_default=False)
+    ] = None,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """How many trials recorded rankings take to settle (sections 3.1 and 3.3, Figs. 4-6 and 9, Tables 2 and 8-10)."""
+    from adaptive_eval.study.convergence import ConvergenceRequest, study_convergence
+
+    request = ConvergenceRequest(data, replicates, trials, top, seed)
+    _conduct(lambda told: study_convergence(request, told), output)
+
+
+@app.command()
+def cost(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", metavar="RUN...", show_default=False)],
+    output: Output = None,
+) -> None:
+    """Tokens, USD and hours of RUNs, by model and by run (Table 7, Fig. 8)."""
+    from adaptive_eval.study.cost import study_cost
+
+    _conduct(lambda told: study_cost(runs), output)
+
+
+@app.command()
+def intervals(
+    replicates: Annotated[int, typer.Option("--replicates", min=2, help="Models at each M and N.")] = 1000,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """How often credible, CLT and bootstrap intervals hold the true score (section 2.6)."""
+    from adaptive_eval.study.intervals import IntervalsRequest, study_intervals
+
+    _conduct(lambda told: study_intervals(IntervalsRequest(replicates, seed), told), output)

@@ -58,11 +58,11 @@ def _criteria(criteria: tuple[Criterion, ...]) -> Table:
 
 
 def written(cell: Cell) -> str:
-    """A value for people: floats with four figures, nothing as a dash."""
+    """A value for people: floats with three or four figures, nothing as a dash."""
     if cell is None or cell != cell:
         return "-"
     if isinstance(cell, float):
-        return f"{cell:.4f}" if abs(cell) < 100.0 else f"{cell:,.1f}"
+        return f"{cell:.4f}" if abs(cell) < 2.0 else f"{cell:,.2f}" if abs(cell) < 1000.0 else f"{cell:,.0f}"
     return f"{cell:,}" if isinstance(cell, int) else safe_line(cell, 200)
 
 

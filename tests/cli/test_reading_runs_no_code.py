@@ -84,7 +84,7 @@ CASES: dict[str, Sequence[str] | None] = {
     "verify": ("verify RUN",),
     "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),
     "plan": ("plan PLAIN.yaml --pilot RUN --worlds 10", "plan PLAIN.yaml --worlds 10"),
-    "study": None,  # simulates, or reads outcomes as replay does
+    "study": ("study cost RUN", "study convergence RUN --replicates 5"),
     "validate": ("validate NEW.yaml",),
     "init": None,  # writes a configuration
     "schema": None,  # prints what configurations may have

@@ -1,0 +1,303 @@
+"""How many trials recorded rankings take to settle (paper, sections 3.1 and 3.3, appendices F and G).
+
+The gold ranking is that of all N trials. Curves of tau-b, and convergence@n: the smallest n <= N - 1 from which on the
+ranking is the gold one, over bootstraps of whole trials. A replicate without such an n does not converge, and is told
+as that, never as N. How both grow with the number of models: panels of random subsets, 50 of 5, 20 of 10, 20 of 15 and
+all of 20, as many of them as there are.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from math import comb
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import scorio.eval
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.study.experiment import (
+    Cell,
+    Curve,
+    DataTable,
+    Experiment,
+    Panel,
+    Plate,
+    Told,
+    nothing_told,
+    part_of,
+)
+from adaptive_eval.study.recorded import OutcomeTensor, read_tensor
+from scorio.convergence import (
+    BAYES,
+    NEVER,
+    Convergence,
+    Metric,
+    Study,
+    TauCurve,
+    convergence_at_n,
+    convergence_of_subsets,
+    tau_curve,
+)
+from scorio.counts import Counts
+from scorio.moments import FloatArray, IntArray
+from scorio.rank import rank_scores, rank_with_uncertainty
+
+DRAWS = (2, 4, 8)
+PANELS = {5: 50, 10: 20, 15: 20, 20: 1}
+"""How many subsets of how many models."""
+LOOKS = (1, 10, 20, 40, 80)
+PAPERS_OWN = (
+    "The paper's own figures for its four data sets cannot be had without their outcomes, which it does not print: "
+    "what is shown here is of the data given."
+)
+
+
+class ConvergenceRequest(NamedTuple):
+    """What is resampled, and how often."""
+
+    data: Sequence[Path]
+    replicates: int = 100_000
+    """Of convergence@n; a tenth of them for the curves of tau and for the panels."""
+    trials: int | None = None
+    top: int | None = None
+    seed: int = 0
+
+
+class _Settled(NamedTuple):
+    """How one metric settles on one data set."""
+
+    metric: str
+    at: Convergence
+    curve: TauCurve
+
+
+class _Subset(NamedTuple):
+    """Convergence@n of some models."""
+
+    models: tuple[int, ...]
+    at: Convergence
+
+
+class _DataSet(NamedTuple):
+    tensor: OutcomeTensor
+    settled: tuple[_Settled, ...]
+    subsets: tuple[_Subset, ...]
+
+
+def study_convergence(request: ConvergenceRequest, told: Told = nothing_told) -> Experiment:
+    """Run the study on each data set."""
+    sets = []
+    for number, path in enumerate(request.data):
+        rng = np.random.default_rng([request.seed, number])
+        tensor = read_tensor(path, request.trials, rng).best(request.top)
+        here = part_of(told, number / len(request.data), (number + 1) / len(request.data))
+        sets.append(_studied(tensor, request, here))
+    plates = [plate for one in sets for plate in _plates(one)]
+    settings: dict[str, Cell] = {"replicates": request.replicates, "seed": request.seed}
+    for one in sets:
+        models, questions, trials = one.tensor.outcomes.shape
+        settings[one.tensor.name] = f"{models} models x {questions} questions x {trials} trials"
+    return Experiment(
+        name="convergence",
+        title="How many trials the ranking takes to settle (paper, sections 3.1 and 3.3, appendices F and G)",
+        settings=settings,
+        tables=(*map(_summary, sets), _ranks(sets), _panels(sets), _distribution(sets), _curves(sets), _worst(sets)),
+        plates=tuple(plates),
+        notes=tuple(_notes(sets)),
+    )
+
+
+def metrics_of(tensor: OutcomeTensor) -> dict[str, Metric]:
+    """Bayes@N, and what can be said of right and wrong answers, with fewer draws than there are trials."""
+    chosen = {"Bayes@N": BAYES}
+    ks = [k for k in DRAWS if k < tensor.outcomes.shape[-1]] if tensor.binary else []
+    chosen |= {f"Pass@{k}": Metric.of(scorio.eval.pass_at_k, k=k) for k in ks}
+    if 4 in ks:
+        chosen["naive Pass^4"] = Metric.of(scorio.eval.naive_pass_hat_k, k=4)
+        chosen["G-Pass@4, tau 0.5"] = Metric.of(scorio.eval.g_pass_at_k_tau, k=4, tau=0.5)
+        chosen["mG-Pass@4"] = Metric.of(scorio.eval.mg_pass_at_k, k=4)
+    return chosen
+
+
+def _studied(tensor: OutcomeTensor, request: ConvergenceRequest, told: Told) -> _DataSet:
+    gold = Study.of(tensor.outcomes, w=tensor.weights)
+    if len(set(gold.gold.tolist())) == 1:
+        raise ConfigError(f"{tensor.name}: all models have the same score, so that there is no ranking to converge to")
+    settled, chosen = [], metrics_of(tensor)
+    for place, (name, metric) in enumerate(chosen.items()):
+        here = part_of(told, 0.8 * place / len(chosen), 0.8 * (place + 1) / len(chosen))
+        settled.append(_settled(name, Study.of(tensor.outcomes, w=tensor.weights, metric=metric), request, here))
+    subsets = tuple(chosen_subsets(len(tensor.models), np.random.default_rng([request.seed, 3])))
+    found = convergence_of_subsets(
+        gold,
+        subsets,
+        _fewer(request),
+        np.random.default_rng([request.seed, 4]),
+        progress=lambda done, total: told(0.8 + 0.2 * done / total, f"{tensor.name}: panels of subsets"),
+    )
+    return _DataSet(tensor, tuple(settled), tuple(map(_Subset, subsets, found)))
+
+
+def _settled(name: str, study: Study, request: ConvergenceRequest, told: Told) -> _Settled:
+    at = convergence_at_n(
+        study,
+        request.replicates,
+        np.random.default_rng([request.seed, 1]),
+        progress=lambda done, total: told(done / total, name),
+    )
+    return _Settled(name, at, tau_curve(study, _fewer(request), np.random.default_rng([request.seed, 2])))
+
+
+def _fewer(request: ConvergenceRequest) -> int:
+    return max(1, request.replicates // 10)
+
+
+def chosen_subsets(models: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
+    """Random subsets of each size, none twice: as many as the panel has, or as there are."""
+    for size, wanted in PANELS.items():
+        if size > models:
+            return
+        seen: set[tuple[int, ...]] = set()
+        while len(seen) < min(wanted, comb(models, size)):
+            seen.add(tuple(sorted(rng.choice(models, size, replace=False).tolist())))
+        yield from sorted(seen)
+
+
+def _mean(at: Convergence) -> float | None:
+    """Of the replicates that converge; None where none does."""
+    return None if at.never == 1.0 else at.mean
+
+
+def _summary(one: _DataSet) -> DataTable:
+    rows = []
+    looks = sorted({n for n in LOOKS if n < one.tensor.outcomes.shape[-1]} | {one.tensor.outcomes.shape[-1]})
+    for metric, at, curve in one.settled:
+        tau = dict(zip(curve.trials.tolist(), curve.tau.tolist(), strict=True))
+        worst = "no convergence" if at.worst.converged_at == NEVER else at.worst.converged_at
+        rows.append((metric, *(tau.get(n) for n in looks), _mean(at), at.never, worst))
+    columns = ("metric", *(f"tau {n}" for n in looks), "mean n", "never", "worst")
+    title = f"{one.tensor.name}: mean tau-b after N trials; convergence@n where there is one, and how often never"
+    return DataTable(f"convergence_{_file_name(one.tensor.name)}", title, columns, tuple(rows))
+
+
+def _ranks(sets: Sequence[_DataSet]) -> DataTable:
+    """The paper's Table 2: ranks with and without uncertainty."""
+    rows: list[tuple[Cell, ...]] = []
+    for one in sets:
+        estimate = scorio.eval.bayes(Counts.from_tensor(one.tensor.outcomes, one.tensor.weights))
+        mu, sigma = np.asarray(estimate.mu), np.asarray(estimate.sigma)
+        tiers = rank_with_uncertainty(mu, sigma)
+        without = rank_scores(mu)
+        rows += [
+            (
+                one.tensor.name,
+                one.tensor.models[m],
+                int(tiers.ranking[m]),
+                int(without[m]),
+                float(mu[m]),
+                float(sigma[m]),
+            )
+            for m in tiers.order.tolist()
+        ]
+    columns = ("data", "model", "rank with uncertainty", "rank", "Bayes@N", "sigma")
+    return DataTable("convergence_ranks", "ranks by all trials", columns, tuple(rows), shown=False)
+
+
+def _panels(sets: Sequence[_DataSet]) -> DataTable:
+    rows = []
+    for one in sets:
+        for size in PANELS:
+            found = [subset.at for subset in one.subsets if len(subset.models) == size]
+            if found:
+                means = [mean for at in found if (mean := _mean(at)) is not None]
+                never = float(np.mean([at.never for at in found]))
+                some = sum(at.never > 0.0 for at in found)
+                rows.append((one.tensor.name, size, len(found), float(np.mean(means)) if means else None, never, some))
+    columns = ("data", "models", "subsets", "mean n", "never", "some never")
+    title = "Bayes@N by the number of models: mean convergence@n, and subsets with replicates that never converge"
+    return DataTable("convergence_panels", title, columns, tuple(rows))
+
+
+def _distribution(sets: Sequence[_DataSet]) -> DataTable:
+    rows = tuple(
+        (one.tensor.name, metric, int(n), float(p), float(c))
+        for one in sets
+        for metric, at, _ in one.settled
+        for n, p, c in zip(at.steps, at.pmf, at.cdf, strict=True)
+    )
+    columns = ("data", "metric", "n", "P(convergence@n = n)", "P(convergence@n <= n)")
+    return DataTable("convergence_distribution", "convergence@n", columns, rows, shown=False)
+
+
+def _curves(sets: Sequence[_DataSet]) -> DataTable:
+    rows = tuple(
+        (one.tensor.name, metric, int(n), float(tau))
+        for one in sets
+        for metric, _, curve in one.settled
+        for n, tau in zip(curve.trials, curve.tau, strict=True)
+    )
+    columns = ("data", "metric", "trials", "tau_b")
+    return DataTable("convergence_tau", "every curve of tau", columns, rows, shown=False)
+
+
+def _worst(sets: Sequence[_DataSet]) -> DataTable:
+    """The ranks of each model in the replicate that takes longest, by Bayes@N."""
+    rows = tuple(
+        (one.tensor.name, model, int(n), int(rank))
+        for one in sets
+        for place, model in enumerate(one.tensor.models)
+        for n, rank in zip(one.settled[0].at.worst.trials, one.settled[0].at.worst.ranks[:, place], strict=True)
+    )
+    columns = ("data", "model", "trials", "rank")
+    return DataTable("convergence_worst", "the slowest replicate of Bayes@N", columns, rows, shown=False)
+
+
+def _plates(one: _DataSet) -> Iterator[Plate]:
+    name, settled = one.tensor.name, one.settled
+    taus = tuple(Curve(each.metric, _floats(each.curve.trials), _floats(each.curve.tau)) for each in settled)
+    pmf = tuple(Curve(each.metric, _floats(each.at.steps), _floats(each.at.pmf)) for each in settled)
+    cdf = tuple(Curve(each.metric, _floats(each.at.steps), _floats(each.at.cdf)) for each in settled)
+    worst = settled[0].at.worst
+    ends = "no convergence" if worst.converged_at == NEVER else f"convergence at {worst.converged_at}"
+    paths = tuple(
+        Curve(model, _floats(worst.trials), _floats(worst.ranks[:, place]))
+        for place, model in enumerate(one.tensor.models)
+    )
+    yield Plate(
+        f"convergence_{_file_name(name)}",
+        (
+            Panel(f"{name}: agreement with the ranking of all trials", "trials N", "mean tau-b", taus),
+            Panel("convergence@n", "n", "share of replicates", pmf, "steps"),
+            Panel("convergence@n, cumulative; what is missing at the end never converges", "n", "share", cdf, "steps"),
+            Panel(f"the slowest replicate of Bayes@N: {ends}", "trials N", "rank", paths, "steps"),
+        ),
+    )
+    points = tuple(
+        Curve(f"{size} models", *_of_size(one.subsets, size)) for size in PANELS if _of_size(one.subsets, size)[0]
+    )
+    if points:
+        title = f"{name}: subsets of the models, Bayes@N; those that never converge left out of the mean"
+        panel = Panel(title, "mean convergence@n", "share of replicates that never converge", points, "points")
+        yield Plate(f"convergence_panels_{_file_name(name)}", (panel,))
+
+
+def _of_size(subsets: Sequence[_Subset], size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    found = [one.at for one in subsets if len(one.models) == size and one.at.never < 1.0]
+    return tuple(at.mean for at in found), tuple(at.never for at in found)
+
+
+def _floats(values: FloatArray | IntArray) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name)
+
+
+def _notes(sets: Sequence[_DataSet]) -> Iterator[str]:
+    for one in sets:
+        never = one.settled[0].at.never
+        if never > 0.0:
+            yield f"{one.tensor.name}: {never:.1%} of the replicates do not converge by Bayes@N, and are in no mean."
+    yield PAPERS_OWN

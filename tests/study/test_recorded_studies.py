@@ -1,0 +1,164 @@
+"""Studies of recorded outcomes and of runs, against the definitions and against what is stored."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from live_runs import EndedRuns, Site
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.study.convergence import PANELS, ConvergenceRequest, chosen_subsets, study_convergence
+from adaptive_eval.study.cost import spent_in, study_cost
+from adaptive_eval.study.experiment import DataTable, Experiment
+from adaptive_eval.study.intervals import KINDS, IntervalsRequest, intervals_of, study_intervals
+from adaptive_eval.study.recorded import read_tensor
+from scorio.convergence import Study, convergence_at_n
+
+
+def sheet(found: Experiment, name: str) -> DataTable:
+    (one,) = [each for each in found.tables if each.name == name]
+    return one
+
+
+def outcomes(seed: int, models: int = 6, trials: int = 20, questions: int = 10) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    chances = np.linspace(0.2, 0.8, models)[:, None, None]
+    return (rng.random((models, questions, trials)) < chances).astype(np.int8)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "six.npz", R=outcomes(1))
+    return tmp_path / "six.npz"
+
+
+def test_convergence_is_that_of_the_definition(recorded: Path) -> None:
+    found = study_convergence(ConvergenceRequest([recorded], replicates=200, seed=3))
+    best = np.argsort(-outcomes(1).mean(axis=(1, 2)), kind="stable")
+    alone = convergence_at_n(Study.of(outcomes(1)[best]), 200, np.random.default_rng([3, 1]))
+    rows = {row[0]: row for row in sheet(found, "convergence_six").rows}
+    columns = sheet(found, "convergence_six").columns
+    at = dict(zip(columns, rows["Bayes@N"], strict=True))
+    assert at["mean n"] == pytest.approx(alone.mean) and at["never"] == pytest.approx(alone.never)
+    spread = [row for row in sheet(found, "convergence_distribution").rows if row[1] == "Bayes@N"]
+    assert [row[2] for row in spread] == list(range(1, 20)), "N itself is no convergence"
+    assert sum(float(str(row[3])) for row in spread) == pytest.approx(1.0 - alone.never)
+    assert any("cannot be had without their outcomes" in note for note in found.notes)
+
+
+def test_what_does_not_converge_is_told_as_that(tmp_path: Path) -> None:
+    ties = np.zeros((2, 1, 9), dtype=np.int8)
+    ties[0, 0, 8] = 1
+    np.savez(tmp_path / "late.npz", R=ties)
+    found = study_convergence(ConvergenceRequest([tmp_path / "late.npz"], replicates=60))
+    row = dict(
+        zip(
+            *(part for part in (sheet(found, "convergence_late").columns, sheet(found, "convergence_late").rows[0])),
+            strict=True,
+        )
+    )
+    assert 0.0 < float(str(row["never"])) < 1.0 and row["worst"] == "no convergence"
+    assert any("do not converge by Bayes@N, and are in no mean" in note for note in found.notes)
+
+
+def test_panels_are_of_different_subsets_and_as_many_as_the_paper_has() -> None:
+    subsets = list(chosen_subsets(20, np.random.default_rng(0)))
+    assert len(set(subsets)) == len(subsets) == sum(PANELS.values())
+    assert {size: sum(len(one) == size for one in subsets) for size in PANELS} == PANELS
+    few = list(chosen_subsets(6, np.random.default_rng(0)))
+    assert len(few) == 6 and all(len(set(one)) == 5 for one in few)
+
+
+def test_counts_are_drawn_without_replacement(tmp_path: Path) -> None:
+    right = np.array([[3, 0], [5, 2]])
+    np.savez(tmp_path / "counts.npz", correct=right, count=np.full((2, 2), 5))
+    tensor = read_tensor(tmp_path / "counts.npz", None, np.random.default_rng(0))
+    assert tensor.outcomes.sum(axis=2).tolist() == right.tolist() and tensor.outcomes.shape == (2, 2, 5)
+
+
+def test_trials_that_are_missing_are_skipped(tmp_path: Path) -> None:
+    ragged = np.array([[[-1, 1, 0, 1]], [[0, -1, 0, 1]]])
+    np.savez(tmp_path / "ragged.npz", R=ragged)
+    assert read_tensor(tmp_path / "ragged.npz", None, np.random.default_rng(0)).outcomes.tolist() == [
+        [[1, 0, 1]],
+        [[0, 0, 1]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "trials", "message"),
+    [
+        ({"R": np.zeros((2, 3, 4), int)}, None, "all models have the same score"),
+        ({"R": outcomes(2)}, 21, "--trials must be at most 20"),
+        ({"R": outcomes(2)[:1]}, None, "at least 2 models"),
+        ({"R": outcomes(2)[..., :1]}, None, "at least 2 trials"),
+        ({"R": np.arange(24).reshape(2, 3, 4) % 3}, None, "does not say what they are worth"),
+    ],
+)
+def test_what_cannot_be_studied_is_refused(
+    tmp_path: Path, arrays: dict[str, np.ndarray], trials: int | None, message: str
+) -> None:
+    np.savez(tmp_path / "bad.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=message):
+        study_convergence(ConvergenceRequest([tmp_path / "bad.npz"], replicates=3, trials=trials))
+    with pytest.raises(ConfigError, match="neither a file nor a run"):
+        study_convergence(ConvergenceRequest([tmp_path / "none.npz"], replicates=3))
+
+
+@pytest.mark.slow  # draws twelve figures
+def test_the_command_takes_runs_and_files_at_once(
+    recorded: Path, site: Site, ended_runs: EndedRuns, tmp_path: Path
+) -> None:
+    run = ended_runs.copy(site)
+    words = ["study", "convergence", str(recorded), str(run), "--replicates", "20", "--output", str(tmp_path / "out")]
+    told = CliRunner().invoke(app, words)
+    assert told.exit_code == 0, told.output
+    said = json.loads((tmp_path / "out" / "convergence.json").read_text())["study"]
+    assert {"six", run.name} <= said["settings"].keys()
+    assert (tmp_path / "out" / "convergence_six.svg").read_text().startswith("<?xml")
+
+
+def test_costs_agree_with_the_store_to_the_token(site: Site, ended_runs: EndedRuns, tmp_path: Path) -> None:
+    run = ended_runs.copy(site)
+    with closing(sqlite3.connect(run / "run.sqlite")) as database:
+        query = (
+            "SELECT name, count(*), sum(prompt_tokens), sum(completion_tokens), sum(usd), sum(latency) / 3600.0 "
+            "FROM trials JOIN models ON models.id = trials.model GROUP BY name"
+        )
+        stored = {row[0]: row[1:] for row in database.execute(query)}
+    spent = {one.model: one for one in spent_in(run)}
+    assert spent.keys() == stored.keys()
+    for model, one in spent.items():
+        assert one[2:5] == stored[model][:3]
+        assert (one.usd, one.answer_hours) == pytest.approx(stored[model][3:])
+    total = sheet(study_cost([run, run]), "cost_by_run").rows[-1]
+    assert total[:4] == ("TOTAL", *(2 * sum(row[place] for row in stored.values()) for place in range(3)))
+    told = CliRunner().invoke(app, ["study", "cost", str(run), "--output", str(tmp_path / "cost")])
+    assert told.exit_code == 0 and (tmp_path / "cost" / "cost_by_model.csv").exists()
+    assert CliRunner().invoke(app, ["study", "cost", str(tmp_path / "nothing")]).exit_code in (1, 2)
+
+
+def test_intervals_cover_as_the_theory_says() -> None:
+    found = study_intervals(IntervalsRequest(replicates=100, seed=1, questions=(30,)))
+    thirty = {
+        str(row[0]): dict(zip((1, 2, 4, 8, 16, 40, 80), row[1:], strict=True))
+        for row in sheet(found, "intervals_30").rows
+    }
+    assert thirty.keys() == set(KINDS)
+    assert all(float(str(thirty["avg@N, credible"][n])) > 0.85 for n in (2, 8, 80))
+    assert all(float(str(thirty[kind][1])) == 0.0 for kind in ("CLT, trials", "bootstrap, trials")), "no width at N = 1"
+    assert float(str(thirty["CLT, trials"][80])) == pytest.approx(0.95, abs=0.06)
+    assert float(str(thirty["CLT, questions"][80])) > 0.98
+
+
+def test_intervals_are_centred_on_their_estimates() -> None:
+    right = np.array([[3, 1, 0, 4], [2, 2, 2, 2]])
+    for kind, ends in intervals_of(right, 4, np.random.default_rng(0)).items():
+        middle = ends.mean(axis=0)
+        assert middle == pytest.approx([0.5, 0.5], abs=0.04), kind
+        assert (ends[1] >= ends[0]).all()
