@@ -27,7 +27,7 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.launch.process import GRACE_SECONDS
+from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
 from scorio.moments import CountArray
 

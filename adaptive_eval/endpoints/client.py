@@ -13,7 +13,6 @@ import orjson
 from pydantic import SecretStr
 
 from adaptive_eval.endpoints.failures import READ, Failure, FailureKind, error_in, safe_excerpt, status_in_body
-from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.open_files import are_out
 from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
@@ -21,7 +20,7 @@ from adaptive_eval.endpoints.reach import ServerAccess
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.transport import CONNECT_SECONDS, MOST_BYTES
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
-from adaptive_eval.endpoints.wire import PATHS, longest_response
+from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
 from adaptive_eval.errors import ConfigError
 
 PROBE_SECONDS = 10.0

@@ -10,9 +10,9 @@ from enum import Enum, auto
 
 import httpx2
 
+from adaptive_eval.endpoints.wire import MAX_BODY
+
 MAX_HEAD = 64 * 1024
-MAX_BODY = 256 * 1024 * 1024
-"""What no response exceeds, whatever was asked for (see `wire.longest_response`)."""
 
 Header = tuple[bytes, bytes]
 

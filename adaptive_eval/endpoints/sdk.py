@@ -28,14 +28,13 @@ from adaptive_eval.endpoints.client import (
     when_unauthorized,
 )
 from adaptive_eval.endpoints.failures import Failure
-from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader
 from adaptive_eval.endpoints.reach import ServerAccess
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.transport import MOST_BYTES
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
-from adaptive_eval.endpoints.wire import longest_response
+from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
 
 NO_KEY = "EMPTY"
 """The SDK insists on a key; servers without one ignore it."""

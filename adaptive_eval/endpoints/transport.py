@@ -23,8 +23,9 @@ from weakref import WeakSet
 
 import httpx2
 
-from adaptive_eval.endpoints.http1 import MAX_BODY, ResponseParser, too_long
+from adaptive_eval.endpoints.http1 import ResponseParser, too_long
 from adaptive_eval.endpoints.open_files import OutOfFiles, are_out, is_spare
+from adaptive_eval.endpoints.wire import MAX_BODY
 
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 60

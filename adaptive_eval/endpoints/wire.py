@@ -8,8 +8,10 @@ answers are asked for as a stream, unless their log-probabilities count them (it
 
 from collections.abc import Mapping
 
-from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.types import EndpointConfig, Prompt, Sampling
+
+MAX_BODY = 256 * 1024 * 1024
+"""What no response exceeds, whatever was asked for (see `longest_response`)."""
 
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 

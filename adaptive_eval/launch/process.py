@@ -16,6 +16,7 @@ from typing import Self
 from adaptive_eval.endpoints.secrets import redacted
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch import keeper
+from adaptive_eval.launch.types import GRACE_SECONDS
 
 LAST_LINES = 12
 LAST_BYTES = 8192
@@ -53,10 +54,6 @@ class ServerLog:
             text = text[LONGEST_SECRET:]  # it may begin in the middle of a secret, which nothing would recognise
         lines = (CONTROL.sub(" ", ESCAPES.sub("", line)).rstrip() for line in re.split(r"\r?\n|\r", text))
         return tuple(redacted(line, self._secrets)[:LONGEST_LINE] for line in lines if line.strip())[-LAST_LINES:]
-
-
-GRACE_SECONDS = 20.0
-"""Between asking a server to end and making it: one that serves a model on several GPUs takes some seconds."""
 
 
 class ServerProcess:

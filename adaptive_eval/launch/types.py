@@ -13,6 +13,8 @@ OWN_FLAGS = ("host", "port", "model", "served-model-name")
 """Flags of vLLM that the run sets itself."""
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
 LONGEST_PLACE = 100
+GRACE_SECONDS = 20.0
+"""Between asking a server to end and making it: one that serves a model on several GPUs takes some seconds."""
 
 Scalar = str | bool | int | float
 VariableValue = str | int | float

@@ -5,21 +5,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason, Verdict
-from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.record.build import Findings, RunSubject, findings_of, question_posteriors, take_snapshot
 from adaptive_eval.record.results import CallRow, ModelRow, PairRow
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.scheduler.held import gpu_seconds_used
-from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import Roster, Spending
 from scorio.moments import question_moments
+
+if TYPE_CHECKING:  # whoever only reads a run starts none
+    from adaptive_eval.core.controller import Controller
+    from adaptive_eval.endpoints.types import Endpoint
+    from adaptive_eval.scheduler.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +291,11 @@ class StatusTaker:
     """Takes the status of a run that is at work; what only a look can change is worked out once a look."""
 
     def __init__(
-        self, subject: RunSubject, controller: Controller, scheduler: Scheduler, endpoints: Sequence[Endpoint]
+        self,
+        subject: RunSubject,
+        controller: "Controller",
+        scheduler: "Scheduler",
+        endpoints: "Sequence[Endpoint]",
     ) -> None:
         self._subject = subject
         self._roster = Roster.of(subject.models, subject.questions)

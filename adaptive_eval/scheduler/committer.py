@@ -9,11 +9,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from adaptive_eval.scheduler.types import BEAT_SECONDS
 from adaptive_eval.store import CommitBatch, Event, HeldTime, SentRequest, Store, StoredLook, TrialRecord
 
 GATHER_SECONDS = 0.02
-BEAT_SECONDS = 2.0
-"""The time of a run is stored at least so often: a kill loses no more of it."""
 
 
 class Committer:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import EndpointStats
-from adaptive_eval.scheduler.committer import BEAT_SECONDS
-from adaptive_eval.scheduler.types import Decider, Lane
+from adaptive_eval.scheduler.types import BEAT_SECONDS, Decider, Lane
 from adaptive_eval.scheduler.waiting import TrialGroup
 from adaptive_eval.store import AnswersLost, Event, RunBegun, RunFinished, RunReader, RunStopped, SentRequest, Store
 from adaptive_eval.store.events import events_of_kind

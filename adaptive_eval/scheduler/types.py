@@ -12,6 +12,9 @@ from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Lost, Outcome, Re
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
 from adaptive_eval.store import Event
 
+BEAT_SECONDS = 2.0
+"""The time of a run is stored at least so often: a kill loses no more of it."""
+
 
 class Decider(Protocol):
     """The decision core as the scheduler sees it."""

@@ -16,7 +16,7 @@ from adaptive_eval.store.events import Event, Json
 from adaptive_eval.store.records import RunHeader, TrialRecord
 
 MOST_UNPACKED = 256 * 1024 * 1024
-"""No response is longer (`endpoints.http1.MAX_BODY`), so that no text is: what unpacks to more was not written here."""
+"""No response is longer (`endpoints.wire.MAX_BODY`), so that no text is: what unpacks to more was not written here."""
 PLAIN_UP_TO = 512
 SMALL_UP_TO = 8192
 

@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.fft import dct
 
 from scorio import _validate
 from scorio.eval._scores import Distinct, Score, log_factorials
@@ -109,6 +108,8 @@ def _nodes(size: int, a: float, b: float) -> Nodes:
 
     m_l = E[cos(l theta)] obeys (a+b+l+2) m_(l+1) = 2(a-b) m_l - (a+b-l+2) m_(l-1): Piessens and Branders (1973).
     """
+    from scipy.fft import dct  # here, since it takes a while to load
+
     theta = (np.arange(size) + 0.5) * (math.pi / size)
     moments = [1.0, (a - b) / (a + b + 2.0)]
     for order in range(1, size - 1):

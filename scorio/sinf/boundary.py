@@ -12,18 +12,22 @@ upwards), so procedures over one-sided hypotheses, such as Holm's, take `sides=1
 upper boundary alone, which is valid for every drift <= 0 at any set of looks.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
 from scorio import _validate
 from scorio.moments import FloatArray
 from scorio.sinf.crossing import crossing_probability
+
+if TYPE_CHECKING:  # imported when a table is made: it takes a while to load, and whoever reads a run makes none
+    from scipy.interpolate import PchipInterpolator
 
 # p-values are tabulated for boundary constants up to here (about 1e-31); beyond it the last value stands.
 LARGEST = 12.0
@@ -280,6 +284,8 @@ class Mixture:
 @lru_cache(maxsize=32)
 def _log_crossing(kappa: float, start: float, sides: int) -> PchipInterpolator:
     """Monotone interpolation of ln P(crossing) over the boundary constant."""
+    from scipy.interpolate import PchipInterpolator
+
     if sides not in (1, 2):
         raise ValueError(f"sides must be 1 or 2, got {sides!r}")
     c = np.arange(0.0, LARGEST + TABLE_STEP / 2, TABLE_STEP)
@@ -289,6 +295,8 @@ def _log_crossing(kappa: float, start: float, sides: int) -> PchipInterpolator:
 
 @lru_cache(maxsize=256)
 def _critical(kappa: float, start: float, alpha: float, sides: int) -> float:
+    from scipy.optimize import brentq
+
     log_crossing = _log_crossing(kappa, start, sides)
     least, most = (float(np.exp(log_crossing(c))) for c in (LARGEST, 0.0))
     if not least < alpha < most:
@@ -299,5 +307,7 @@ def _critical(kappa: float, start: float, alpha: float, sides: int) -> float:
 @lru_cache(maxsize=64)
 def _tightest(alpha: float) -> float:
     """The r at which the mixture boundary is lowest: r - ln(1 + r) = 2 ln(1/alpha)."""
+    from scipy.optimize import brentq
+
     target = -2.0 * np.log(alpha)
     return float(brentq(lambda r: r - np.log1p(r) - target, 0.0, 2.0 * target + 4.0, xtol=1e-12))

@@ -9,7 +9,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import ndtr, roots_legendre
 
 from scorio import _validate
@@ -63,6 +62,8 @@ def critical_at_looks(alpha: float, kappa: float, looks: ArrayLike, sides: int =
         >>> round(critical_at_looks(0.05, 0.0, [0.5, 1.0]), 4)
         2.1783
     """
+    from scipy.optimize import brentq
+
     information, target = _rising(looks), _validate.probability(alpha, "alpha")
     shape = (information / information[-1]) ** -kappa
     most = _crossing(LEAST * shape, information, sides)

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import typer
+from live_runs import EndedRuns, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import COMMANDS, app
@@ -128,11 +129,24 @@ def test_what_is_done_without_a_run_does_not_load_what_runs_need(
         "models: [{name: a, base_url: 'http://a/v1'}, {name: b, base_url: 'http://b/v1'}]\n"
     )
     (tmp_path / "questions.csv").write_text("prompt,answer\none,1\n")
-    command = [sys.executable, "-X", "importtime", "-m", "adaptive_eval", *arguments.split()]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert not heavy & loaded_by(arguments.split(), tmp_path)
+
+
+def loaded_by(arguments: list[str], folder: Path) -> set[str]:
+    """Every module that a command imports."""
+    command = [sys.executable, "-X", "importtime", "-m", "adaptive_eval", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "adaptive_eval.cli" in loaded and not heavy & loaded
+    assert "adaptive_eval.cli" in loaded
+    return loaded
+
+
+@pytest.mark.parametrize("command", ["report RUN", "compare RUN RUN"])
+def test_who_reads_a_run_does_not_load_what_asks_models(ended_runs: EndedRuns, site: Site, command: str) -> None:
+    arguments = command.replace("RUN", str(ended_runs.copy(site))).split()
+    asking = {"asyncio", "ssl", "tenacity", "adaptive_eval.scheduler.scheduler", "adaptive_eval.endpoints.endpoint"}
+    assert not ((HEAVY - {"scipy"}) | asking) & loaded_by(arguments, site.folder)
 
 
 def test_a_shell_completes_the_commands() -> None:

@@ -16,11 +16,10 @@ from small_proxy import small_proxy
 
 from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
 from adaptive_eval.endpoints.failures import Failure, FailureKind
-from adaptive_eval.endpoints.http1 import MAX_BODY
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.reach import ServerAccess
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-from adaptive_eval.endpoints.wire import longest_response
+from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
 from adaptive_eval.errors import ConfigError
 
 CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
