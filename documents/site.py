@@ -14,6 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from adaptive_eval.show.page.documents import demo_page
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "build" / "pages"
 SITE = ROOT / "build" / "site"
@@ -73,6 +75,7 @@ def main() -> None:
     shutil.rmtree(SITE, ignore_errors=True)
     if code := build():
         raise SystemExit(code)
+    (SITE / "demo.html").write_text(demo_page(), encoding="utf-8")
     print(f"the site is in {SITE.relative_to(ROOT)}/index.html")
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "schema": "Print the JSON schema of the configuration.",
     "import": "Make a run of logs, or an array: whole, or not at all.",
     "export": "Write the trials of RUN as an array, a table, or logs of another harness.",
+    "demo": "Open the demonstration in a browser: a page on this disk that needs no server and no network.",
     "simulate": "Serve a world of models whose true scores are known, on this machine, until Ctrl-C.",
 }
 """What each command does, as its function of the same name says too (`import_` for `import`)."""

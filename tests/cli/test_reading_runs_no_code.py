@@ -92,6 +92,7 @@ CASES: dict[str, Sequence[str] | None] = {
     "export": tuple(
         f"export RUN --format {form} --output OUT" for form in ("npz", "csv", "jsonl", "inspect", "scorio")
     ),
+    "demo": None,  # writes a page
     "simulate": None,  # serves a world
 }
 """Of every command, the ways in which it comes across a run; None where there is none."""

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import orjson
 
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.record.glossary import GLOSSARY
 from adaptive_eval.record.view import RunView
 
@@ -105,17 +106,34 @@ def runs_page(root: str = "") -> str:
 def report_page(view: RunView) -> str:
     """One file with everything about a run but the models' texts; it needs no server and no network."""
     code, look = script(), style()
-    policy = (
-        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(look)}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
-    )
     head = (
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_alone(code, look)}">\n'
         f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n'
         f"<style>{look}</style>\n"
     )
     tail = f'<script id="view" type="application/json">{_as_json(view)}</script>\n<script>{code}</script>\n'
     return _document(f"{view.name} · adaptive-eval", head, tail, {})
+
+
+def demo_page() -> str:
+    """The demonstration: one file that needs no server and no network."""
+    code, look = script("demo.js"), style() + (STATIC / "demo.css").read_text("utf-8")
+    rule = Sequential()
+    boundary = {"c": rule.critical, "kappa": rule.kappa, "start": rule.start}
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{_alone(code, look)}">\n'
+        f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n<style>{look}</style>\n'
+    )
+    tail = f'<script id="rule" type="application/json">{_as_json(boundary)}</script>\n<script>{code}</script>\n'
+    return _document("Ranking models by sampling · adaptive-eval", head, tail, {})
+
+
+def _alone(code: str, look: str) -> str:
+    """The policy of a file that may run its own script, and ask for nothing."""
+    return (
+        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(look)}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
 
 
 def _served(title: str, root: str, data: Mapping[str, str]) -> str:

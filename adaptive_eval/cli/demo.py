@@ -1,0 +1,28 @@
+"""`adaptive-eval demo`: rank models by sampling, in a browser."""
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_eval.cli.shared import reported
+
+
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.")] = Path("demo.html"),
+    opened: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
+) -> None:
+    """Open the demonstration in a browser: a page on this disk that needs no server and no network.
+
+    Choose models' true scores, sample trial by trial, see posteriors, ranks and intervals move, and what looking again
+    and again does to two equal models.
+    """
+    with reported():
+        from adaptive_eval.files import write_whole
+        from adaptive_eval.show.page.documents import demo_page
+
+        write_whole(output, demo_page().encode(), "Mend that, or give another --output")
+        typer.echo(str(output))
+        if opened:
+            webbrowser.open(output.resolve().as_uri())

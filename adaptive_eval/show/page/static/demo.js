@@ -1,0 +1,376 @@
+// The demonstration: choose models, sample trial by trial, and see what moves. It needs no server and no network.
+
+import { bottomTicks, figure, horizontalLines, line, linear, lineColour, ticks } from "./chart.js";
+import { DRAWS, converged, history, race, races, world } from "./demo_play.js";
+import { boundary } from "./demo_stats.js";
+import { load } from "./demo_load.js";
+import { h, s } from "./dom.js";
+import { region, table } from "./parts.js";
+import { messageOf, number, percent, plain } from "./text.js";
+/** @import { Race, Rule, Step, World } from "./demo_play.js" */
+/** @import { Row } from "./demo_load.js" */
+
+const RULE = /** @type {Rule} */ (JSON.parse(document.getElementById("rule")?.textContent ?? "{}"));
+const SCORES = "62, 60, 55, 40";
+const RACES = 400;
+const [WIDTH, HEIGHT, LEFT, BOTTOM] = [620, 240, 48, 40];
+
+/** @type {{world: World, steps: Step[], n: number, timer: number, seed: number, race: Race, many: string, rows: Row[]}} */
+const state = {
+  world: { names: [], answers: [], truth: [] },
+  steps: [],
+  n: 1,
+  timer: 0,
+  seed: 1,
+  race: race(1, RULE),
+  many: "",
+  rows: [],
+};
+
+const field = (/** @type {string} */ id) => /** @type {HTMLInputElement} */ (document.getElementById(id));
+const shown = () => state.steps[state.n - 1];
+
+/** @param {string} id @param {string} label @param {Record<string, any>} attributes */
+function input(id, label, attributes) {
+  return h("label", { for: id }, label, h("input", { id, name: id, ...attributes }));
+}
+
+function page() {
+  return [
+    h(
+      "header",
+      { class: "top" },
+      h("p", { class: "brand" }, "adaptive-eval"),
+      h("h1", null, "Ranking models by sampling"),
+    ),
+    h(
+      "p",
+      null,
+      "Models answer questions by chance. Each trial tells a little more of who is better. Sample, pause, go back.",
+    ),
+    h(
+      "form",
+      { class: "demo-choice", "aria-label": "What is sampled" },
+      input("scores", "true scores, %", { value: SCORES, size: 24 }),
+      input("questions", "questions", { type: "number", min: 1, max: 200, value: 30 }),
+      input("difficulty", "difficulty spread", { type: "number", min: 0, max: 6, step: 0.5, value: 1.5 }),
+      input("most", "trials N", { type: "number", min: 5, max: 200, value: 80 }),
+      h("button", { type: "submit" }, "New draw"),
+      input("file", "or a real run (results.json, .csv, .npz)", { type: "file", accept: ".json,.csv,.npz" }),
+    ),
+    h("p", { id: "problem", class: "problem", role: "alert" }),
+    h(
+      "div",
+      { class: "demo-choice" },
+      h("button", { id: "play", type: "button", "aria-pressed": "false" }, "Play"),
+      h("button", { id: "step", type: "button" }, "One trial"),
+      input("n", "trials so far", { type: "range", min: 1, max: 80, value: 1 }),
+      h("output", { id: "told", for: "n" }),
+    ),
+    h("main", { id: "seen" }),
+    h(
+      "section",
+      { "aria-labelledby": "peeking" },
+      h("h2", { id: "peeking" }, "Two equal models, looked at after every trial"),
+      h(
+        "p",
+        null,
+        "Neither is better. A rule that calls a winner at the first z beyond 1.645 will find one, if it looks often enough; the sequential rule's boundary allows for every look.",
+      ),
+      h(
+        "div",
+        { class: "demo-choice" },
+        h("button", { id: "again", type: "button" }, "Another race"),
+        h("button", { id: "many", type: "button" }, `${RACES} races`),
+      ),
+      h("div", { id: "race" }),
+      h("p", { id: "tally", role: "status" }),
+    ),
+  ];
+}
+
+/** @param {string} label @param {[string, [number, number | null][]][]} curves @param {number} low @param {number} high @param {string} title */
+function curvesOver(label, curves, low, high, title, most = state.steps.length) {
+  const x = linear(1, most, LEFT, WIDTH - 12);
+  const y = linear(low, high, HEIGHT - BOTTOM, 12);
+  const colour = (/** @type {number} */ at) => lineColour(curves.length > 1 ? at / (curves.length - 1) : 0);
+  return figure(
+    {
+      label,
+      width: WIDTH,
+      height: HEIGHT,
+      caption: h(
+        "span",
+        null,
+        title,
+        curves.map(([name], at) => [" ", h("b", { style: { color: colour(at) } }, plain(name, 24))]),
+      ),
+    },
+    horizontalLines(ticks(low, high, 5), y, LEFT, WIDTH - 12, (value) => number(value, high - low < 2 ? 2 : 0)),
+    bottomTicks(ticks(1, most, 6, true), x, HEIGHT - BOTTOM, String, "trials", WIDTH - 12),
+    curves.map(([, points], at) =>
+      s("path", {
+        d: line(points, x, y),
+        fill: "none",
+        stroke: colour(at),
+        "stroke-width": 1.8,
+        "stroke-dasharray": at % 2 ? "6 3" : null,
+      }),
+    ),
+  );
+}
+
+/** Posteriors: normal with the mean and sigma of each model; the true score is a tick. */
+function posteriors() {
+  const { models } = shown();
+  const x = linear(0, 1, LEFT, WIDTH - 12);
+  const rows = models.map((one, at) => {
+    const [mean, sigma] = one.mu;
+    const foot = 34 + at * 34;
+    const points = Array.from({ length: 121 }, (_, place) => mean + (place / 30 - 2) * 2 * sigma).filter(
+      (v) => v >= 0 && v <= 1,
+    );
+    const bell = points.map(
+      (v) => /** @type {[number, number]} */ ([v, foot - 24 * Math.exp(-0.5 * ((v - mean) / sigma) ** 2)]),
+    );
+    const truth = state.world.truth?.[at];
+    return [
+      s("text", { class: "tick", x: LEFT - 8, y: foot, "text-anchor": "end" }, String(at + 1)),
+      s("path", { d: line(bell, x, (v) => v), fill: "none", stroke: "var(--curve)" }),
+      s("line", {
+        x1: x(Math.max(0, one.a[0] - 1.96 * one.a[1])),
+        x2: x(Math.min(1, one.a[0] + 1.96 * one.a[1])),
+        y1: foot + 4,
+        y2: foot + 4,
+        stroke: "var(--accent)",
+        "stroke-width": 3,
+      }),
+      truth === undefined
+        ? null
+        : s("line", {
+            x1: x(truth),
+            x2: x(truth),
+            y1: foot - 26,
+            y2: foot + 8,
+            stroke: "var(--open)",
+            "stroke-dasharray": "3 2",
+          }),
+    ];
+  });
+  const height = 50 + models.length * 34 + 20;
+  const caption = "posterior of each score (Bayes@N), 95% interval of the average, and the true score dashed";
+  return figure(
+    { label: `Posteriors of ${models.length} models after ${state.n} trials`, width: WIDTH, height, caption },
+    bottomTicks(ticks(0, 1, 5), x, height - 40, (value) => percent(value), "score", WIDTH - 12),
+    rows,
+  );
+}
+
+function standing() {
+  const { models, ranks, tiers } = shown();
+  const order = models.map((_, at) => at).sort((one, other) => models[other].a[0] - models[one].a[0] || one - other);
+  return table({
+    caption: `Ranking after ${state.n} trials`,
+    head: ["model", "rank", "with uncertainty", "average", "+-", "Bayes@N", `Pass@${DRAWS}`, "truth"],
+    rows: order.map((at) => [
+      plain(state.world.names[at], 40),
+      String(ranks[at]),
+      String(tiers[at]),
+      percent(models[at].a[0], 1),
+      percent(1.96 * models[at].a[1], 1),
+      percent(models[at].mu[0], 1),
+      Number.isNaN(models[at].pass) ? "–" : percent(models[at].pass, 1),
+      state.world.truth ? percent(state.world.truth[at], 1) : "–",
+    ]),
+  });
+}
+
+function draw() {
+  const { steps, n, world: drawn } = state;
+  const seen = steps.slice(0, n);
+  const at = converged(steps);
+  const best = shown().ranks.indexOf(1);
+  const path = (/** @type {(step: Step) => number} */ value) =>
+    seen.map(
+      (step) => /** @type {[number, number | null]} */ ([step.n, Number.isNaN(value(step)) ? null : value(step)]),
+    );
+  field("told").textContent = `${n} of ${steps.length}`;
+  field("n").max = String(steps.length);
+  field("n").value = String(n);
+  const gold = drawn.truth ? "the true scores" : "the ranking of all trials";
+  const settled = at ? `from trial ${at} on` : "not before the last trial: no convergence";
+  document.getElementById("seen")?.replaceChildren(
+    region("Ranking", "", standing()),
+    posteriors(),
+    h("p", { id: "settled" }, `convergence@n: the ranking is that of all ${steps.length} trials for good ${settled}.`),
+    curvesOver(
+      "Agreement of the ranking as trials are added",
+      [
+        ["average, Bayes@N", path((step) => step.tau)],
+        [`Pass@${DRAWS}`, path((step) => step.tauPass)],
+      ],
+      -1,
+      1,
+      `Kendall's tau-b with ${gold}:`,
+    ),
+    curvesOver(
+      "One model's scores as trials are added",
+      [
+        ["Bayes@N", path((step) => step.models[best].mu[0])],
+        [`Pass@${DRAWS}`, path((step) => step.models[best].pass)],
+      ],
+      0,
+      1,
+      `${plain(drawn.names[best], 24)}:`,
+    ),
+    curvesOver(
+      "Ranks as trials are added",
+      drawn.names.map((name, model) => [name, path((step) => -step.ranks[model])]),
+      -drawn.names.length,
+      -1,
+      "rank, 1 above:",
+    ),
+  );
+}
+
+function drawRace() {
+  const { z, peeked, sequential } = state.race;
+  const most = z.length;
+  const points = (/** @type {(n: number) => number | null} */ value) =>
+    z.map((_, at) => /** @type {[number, number | null]} */ ([at + 1, value(at + 1)]));
+  const edge = (/** @type {number} */ n) => (n / most < RULE.start ? null : Math.min(4.5, boundary(n / most, RULE)));
+  const told = (/** @type {number} */ at) =>
+    at ? `calls a winner after ${at} trials` : `calls none in ${most} trials`;
+  document.getElementById("race")?.replaceChildren(
+    curvesOver(
+      "z of two equal models",
+      [
+        ["|z|", points((n) => Math.min(4.5, Math.abs(z[n - 1])))],
+        ["sequential boundary", points(edge)],
+        ["1.645", points(() => 1.645)],
+      ],
+      0,
+      4.5,
+      "",
+      most,
+    ),
+    h("p", { id: "called" }, `Peeking at 1.645 ${told(peeked)}; the sequential rule ${told(sequential)}.`),
+  );
+}
+
+/** Takes what is in the form. */
+function choose() {
+  const scores = field("scores")
+    .value.split(/[,;\s]+/)
+    .filter(Boolean)
+    .map((one) => Number(one) / 100);
+  if (scores.length < 2 || scores.length > 20 || !scores.every((one) => one > 0 && one < 1))
+    throw new Error("true scores: 2 to 20 numbers between 0 and 100, with commas between them");
+  const [questions, difficulty, most] = ["questions", "difficulty", "most"].map((id) => field(id));
+  for (const one of [questions, difficulty, most])
+    if (!one.checkValidity() || one.value === "") throw new Error(`${one.name}: ${one.min} to ${one.max}`);
+  show(
+    world({
+      scores,
+      questions: Number(questions.value),
+      difficulty: Number(difficulty.value),
+      most: Number(most.value),
+      seed: state.seed,
+    }),
+  );
+}
+
+/** @param {World} drawn */
+function show(drawn) {
+  pause();
+  Object.assign(state, { world: drawn, steps: history(drawn), n: 1 });
+  draw();
+}
+
+function pause() {
+  clearInterval(state.timer);
+  state.timer = 0;
+  const play = document.getElementById("play");
+  if (play) play.textContent = "Play";
+  play?.setAttribute("aria-pressed", "false");
+}
+
+function toggle() {
+  if (state.timer) return pause();
+  if (state.n >= state.steps.length) state.n = 1;
+  const play = field("play");
+  play.textContent = "Pause";
+  play.setAttribute("aria-pressed", "true");
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  state.timer = setInterval(
+    () => (state.n < state.steps.length ? move(state.n + (still ? 10 : 1)) : pause()),
+    still ? 1500 : 150,
+  );
+}
+
+/** @param {number} n */
+function move(n) {
+  state.n = Math.min(Math.max(1, n), state.steps.length);
+  draw();
+}
+
+/** Does it, and says what went wrong. @param {() => void | Promise<void>} work */
+async function tried(work) {
+  const told = field("problem");
+  told.textContent = "";
+  try {
+    await work();
+  } catch (error) {
+    told.textContent = messageOf(error);
+  }
+}
+
+async function loaded() {
+  const file = field("file").files?.[0];
+  if (!file) return;
+  const found = await load(file);
+  if ("trials" in found) return show({ ...found.trials, truth: null });
+  pause();
+  const head = ["model", "tier", "score", "95% interval"];
+  const rows = found.rows.map((one) => [
+    plain(one.name, 60),
+    String(one.tier),
+    percent(one.score, 1),
+    `${percent(one.lo, 1)} to ${percent(one.hi, 1)}`,
+  ]);
+  document
+    .getElementById("seen")
+    ?.replaceChildren(region("Ranking of the run", "", table({ caption: "Ranking of the run", head, rows })));
+}
+
+document.getElementById("page")?.replaceChildren(...page());
+document.querySelector("form")?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  state.seed += 1;
+  void tried(choose);
+});
+field("file").addEventListener("change", () => void tried(loaded));
+field("play").addEventListener("click", toggle);
+field("step").addEventListener("click", () => (pause(), move(state.n + 1)));
+field("n").addEventListener("input", () => (pause(), move(Number(field("n").value))));
+field("again").addEventListener("click", () => {
+  state.seed += 1;
+  state.race = race(state.seed, RULE);
+  drawRace();
+});
+field("many").addEventListener("click", () => {
+  state.seed += 1;
+  const { peeked, sequential } = races(RACES, state.seed, RULE);
+  const told = (/** @type {{called: number, trials: number}} */ one) =>
+    `${percent(one.called, 1)} of the races, ${number(one.trials, 1)} trials a question`;
+  field("tally").textContent =
+    `A winner that is none: peeking at 1.645 in ${told(peeked)}; the sequential rule in ${told(sequential)}.`;
+});
+document.addEventListener("keydown", (event) => {
+  if (/** @type {HTMLElement} */ (event.target).closest("input, button")) return;
+  if (event.key === " ") (event.preventDefault(), toggle());
+  if (event.key === "ArrowRight") (pause(), move(state.n + 1));
+  if (event.key === "ArrowLeft") (pause(), move(state.n - 1));
+});
+void tried(choose);
+drawRace();

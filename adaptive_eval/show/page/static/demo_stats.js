@@ -1,0 +1,128 @@
+// The statistics of the demonstration, on counts of right answers: the same numbers as the Python package's scorio.
+
+/** What came of n trials of each of M questions: right answers. @typedef {number[]} Rights */
+
+/** Random numbers in [0, 1) from a seed, the same in every browser (mulberry32). @param {number} seed */
+export function random(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+/**
+ * Chances of M questions whose mean is exact: normal on the logit scale, as wide as the difficulty spreads.
+ * @param {number} mean @param {number} questions @param {number} difficulty @param {() => number} draw
+ */
+export function chances(mean, questions, difficulty, draw) {
+  const levels = Array.from({ length: questions }, () => {
+    const [radius, angle] = [Math.sqrt(-2 * Math.log(1 - draw())), 2 * Math.PI * draw()];
+    return difficulty * radius * Math.cos(angle);
+  });
+  const at = (/** @type {number} */ shift) => levels.map((level) => 1 / (1 + Math.exp(-(level + shift))));
+  let [low, high] = [-60, 60];
+  for (let step = 0; step < 100; step += 1) {
+    const middle = (low + high) / 2;
+    if (sum(at(middle)) / questions < mean) low = middle;
+    else high = middle;
+  }
+  return at((low + high) / 2);
+}
+
+/** @param {number[]} values */
+export function sum(values) {
+  return values.reduce((total, one) => total + one, 0);
+}
+
+/** Bayes@N under the uniform prior: [mu, sigma]. @param {Rights} right @param {number} n @returns {[number, number]} */
+export function bayes(right, n) {
+  const total = n + 2;
+  const means = right.map((one) => (one + 1) / total);
+  const spread = sum(means.map((mean) => mean * (1 - mean))) / (total + 1);
+  return [sum(means) / right.length, Math.sqrt(spread) / right.length];
+}
+
+/** The same on the average scale: [a, sigma]. @param {Rights} right @param {number} n @returns {[number, number]} */
+export function avg(right, n) {
+  return [sum(right) / (n * right.length), (bayes(right, n)[1] * (n + 2)) / n];
+}
+
+/** Pass@k without bias; NaN before there are k trials. @param {Rights} right @param {number} n @param {number} k */
+export function passAtK(right, n, k) {
+  if (n < k) return NaN;
+  const missed = right.map((one) => {
+    let chance = 1;
+    for (let draw = 0; draw < k; draw += 1) chance *= Math.max(0, n - one - draw) / (n - draw);
+    return chance;
+  });
+  return 1 - sum(missed) / right.length;
+}
+
+/** z of one estimate against another. @param {[number, number]} one @param {[number, number]} other */
+export function zScore(one, other) {
+  const scale = Math.hypot(one[1], other[1]);
+  return scale > 0 ? (one[0] - other[0]) / scale : 0;
+}
+
+const ROUNDING = 1e-12;
+
+/** @param {number[]} scores */
+function rounding(scores) {
+  return ROUNDING * Math.max(...scores.map(Math.abs));
+}
+
+/** Competition ranks, 1 for the best; equal scores share one. @param {number[]} scores */
+export function ranks(scores) {
+  const slack = rounding(scores);
+  return scores.map((score) => 1 + scores.filter((other) => other - score > slack).length);
+}
+
+/** Ranks in which neighbours with z below the threshold share one. @param {[number, number][]} estimates */
+export function tiers(estimates, threshold = 1.645) {
+  const order = estimates
+    .map((_, at) => at)
+    .sort((one, other) => estimates[other][0] - estimates[one][0] || one - other);
+  const found = estimates.map(() => 1);
+  for (let at = 1; at < order.length; at += 1) {
+    const isApart = zScore(estimates[order[at - 1]], estimates[order[at]]) >= threshold;
+    found[order[at]] = found[order[at - 1]] + (isApart ? 1 : 0);
+  }
+  return found;
+}
+
+/** Kendall's tau-b; NaN where one side ties all. @param {number[]} one @param {number[]} other */
+export function tauB(one, other) {
+  const [slackOne, slackOther] = [rounding(one), rounding(other)];
+  const signOf = (/** @type {number} */ gap, /** @type {number} */ slack) => (gap > slack ? 1 : gap < -slack ? -1 : 0);
+  let [balance, untiedOne, untiedOther] = [0, 0, 0];
+  for (let i = 0; i < one.length; i += 1)
+    for (let j = i + 1; j < one.length; j += 1) {
+      const [a, b] = [signOf(one[i] - one[j], slackOne), signOf(other[i] - other[j], slackOther)];
+      balance += a * b;
+      untiedOne += Math.abs(a);
+      untiedOther += Math.abs(b);
+    }
+  return balance / Math.sqrt(untiedOne * untiedOther);
+}
+
+/**
+ * From which n on the ranks are those of the last for good; 0 where there is no such n before it.
+ * @param {number[][]} history
+ */
+export function convergenceAt(history) {
+  const gold = String(history.at(-1));
+  let from = history.length;
+  while (from > 0 && String(history[from - 1]) === gold) from -= 1;
+  return from + 1 < history.length ? from + 1 : 0;
+}
+
+/**
+ * The boundary c t^-kappa of the sequential rule; infinite before its start.
+ * @param {number} t @param {{c: number, kappa: number, start: number}} rule
+ */
+export function boundary(t, rule) {
+  return t < rule.start * (1 - 1e-9) ? Infinity : rule.c * t ** -rule.kappa;
+}

@@ -1,0 +1,167 @@
+"""The demonstration: a file that needs nothing else, whose numbers are scorio's."""
+
+import json
+import re
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browsing import Tabs
+from typer.testing import CliRunner
+
+import scorio.eval
+from adaptive_eval.cli import app
+from adaptive_eval.show.page.documents import demo_page, script
+from scorio.convergence import Study, trajectory
+from scorio.rank import compare_rankings, rank_scores, rank_with_uncertainty
+from scorio.sinf import WangTsiatis
+
+LARGEST = 300_000
+EXACT = 1e-9
+CHECKS = Path(__file__).with_name("checks.js")
+
+
+def test_it_is_one_small_file_that_may_ask_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    path = tmp_path / "page.html"
+    assert CliRunner().invoke(app, ["demo", "-o", str(path), "--no-open"]).exit_code == 0 and not opened
+    text = path.read_text()
+    assert text == demo_page() and len(text.encode()) < LARGEST
+    assert "default-src 'none'" in text and "connect-src" not in text
+    assert CliRunner().invoke(app, ["demo", "-o", str(path)]).exit_code == 0 and opened == [path.as_uri()]
+    assert CliRunner().invoke(app, ["demo", "-o", str(tmp_path / "no" / "page.html"), "--no-open"]).exit_code == 1
+
+
+def evaluated(tabs: Tabs, module: str, expression: str) -> object:
+    page = tabs.open()
+    return page.evaluate(
+        f"() => {{ {script(module)}; const it = $_{module.removesuffix('.js')}; return {expression}; }}"
+    )
+
+
+@pytest.mark.browser
+def test_its_numbers_are_those_of_scorio(tabs: Tabs) -> None:
+    rng = np.random.default_rng(8)
+    fixtures = []
+    for questions, n in ((1, 4), (3, 7), (30, 80), (100, 200)):
+        R = (rng.random((5, questions, n)) < rng.random((5, questions, 1))).astype(int)
+        fixtures.append((R, n))
+    said = json.dumps([[R.sum(axis=2).tolist(), n] for R, n in fixtures])
+    found = evaluated(
+        tabs,
+        "demo_stats.js",
+        f"""{said}.map(([rights, n]) => {{
+          const [a, mu] = [rights.map((one) => it.avg(one, n)), rights.map((one) => it.bayes(one, n))];
+          const means = a.map((one) => one[0]);
+          const pass = [1, 2, 4].map((k) => rights.map((one) => it.passAtK(one, n, k)));
+          return {{ a, mu, pass, ranks: it.ranks(means),
+            tiers: it.tiers(mu), z: it.zScore(mu[0], mu[1]), tau: it.tauB(means, [1, 2, 2, 4, 5]) }};
+        }})""",
+    )
+    assert isinstance(found, list)
+    for (R, n), one in zip(fixtures, found, strict=True):
+        near: Callable[[object], object] = lambda value: pytest.approx(value, rel=0, abs=EXACT)  # noqa: E731
+        mu = [tuple(scorio.eval.bayes(model)) for model in R]
+        assert [tuple(each) for each in one["mu"]] == [near(each) for each in mu]
+        assert [tuple(each) for each in one["a"]] == [near(tuple(scorio.eval.avg(model))) for model in R]
+        for k, values in zip((1, 2, 4), one["pass"], strict=True):
+            assert values == near([scorio.eval.pass_at_k(model, k) for model in R])
+        means = [scorio.eval.avg(model)[0] for model in R]
+        assert one["ranks"] == rank_scores(means).tolist()
+        assert (
+            one["tiers"] == rank_with_uncertainty([each[0] for each in mu], [each[1] for each in mu]).ranking.tolist()
+        )
+        assert one["z"] == near((mu[0][0] - mu[1][0]) / np.hypot(mu[0][1], mu[1][1]))
+        tau = compare_rankings(means, [1, 2, 2, 4, 5]).tau_b
+        assert one["tau"] == near(tau) or (one["tau"] is None and np.isnan(tau))
+        assert n > 0
+
+
+@pytest.mark.browser
+def test_its_convergence_and_boundary_are_those_of_scorio(tabs: Tabs) -> None:
+    rng = np.random.default_rng(3)
+    tensors = [(rng.random((3, 4, 12)) < np.array([0.7, 0.5, 0.2])[:, None, None]).astype(int) for _ in range(30)]
+    moved = [trajectory(Study.of(tensor)) for tensor in tensors]
+    histories = json.dumps([one.ranks.tolist() for one in moved])
+    page = "demo_stats.js"
+    assert evaluated(tabs, page, f"{histories}.map(it.convergenceAt)") == [one.converged_at for one in moved]
+    assert {one.converged_at == 0 for one in moved} == {True, False}
+    rule = WangTsiatis(0.25, 0.05)
+    c = rule.critical(0.1)
+    at = [0.05, 0.25, 0.7, 1.0]
+    told = evaluated(tabs, page, f"{at}.map((t) => it.boundary(t, {{c: {c!r}, kappa: 0.25, start: 0.05}}))")
+    assert told == pytest.approx(rule.at(np.array(at), c).tolist(), rel=EXACT)
+    (sent,) = re.findall(r'"c":([\d.]+)', demo_page())
+    assert float(sent) == pytest.approx(c, rel=EXACT)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (360, False)])
+def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: int, dark: bool) -> None:
+    path = tmp_path / "demo.html"
+    path.write_text(demo_page())
+    page = tabs.open(width=width, dark=dark)
+    page.set_default_timeout(10_000)
+    page.goto(path.as_uri())
+    assert page.text_content("#told") == "1 of 80"
+    page.click("#step")
+    assert page.text_content("#told") == "2 of 80"
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    assert page.text_content("#told") == "3 of 80"
+    page.keyboard.press(" ")
+    page.wait_for_selector("#told:not(:text-is('3 of 80'))")
+    page.keyboard.press(" ")
+    assert page.text_content("#play") == "Play"
+    page.fill("#scores", "90, 10")
+    page.click("form button")
+    page.fill("#n", "80")
+    assert page.locator("tbody tr").first.inner_text().startswith("model 1")
+    assert "for good from trial" in str(page.text_content("#settled"))
+    page.click("#many")
+    shares = [
+        float(one) for one in page.evaluate("document.getElementById('tally').textContent.match(/[\\d.]+(?=%)/g)")
+    ]
+    assert shares[0] > 20.0 and shares[1] < 14.0, "peeking calls equals apart, and the sequential rule seldom"
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
+    for check in ("nameless()", "faint()"):
+        assert page.evaluate(f"() => {{ {CHECKS.read_text()} return checks.{check}; }}") == []
+    page.fill("#scores", "all")
+    page.click("form button")
+    assert "true scores: 2 to 20 numbers" in str(page.text_content("#problem"))
+    assert tabs.requests == [path.as_uri()]
+
+
+@pytest.mark.browser
+def test_a_run_is_loaded_and_a_bad_file_refused(tabs: Tabs, tmp_path: Path) -> None:
+    (tmp_path / "demo.html").write_text(demo_page())
+    page = tabs.open()
+    page.goto((tmp_path / "demo.html").as_uri())
+    R = (np.random.default_rng(2).random((3, 5, 9)) < np.array([0.2, 0.9, 0.5])[:, None, None]).astype(np.int64)
+    np.savez_compressed(tmp_path / "run.npz", R=R, models=np.array(["ann", "<b>bo</b>", "cy"]))
+    rows = ["model,question,is_correct"] + [
+        f'"m,{model}",q{q},{value}' for model in range(3) for q in range(5) for value in R[model, q]
+    ]
+    (tmp_path / "run.csv").write_text("\n".join(rows) + "\n")
+    row = {"name": "ann", "score": 0.5, "lo": 0.4, "hi": 0.6, "tier": 1}
+    (tmp_path / "results.json").write_text(json.dumps({"models": [row]}))
+    for name, first in (("run.npz", "<b>bo</b>"), ("run.csv", "m,1")):
+        page.set_input_files("#file", tmp_path / name)
+        page.wait_for_selector("#told:text-is('1 of 9')")
+        page.fill("#n", "9")
+        best = page.locator("tbody tr").first
+        assert best.locator("th").inner_text() == first
+        assert best.locator("td").nth(2).inner_text() == f"{100 * R[1].mean():.1f}%"
+        page.click("form button")
+    page.set_input_files("#file", tmp_path / "results.json")
+    page.wait_for_selector("text=40.0% to 60.0%")
+    for name, text in (("bad.npz", "PK"), ("bad.csv", "a,b\n1,2\n"), ("bad.json", "{}"), ("bad.txt", "x")):
+        (tmp_path / name).write_text(text)
+        page.set_input_files("#file", tmp_path / name)
+        page.wait_for_selector("#problem:not(:empty)")
+        page.click("form button")
