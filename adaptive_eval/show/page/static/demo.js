@@ -13,7 +13,9 @@ import { messageOf, number, percent, plain } from "./text.js";
 const RULE = /** @type {Rule} */ (JSON.parse(document.getElementById("rule")?.textContent ?? "{}"));
 const SCORES = "62, 60, 55, 40";
 const RACES = 400;
-const [WIDTH, HEIGHT, LEFT, BOTTOM] = [620, 240, 48, 40];
+const [HEIGHT, LEFT, BOTTOM] = [240, 48, 40];
+/** As wide as there is room for. */
+const room = () => Math.max(240, Math.min(620, document.documentElement.clientWidth - 52));
 
 /** @type {{world: World, steps: Step[], n: number, timer: number, seed: number, race: Race, many: string, rows: Row[]}} */
 const state = {
@@ -91,23 +93,29 @@ function page() {
 
 /** @param {string} label @param {[string, [number, number | null][]][]} curves @param {number} low @param {number} high @param {string} title */
 function curvesOver(label, curves, low, high, title, most = state.steps.length) {
-  const x = linear(1, most, LEFT, WIDTH - 12);
+  const width = room();
+  const x = linear(1, most, LEFT, width - 12);
   const y = linear(low, high, HEIGHT - BOTTOM, 12);
   const colour = (/** @type {number} */ at) => lineColour(curves.length > 1 ? at / (curves.length - 1) : 0);
   return figure(
     {
       label,
-      width: WIDTH,
+      width,
       height: HEIGHT,
       caption: h(
         "span",
         null,
         title,
-        curves.map(([name], at) => [" ", h("b", { style: { color: colour(at) } }, plain(name, 24))]),
+        curves.map(([name], at) => [
+          " ",
+          h("span", { class: "demo-key", style: { "border-color": colour(at) } }, plain(name, 24)),
+        ]),
       ),
     },
-    horizontalLines(ticks(low, high, 5), y, LEFT, WIDTH - 12, (value) => number(value, high - low < 2 ? 2 : 0)),
-    bottomTicks(ticks(1, most, 6, true), x, HEIGHT - BOTTOM, String, "trials", WIDTH - 12),
+    horizontalLines(ticks(low, high, 5), y, LEFT, width - 12, (value) =>
+      number(high < 0 ? -value : value, high - low > 2 ? 0 : 1),
+    ),
+    bottomTicks(ticks(1, most, 6, true), x, HEIGHT - BOTTOM, String, "trials", width - 12),
     curves.map(([, points], at) =>
       s("path", {
         d: line(points, x, y),
@@ -123,7 +131,8 @@ function curvesOver(label, curves, low, high, title, most = state.steps.length) 
 /** Posteriors: normal with the mean and sigma of each model; the true score is a tick. */
 function posteriors() {
   const { models } = shown();
-  const x = linear(0, 1, LEFT, WIDTH - 12);
+  const width = room();
+  const x = linear(0, 1, LEFT, width - 12);
   const rows = models.map((one, at) => {
     const [mean, sigma] = one.mu;
     const foot = 34 + at * 34;
@@ -160,8 +169,8 @@ function posteriors() {
   const height = 50 + models.length * 34 + 20;
   const caption = "posterior of each score (Bayes@N), 95% interval of the average, and the true score dashed";
   return figure(
-    { label: `Posteriors of ${models.length} models after ${state.n} trials`, width: WIDTH, height, caption },
-    bottomTicks(ticks(0, 1, 5), x, height - 40, (value) => percent(value), "score", WIDTH - 12),
+    { label: `Posteriors of ${models.length} models after ${state.n} trials`, width, height, caption },
+    bottomTicks(ticks(0, 1, 5), x, height - 40, (value) => percent(value), "score", width - 12),
     rows,
   );
 }
@@ -188,7 +197,7 @@ function standing() {
 function draw() {
   const { steps, n, world: drawn } = state;
   const seen = steps.slice(0, n);
-  const at = converged(steps);
+  const [at, now] = [converged(steps), converged(seen)];
   const best = shown().ranks.indexOf(1);
   const path = (/** @type {(step: Step) => number} */ value) =>
     seen.map(
@@ -202,7 +211,11 @@ function draw() {
   document.getElementById("seen")?.replaceChildren(
     region("Ranking", "", standing()),
     posteriors(),
-    h("p", { id: "settled" }, `convergence@n: the ranking is that of all ${steps.length} trials for good ${settled}.`),
+    h(
+      "p",
+      { id: "settled" },
+      `convergence@n: the ranking is that of all ${steps.length} trials for good ${settled}. Today's ranking has stood ${now ? `since trial ${now}` : "for one trial"}.`,
+    ),
     curvesOver(
       "Agreement of the ranking as trials are added",
       [
