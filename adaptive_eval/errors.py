@@ -14,6 +14,7 @@ AdaptiveEvalError
 │   └── LaunchFailed     a server that the run was to start does not come up, or not again
 ├── GraderError          a grader failed; the answer is kept and can be graded again
 │   └── GraderExhausted  its time or memory was used up, or its process has ended, at every attempt
+│       └── JudgeFailed  a judge gave no verdict, or could not be asked
 └── Alarmed              the answers cannot be what was asked for (exit code 3)
 """
 
@@ -79,6 +80,15 @@ class GraderError(AdaptiveEvalError):
 
 class GraderExhausted(GraderError):
     """Its time or memory was used up, or its process has ended, at every attempt: another would cost the same."""
+
+
+class JudgeFailed(GraderExhausted):
+    """A judge gave no verdict, or could not be asked; asking again would be paid again."""
+
+    def __init__(self, reason: str, cost: object = None) -> None:
+        super().__init__(reason)
+        self.cost = cost
+        """What was spent on it all the same (`core.types.Cost`)."""
 
 
 class Alarmed(AdaptiveEvalError):

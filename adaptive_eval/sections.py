@@ -81,3 +81,12 @@ Seconds = Annotated[float, BeforeValidator(_seconds), WithJsonSchema(_NUMBER_OR_
 
 Count = Annotated[int, BeforeValidator(_whole)]
 """A whole number, which may be written 2e6."""
+
+
+class Price(Section):
+    """US dollars for a million tokens."""
+
+    input: float = Field(ge=0)
+    """Of prompts."""
+    output: float = Field(ge=0)
+    """Of answers."""

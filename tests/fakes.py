@@ -10,7 +10,7 @@ from pathlib import Path
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
-from adaptive_eval.core.types import Cost, Look
+from adaptive_eval.core.types import NO_COST, Cost, Look
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
 from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.types import Grade
@@ -85,6 +85,9 @@ class FakeEndpoint:
 
 class FakeGrading:
     """Right is 1 and wrong is 0, unless `fails` says that the grader fails."""
+
+    lasting = False
+    lost = NO_COST
 
     def __init__(self, fails: Callable[[Answer, Question], bool] = lambda answer, question: False) -> None:
         self.fails = fails

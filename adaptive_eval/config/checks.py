@@ -15,6 +15,7 @@ from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.graders.types import ANSWER_SIGNALS, GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
@@ -199,6 +200,21 @@ def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Pro
             yield Problem(("budget", cap), rule, f"add it, or remove budget.{cap}")
 
 
+def _judge_can_be_counted(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
+    """Caps reserve what the verdicts on an answer may cost with the answer."""
+    if not isinstance(grader, Judge):
+        return
+    for cap, limit, key in (
+        ("usd", budget.usd, "price"),
+        ("usd", budget.usd, "sampling.max_tokens"),
+        ("tokens", budget.tokens, "sampling.max_tokens"),
+        ("gpu_hours", budget.gpu_hours, "gpus"),
+    ):
+        if limit is not None and attrgetter(key)(grader) is None:
+            rule = f"needs {key} of the judge, to reserve what a verdict may cost"
+            yield Problem(("budget", cap), rule, f"add grader.{key}, or remove budget.{cap}")
+
+
 def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) -> Iterator[Problem]:
     if allocation.growth and trials.favour == "servers":
         rule = "is not for trials.favour servers, whose rounds are as large as the need"
@@ -270,7 +286,7 @@ def _base_seed_is_used(seeds: str, models: Models) -> Iterator[Problem]:
 
 
 def _answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
-    if questions.fields.answer is None and getattr(grader, "kind", None) != "python":
+    if questions.fields.answer is None and getattr(grader, "kind", None) not in ("python", "judge"):
         yield Problem(("questions", "fields", "answer"), "must be given: this grader compares with an answer key")
 
 
@@ -284,6 +300,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _templates_name_fields,
     _rubric_has_its_signals,
     _budget_can_be_counted,
+    _judge_can_be_counted,
     _rounds_have_one_size,
     _prior_is_used,
     _simulation_is_whole,

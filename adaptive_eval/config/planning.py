@@ -23,9 +23,10 @@ from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Margin, Trials
-from adaptive_eval.core.types import Cost
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
@@ -202,9 +203,18 @@ def usage_cost(
     return Cost(round(prompt_tokens + completion_tokens), usd, min(_most_gpu_seconds(model), gpu_seconds))
 
 
-def worst_costs(models: Sequence[ModelConfig], longest: Sequence[int]) -> tuple[Cost, ...]:
-    """The most that one trial of each model may cost, by the bytes of its longest prompt: hard caps reserve it."""
-    return tuple(_worst_cost(model, size) for model, size in zip(models, longest, strict=True))
+def worst_costs(models: Sequence[ModelConfig], longest: Sequence[int], verdict: Cost = NO_COST) -> tuple[Cost, ...]:
+    """The most that one trial of each model may cost, by the bytes of its longest prompt: hard caps reserve it.
+
+    `verdict` is the most that it costs to have an answer judged.
+    """
+    answers = (_worst_cost(model, size) for model, size in zip(models, longest, strict=True))
+    return tuple(answer.plus(verdict) for answer in answers)
+
+
+def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
+    """The most that it costs to have one answer graded."""
+    return config.grader.worst_cost(questions) if isinstance(config.grader, Judge) else NO_COST
 
 
 def longest_prompts(prompts: Sequence[Sequence[Prompt]]) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from adaptive_eval.config.pace import Favour, choose_favour
-from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs
+from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs, worst_verdict
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
@@ -51,7 +51,10 @@ def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT", p
     return command_of(launch, model.model, port, place)
 
 
-GRADER_WORKINGS = {"timeout", "workers", "memory", "key_is_answer"}
+GRADER_WORKINGS: dict[str, Any] = {
+    **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency", "price", "gpus"), True),
+    "server": {"base_url", "api_key_env", "client", "stream", "headers", "finish_reasons", "auth", "ca_file"},
+}
 """How a grader is run and checked; not what it finds, since one that fails gives no grade."""
 
 SAMPLING_WORKINGS = {"timeout", "extra_headers"}
@@ -219,7 +222,9 @@ def _prepared(config: RunConfig, questions: tuple[Question, ...]) -> PreparedRun
         questions=questions,
         rubric=open_rubric(config.rubric),
         prompts=prompts,
-        plan=plan_of(config, questions, worst_costs(config.models, longest_prompts(prompts))),
+        plan=plan_of(
+            config, questions, worst_costs(config.models, longest_prompts(prompts), worst_verdict(config, questions))
+        ),
         header=run_header(config, questions),
         roster=roster_of(config, questions),
     )

@@ -17,12 +17,13 @@ from pydantic import (
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.scheduler.stopping import StopOnAlarm
-from adaptive_eval.sections import Count, Seconds, Section, refuse
+from adaptive_eval.sections import Count, Price, Seconds, Section, refuse
 from adaptive_eval.seeds import SEED_SPAN
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -39,15 +40,6 @@ RunName = Annotated[
     str, Field(max_length=100, json_schema_extra={"pattern": RUN_NAME}), AfterValidator(_names_a_folder)
 ]
 ModelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200)]
-
-
-class Price(Section):
-    """US dollars for a million tokens."""
-
-    input: float = Field(ge=0)
-    """Of prompts."""
-    output: float = Field(ge=0)
-    """Of answers."""
 
 
 class ModelConfig(EndpointConfig):
@@ -232,7 +224,8 @@ class RunConfig(Decisions):
     @property
     def keys(self) -> frozenset[str]:
         """The names of the environment variables that hold keys."""
-        return frozenset(name for model in self.models if (name := model.key_variable) is not None)
+        servers = [*self.models, *([self.grader.server] if isinstance(self.grader, Judge) else [])]
+        return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @field_validator("models")
     @classmethod

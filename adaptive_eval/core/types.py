@@ -26,6 +26,10 @@ class Cost(NamedTuple):
     usd: float = 0.0
     gpu_seconds: float = 0.0
 
+    def plus(self, more: "Cost") -> "Cost":
+        """Both together."""
+        return Cost(self.tokens + more.tokens, self.usd + more.usd, self.gpu_seconds + more.gpu_seconds)
+
 
 NO_COST = Cost()
 

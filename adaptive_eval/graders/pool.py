@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from adaptive_eval.core.types import NO_COST
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.rubric import Rubric
@@ -179,6 +180,10 @@ FEWEST_WORKERS = 2
 
 class GradingPool:
     """Grades answers: the grader's signals and the answer's own, made into a category by the rubric."""
+
+    lasting = False
+    """A grade is there in a moment."""
+    lost = NO_COST
 
     def __init__(self, grader: Grader, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()) -> None:
         """`keys` are variables that worker processes do not get, besides all that are named like secrets."""

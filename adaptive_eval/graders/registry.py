@@ -13,6 +13,7 @@ from pydantic import Field
 
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.choice import Choice
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.structured import Json
@@ -122,7 +123,7 @@ def _signal(value: object, key: str, name: str) -> SignalValue:
 
 
 GraderConfig = Annotated[
-    Exact | Choice | Numeric | Regex | Contains | Math | Json | Python | Logged,
+    Exact | Choice | Numeric | Regex | Contains | Math | Json | Python | Judge | Logged,
     Field(discriminator="kind"),
 ]
 STORED_ONLY = "logged"
@@ -137,3 +138,4 @@ GRADERS: dict[str, type[GraderOptions]] = {
     "json": Json,
     "python": Python,
 }
+"""Those that read an answer by themselves; a judge has to be asked."""

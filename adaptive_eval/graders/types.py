@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, get_args
 
 from pydantic import Field
 
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import Section
@@ -36,6 +37,8 @@ class Grade:
     category: int
     signals: Mapping[str, SignalValue]
     extracted: str | None
+    cost: Cost = NO_COST
+    """What grading has cost, where somebody was asked."""
 
 
 class Grader(Protocol):

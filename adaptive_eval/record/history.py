@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.pace import opening_of
-from adaptive_eval.config.planning import EarlierHorizon, longest_prompts, plan_of, worst_costs
+from adaptive_eval.config.planning import EarlierHorizon, longest_prompts, plan_of, worst_costs, worst_verdict
 from adaptive_eval.config.prepare import PreparedRun, StoredSetup, favouring, prompts_of, setup_of, stored_config
 from adaptive_eval.config.run import PriorEvidenceConfig, RunConfig
 from adaptive_eval.core import Plan
@@ -147,7 +147,7 @@ def _worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...
             sizes = tuple(kept[model.name] for model in models)
         else:
             sizes = longest_prompts(prompts_of(config, setup.questions))
-    return worst_costs(models, sizes)
+    return worst_costs(models, sizes, worst_verdict(config, setup.questions))
 
 
 def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> CountArray | None:

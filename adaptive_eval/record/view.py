@@ -26,6 +26,7 @@ from adaptive_eval.record.words import Words, words_of
 from adaptive_eval.store import (
     Event,
     GradedCell,
+    JudgeUse,
     ReplicaTraffic,
     Roster,
     Spending,
@@ -159,6 +160,8 @@ class RunView:
     """What ended it, where that was an error."""
     relabelled: Relabelling | None = None
     """How it stands under other rubrics; None where that was not worked out, as while it goes on."""
+    judge: JudgeUse | None = None
+    """What a judge has used; None where there was none, or the run goes on."""
 
 
 STEPS = 200
@@ -181,7 +184,9 @@ def read_report(directory: Path) -> RunView:
     with opened_run(directory) as stored:
         results = stored.results(running=running)
         view = assemble_view(stored.reader, stored.setup, stored.events, results)
-        return view if results is None else replace(view, relabelled=relabelled(stored))
+        if results is None:
+            return view
+        return replace(view, relabelled=relabelled(stored), judge=stored.reader.judge_use())
 
 
 class ViewSource(Protocol):

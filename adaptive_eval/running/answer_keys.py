@@ -1,19 +1,36 @@
 """The grader of a run, and whether it finds the answer keys right: before anything is asked."""
 
+from adaptive_eval.config.document import read_environment
+from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.judging import JudgePool
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
 from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.rubric import Rubric
 
 
-def grading_of(prepared: PreparedRun) -> GradingPool:
+def grading_of(prepared: PreparedRun) -> GradingPool | JudgePool:
     """The graders of a run, to be closed in the end."""
-    config = prepared.config
-    return GradingPool(config.grader, prepared.rubric, folder=config.folder, keys=config.keys)
+    return open_grading(prepared.config, prepared.rubric, worst_verdict(prepared.config, prepared.questions))
+
+
+def open_grading(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> GradingPool | JudgePool:
+    """The graders of a configuration, to be closed in the end; `lost` is the most that a verdict may cost."""
+    if isinstance(config.grader, Judge):
+        keys = read_environment(config.folder)
+        return JudgePool(config.grader, rubric, folder=config.folder, keys=keys, lost=lost)
+    return GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys)
 
 
 async def check_keys(prepared: PreparedRun) -> KeysFound:
     """Have the grader read every answer key; raises `ConfigError` where it cannot be loaded, or finds one wrong."""
-    pool = grading_of(prepared)
+    config = prepared.config
+    if isinstance(config.grader, Judge):
+        return KeysFound(0, "it is a judge, which is asked about answers alone")
+    pool = GradingPool(config.grader, prepared.rubric, folder=config.folder, keys=config.keys)
     try:
         return await require_right_keys(prepared.config.grader, pool, prepared.questions)
     finally:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from adaptive_eval.config.prepare import run_header, stored_config, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.questions import Question, load_questions
+from adaptive_eval.running.answer_keys import open_grading
 from adaptive_eval.scheduler.grading import grade_stored
 from adaptive_eval.store import (
     Regrade,
@@ -75,7 +75,7 @@ async def _regrade(
             yield record
 
     records = noted(store.reader.trials("ungraded" if header is None else "all"))
-    pool = GradingPool(config.grader, open_rubric(config.rubric), folder=config.folder, keys=config.keys)
+    pool = open_grading(config, open_rubric(config.rubric))
     try:
         regrades = await grade_stored(pool, records, {question.id: question for question in questions})
     finally:

@@ -9,12 +9,11 @@ from typing import NamedTuple
 from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import EndpointError, GraderError
-from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.running.answer_keys import grading_of
 from adaptive_eval.running.serving import opened_endpoints
-from adaptive_eval.scheduler.grading import grade_or_error, without_secrets
+from adaptive_eval.scheduler.grading import Grading, grade_or_error, without_secrets
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.seeds import trial_seed
 
@@ -50,7 +49,7 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
         await pool.close()
 
 
-async def _try(lane: Lane, at: int, question: Question, pool: GradingPool) -> TriedAnswer:
+async def _try(lane: Lane, at: int, question: Question, pool: Grading) -> TriedAnswer:
     seed = trial_seed(lane.seed_base(at), 0)
     try:
         (answer,) = await lane.endpoint.sample(lane.prompt(at), range(seed, seed + 1))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from adaptive_eval.scheduler.types import BEAT_SECONDS
-from adaptive_eval.store import CommitBatch, Event, HeldTime, SentRequest, Store, StoredLook, TrialRecord
+from adaptive_eval.store import CommitBatch, Event, HeldTime, Regrade, SentRequest, Store, StoredLook, TrialRecord
 
 GATHER_SECONDS = 0.02
 
@@ -37,6 +37,7 @@ class Committer:
         self._events: list[Event] = []
         self._sent: list[SentRequest] = []
         self._unsent: list[SentRequest] = []
+        self._verdicts: list[Regrade] = []
         self._heeded: list[asyncio.Future[None]] = []
         """Those who wait for what was given by now."""
         self._taken_at = 0.0
@@ -52,6 +53,11 @@ class Committer:
     def add_trial(self, trial: TrialRecord) -> None:
         """Commit this trial soon."""
         self._trials.append(trial)
+        self._added.set()
+
+    def add_verdict(self, verdict: Regrade) -> None:
+        """Commit the grade of a trial that is stored already."""
+        self._verdicts.append(verdict)
         self._added.set()
 
     def add_look(self, look: StoredLook) -> None:
@@ -117,7 +123,8 @@ class Committer:
         """Have the thread write what is there now."""
         self._taken_at = self._elapsed()
         new = self._trials, self._looks, self._events
-        batch = CommitBatch(*new, self._taken_at, self._sent, self._unsent, self._held())
+        batch = CommitBatch(*new, self._taken_at, self._sent, self._unsent, self._held(), self._verdicts)
+        self._verdicts = []
         self._trials, self._looks, self._events, self._sent, self._unsent = [], [], [], [], []
         heeded, self._heeded = self._heeded, []
         self._added.clear()

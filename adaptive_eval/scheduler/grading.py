@@ -12,13 +12,15 @@ from dataclasses import replace
 from itertools import islice
 from typing import Protocol
 
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.redaction import BLOT, blotted
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import GraderError, GraderExhausted
+from adaptive_eval.errors import GraderError, GraderExhausted, JudgeFailed
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.store import Regrade, TrialRecord
+from adaptive_eval.store.records import WAITS
 
 ATTEMPTS = 3
 """A grader that raised an error so often on one answer is taken to fail on it always."""
@@ -28,6 +30,11 @@ AT_A_TIME = 64
 
 class Grading(Protocol):
     """Turns answers into categories; raises `GraderError` where it cannot."""
+
+    lasting: bool
+    """A grade takes a request: the answer is stored before it is graded."""
+    lost: Cost
+    """The most that such a request may have cost that has come to nothing."""
 
     async def grade(self, answer: Answer, question: Question) -> Grade:
         """The grade of one answer."""
@@ -55,8 +62,13 @@ async def grade_stored(
         results = await asyncio.gather(
             *(grade_or_error(grading, record.answer, questions[record.question]) for record in some)
         )
-        regrades += map(_regrade, some, results)
+        regrades += map(regrade_of, some, results)
     return regrades
+
+
+def waiting_record(lane: Lane, question: Question, trial: int, round_: int, answer: Answer) -> TrialRecord:
+    """What is stored of an answer that is graded next."""
+    return record_of(lane, question, trial, round_, answer, GraderError(WAITS))
 
 
 def record_of(
@@ -95,8 +107,10 @@ def without_secrets(
     return answer, replace(grade, signals=signals, extracted=extracted)
 
 
-def _regrade(record: TrialRecord, result: Grade | GraderError) -> Regrade:
+def regrade_of(record: TrialRecord, result: Grade | GraderError) -> Regrade:
+    """The grade that a stored trial gets."""
     at = (record.model, record.question, record.trial)
     if isinstance(result, GraderError):
-        return Regrade(*at, category=None, signals={}, extracted=None, grader_error=str(result))
-    return Regrade(*at, result.category, result.signals, result.extracted, grader_error=None)
+        spent = result.cost if isinstance(result, JudgeFailed) and isinstance(result.cost, Cost) else NO_COST
+        return Regrade(*at, category=None, signals={}, extracted=None, grader_error=str(result), cost=spent)
+    return Regrade(*at, result.category, result.signals, result.extracted, grader_error=None, cost=result.cost)

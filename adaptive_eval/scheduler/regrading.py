@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading, grade_stored
 from adaptive_eval.store import Event, Regrade, RegradingBegun, Store, TrialRecord, TrialsRegraded
@@ -18,7 +19,16 @@ AT_A_TIME = 16
 class Regrading:
     """Tries once more what the grader has failed on."""
 
-    def __init__(self, grading: Grading, store: Store, questions: Mapping[str, Question], models: set[str]) -> None:
+    def __init__(
+        self,
+        grading: Grading,
+        store: Store,
+        questions: Mapping[str, Question],
+        models: set[str],
+        lost: Cost = NO_COST,
+    ) -> None:
+        """`lost`: what a verdict may have cost that was on its way when an earlier start ended, where caps count it."""
+        self._lost = lost
         self._grading = grading
         self._store = store
         self._questions = questions
@@ -60,7 +70,10 @@ class Regrading:
             await asyncio.wait([at_work])
         finally:
             at_work.cancel()  # where the whole run is cancelled
-        return [] if at_work.cancelled() else at_work.result()
+        if at_work.cancelled():
+            return []
+        each = zip(some, at_work.result(), strict=True)
+        return [one._replace(cost=one.cost.plus(self._lost)) if record.waits else one for record, one in each]
 
     def _ungraded(self) -> Iterator[TrialRecord]:
         """What has no grade now, in the order of commitment: what has failed again stays in front."""

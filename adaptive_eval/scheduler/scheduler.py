@@ -14,14 +14,14 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from adaptive_eval.core.types import Cause, Cost, Look, Lost, Outcome, SetAside
+from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import DepartureCallbacks, Departures
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of
+from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of, regrade_of, waiting_record
 from adaptive_eval.scheduler.held import ServerTimes, gpu_seconds_used
 from adaptive_eval.scheduler.intake import Intake
 from adaptive_eval.scheduler.ledger import Ledger, LostAnswers, at_least_elapsed
@@ -32,7 +32,17 @@ from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import ServerHost, TurnCallbacks, Turns
 from adaptive_eval.scheduler.types import Decider, Halt, Lane, Observer
 from adaptive_eval.scheduler.waiting import TrialGroup
-from adaptive_eval.store import CommitBatch, Event, HeldTime, ModelSetAside, Roster, Store, events_of_kind
+from adaptive_eval.store import (
+    CommitBatch,
+    Event,
+    HeldTime,
+    ModelSetAside,
+    Regrade,
+    Roster,
+    Store,
+    TrialRecord,
+    events_of_kind,
+)
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.usage import TrialUsage
 
@@ -68,6 +78,8 @@ class Scheduler:
         self._controller, self._lanes, self._questions = controller, lanes, questions
         self._grading, self._store, self._observer, self._alarms = grading, store, observer, alarms
         self._names = [lane.name for lane in lanes]
+        self._unjudged: dict[tuple[str, str, int], TrialRecord] = {}
+        """Answers that are on disk, and whose verdicts are not."""
         self._roster = Roster.of(self._names, (question.id for question in questions))
         self._elapsed_before = at_least_elapsed(store.reader)
         self._started: float | None = None
@@ -76,7 +88,8 @@ class Scheduler:
         self._times = ServerTimes(lanes, self._launched, store.reader.held())
         self._troubles = [Troubles(name) for name in self._names]
         by_id = {question.id: question for question in questions}
-        self._regrading = Regrading(grading, store, by_id, set(self._names))
+        lost = grading.lost if ledger is not None else NO_COST
+        self._regrading = Regrading(grading, store, by_id, set(self._names), lost)
         self._intake = Intake(self._roster, alarms)
         self._losses = LostAnswers(ledger, lanes, controller, self.note)
         self._departures = self._make_departures()
@@ -313,9 +326,23 @@ class Scheduler:
     async def _keep(self, model: int, group: TrialGroup, answers: Sequence[Answer]) -> None:
         """Grade the answers of a request, and have them stored."""
         lane, question = self._lanes[model], self._questions[group.question]
-        for trial, answer in zip(group.trials, answers, strict=True):
+        each = list(zip(group.trials, answers, strict=True))
+        if self._grading.lasting:
+            records = [waiting_record(lane, question, trial, group.round, answer) for trial, answer in each]
+            await self._judge(question, records)
+            return
+        for trial, answer in each:
             grade = await grade_or_error(self._grading, answer, question)
             self._committer.add_trial(record_of(lane, question, trial, group.round, answer, grade))
+
+    async def _judge(self, question: Question, records: Sequence[TrialRecord]) -> None:
+        """Store answers, then have them graded: whoever ends the run between the two loses neither."""
+        for record in records:
+            self._committer.add_trial(record)
+        await self._committer.safe()
+        grades = await asyncio.gather(*(grade_or_error(self._grading, record.answer, question) for record in records))
+        for record, grade in zip(records, grades, strict=True):
+            self._committer.add_verdict(regrade_of(record, grade))
 
     def _stop_beyond(self, model: int, cost: Cost) -> None:
         """Ask nothing more of a model whose server goes beyond what caps reserve for an answer."""
@@ -327,7 +354,7 @@ class Scheduler:
 
     def _on_committed(self, batch: CommitBatch) -> None:
         told: list[Outcome | SetAside] = []
-        for record in batch.trials:
+        for record in self._graded(batch):
             outcome = self._intake.take_new(record)
             told.append(outcome)
             if record.grader_error is not None:
@@ -347,6 +374,12 @@ class Scheduler:
         if not self.over:
             self._pump()
 
+    def _graded(self, batch: CommitBatch) -> list[TrialRecord]:
+        """What has a grade now, or never will: answers whose verdict is on its way are taken in with it."""
+        records = [record for record in batch.trials if not record.waits]
+        self._unjudged |= {_place(record): record for record in batch.trials if record.waits}
+        return [*records, *(self._unjudged.pop(_place(one)).judged(one) for one in batch.verdicts)]
+
     def _raise_alarms(self, known: Sequence[Event] = ()) -> None:
         """At the first look; a run that ends for them lets what is in flight come back, as at a user's wish."""
         if self._alarms is None:
@@ -359,6 +392,11 @@ class Scheduler:
     def _store_looks(self, looks: Sequence[Look]) -> None:
         for look in looks:
             self._committer.add_look(plain_look(look, self._names))
+
+
+def _place(one: TrialRecord | Regrade) -> tuple[str, str, int]:
+    """Which trial it is."""
+    return one.model, one.question, one.trial
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:

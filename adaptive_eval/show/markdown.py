@@ -315,7 +315,21 @@ def _cost(view: RunView, results: Results) -> str:
     fixed = ", ".join(_fixed_cost(cost))
     told = f"A fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
     told += f" {SERVER_TIME}" if paid and cost.server_seconds is not None else ""
-    return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}"
+    return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}{_judged(view)}"
+
+
+def _judged(view: RunView) -> str:
+    """What a judge has used of it."""
+    one = view.judge
+    if one is None:
+        return ""
+    usd = "" if not one.usd else f", {amount(one.usd, [one.usd])} USD"
+    hours = one.gpu_seconds / SECONDS_AN_HOUR
+    held = "" if not hours else f", {amount(hours, [hours])} GPU hours"
+    return (
+        f"\n\nOf this the judge has used, for its verdicts on {count(one.answers)} answers: "
+        f"{count(one.prompt_tokens)} tokens of requests and {count(one.completion_tokens)} of replies{usd}{held}."
+    )
 
 
 def _held(one: ModelRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:

@@ -20,6 +20,7 @@ from adaptive_eval.simulate.http1 import (
     chunk,
     whole_response,
 )
+from adaptive_eval.simulate.judging import JUDGE, SimulatedJudge
 
 FIRST_TOKEN = 0.1
 """Part of an answer's time until its first token."""
@@ -226,8 +227,14 @@ class Api:
     """Answers requests; `now` gives the seconds since the server started."""
 
     def __init__(
-        self, respondent: Respondent, faults: Faults, now: Callable[[], float], places: ServingSlots | None = None
+        self,
+        respondent: Respondent,
+        faults: Faults,
+        now: Callable[[], float],
+        places: ServingSlots | None = None,
+        judge: SimulatedJudge | None = None,
     ) -> None:
+        self._judge = judge
         self._respondent = respondent
         self._faults = faults
         self._now = now
@@ -247,7 +254,7 @@ class Api:
             return ApiReply(((0.0, whole_response(503 if self._is(self._faults.stuck) else 200, b"")),))
         if request.path == "/v1/models":
             owner = "llamacpp" if self._faults.count_one else "simulated"
-            served = self._respondent.world.models
+            served = (*self._respondent.world.models, *((JUDGE,) if self._judge is not None else ()))
             data = [{"id": model, "object": "model", "owned_by": owner} for model in served]
             return ApiReply(((0.0, whole_response(200, orjson.dumps({"object": "list", "data": data}))),))
         if request.path == "/metrics":
@@ -301,6 +308,11 @@ class Api:
         whole = whole_response(200, orjson.dumps(shape.payload(next(self._serial), choices)))
         return ApiReply(((seconds, whole),), sequences=sequences)
 
+    @property
+    def _seconds(self) -> float:
+        """What a verdict takes."""
+        return self._respondent.world.latency.median
+
     def _fault(self, body: dict[str, Any], prompt: str) -> Fault | None:
         if self._is(self._faults.stuck):
             return Fault.HANG
@@ -315,7 +327,8 @@ class Api:
 
     def _choices(self, body: dict[str, Any], prompt: str) -> list[SimulatedChoice]:
         model = body.get("model")
-        if not isinstance(model, str) or not self._respondent.serves(model):
+        judge = self._judge if model == JUDGE else None
+        if not isinstance(model, str) or not (judge is not None or self._respondent.serves(model)):
             raise BadRequest(404, f"the model {model!r} does not exist", "model_not_found")
         limit = _integer(body, "max_completion_tokens", 1, 2**31)
         limit = limit or _integer(body, "max_tokens", 0, 2**31)
@@ -325,6 +338,9 @@ class Api:
         answers = _integer(body, "n", 1, MAX_N) or 1
         if self._faults.ignore_n:
             answers = 1
+        if judge is not None:
+            replies = [judge.reply(prompt, seed + child) for child in range(answers)]
+            return [cut_short(DrawnAnswer(0, text, self._seconds, 0), limit, body.get("stop")) for text in replies]
         try:
             question = self._respondent.question_in(prompt)
         except KeyError as error:

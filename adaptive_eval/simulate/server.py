@@ -20,6 +20,7 @@ from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots
+from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.worlds import World
 
 HOST = "127.0.0.1"
@@ -37,7 +38,9 @@ class SimulatedServer:
         seed: int = 0,
         faults: Faults | None = None,
         max_num_seqs: int | None = None,
+        judge: SimulatedJudge | None = None,
     ) -> None:
+        """`judge`: it serves one besides, under the name `judge`."""
         self._faults = faults or Faults()
         self.places = None if max_num_seqs is None else ServingSlots(max_num_seqs)
         """The answers that are made at the same time, where that is limited."""
@@ -46,7 +49,7 @@ class SimulatedServer:
         self._planned: list[asyncio.Task[None]] = []
         self._started_at = 0.0
         self._port = port
-        self._api = Api(Respondent(world, seed), self._faults, self._now, self.places)
+        self._api = Api(Respondent(world, seed), self._faults, self._now, self.places, judge)
 
     async def __aenter__(self) -> Self:
         self._started_at = asyncio.get_running_loop().time()

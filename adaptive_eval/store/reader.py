@@ -17,6 +17,7 @@ from adaptive_eval.store.records import (
     CellCount,
     GradedCell,
     HeldTime,
+    JudgeUse,
     MarkedTrial,
     ReplicaSums,
     ReplicaTraffic,
@@ -125,6 +126,12 @@ _TRIALS = _selected(_TrialRow._fields)
 _TRIALS_UNCHECKED = _TRIALS.replace(_MEANT["damaged"], "NULL")
 _USES = _selected(TrialUse._fields) + "ORDER BY trials.id"
 _MARKED = _selected(MarkedTrial._fields) + "WHERE category IS NOT NULL ORDER BY trials.id"
+_JUDGE_USE = (
+    "SELECT count(*), total(json_extract(signals, '$.judge_prompt_tokens')), "
+    "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
+    "total(json_extract(signals, '$.judge_gpu_seconds')) FROM trials "
+    "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
+)
 _PLACES = _selected(_PlaceRow._fields) + "ORDER BY trials.id"
 _CELLS = _selected(CellCount._fields) + "WHERE trials.id <= ? GROUP BY model, question"
 _LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
@@ -251,6 +258,11 @@ class RunReader:
     def marked(self) -> Iterator[MarkedTrial]:
         """Every graded trial with what a rubric could go by, in the order of commitment."""
         return map(MarkedTrial._make, self._rows(_MARKED))
+
+    def judge_use(self) -> JudgeUse | None:
+        """What a judge has used on these answers; None where there was none."""
+        (row,) = self._rows(_JUDGE_USE)
+        return JudgeUse(*row) if row[0] else None
 
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and whether it timed out."""

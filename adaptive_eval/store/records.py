@@ -1,7 +1,7 @@
 """The values that go into the store and come out of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -10,6 +10,9 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.store.events import Event, Json
 
 SignalValue = float | bool | str
+
+WAITS = "its verdict has not come yet"
+"""The error of an answer that is stored, and graded next."""
 
 LARGEST_SIZE = 512
 """Bytes from which on the length of a text makes no difference: up to here texts are stored as they are."""
@@ -134,6 +137,23 @@ class TrialRecord:
     grader_error: str | None = None
     cost: Cost = NO_COST
 
+    @property
+    def waits(self) -> bool:
+        """Its grade is on its way."""
+        return self.category is None and self.grader_error == WAITS
+
+    def judged(self, grade: "Regrade") -> "TrialRecord":
+        """The same with a grade that has come."""
+        cost = self.cost.plus(grade.cost)
+        return replace(
+            self,
+            category=grade.category,
+            signals=grade.signals,
+            extracted=grade.extracted,
+            grader_error=grade.grader_error,
+            cost=cost,
+        )
+
     def outcome(self) -> StoredOutcome:
         """What a resume would read of it."""
         flags = " ".join(sorted(self.answer.signals))
@@ -163,6 +183,8 @@ class Regrade(NamedTuple):
     signals: Mapping[str, SignalValue]
     extracted: str | None
     grader_error: str | None
+    cost: Cost = NO_COST
+    """What it has cost, besides what is stored."""
 
 
 class StoredLook(NamedTuple):
@@ -248,6 +270,17 @@ class ReplicaSums(NamedTuple):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeUse:
+    """What the verdicts on stored answers have used, where a judge gave them; it is part of what the trials cost."""
+
+    answers: int
+    prompt_tokens: float
+    completion_tokens: float
+    usd: float
+    gpu_seconds: float
+
+
 class HeldTime(NamedTuple):
     """For how long a model has held its servers, busy or not, over all starts."""
 
@@ -280,6 +313,8 @@ class CommitBatch:
     """Not sent after all, or without an answer that is still to come."""
     held: Mapping[str, HeldTime] | None = None
     """How long each model has held its servers so far."""
+    verdicts: Sequence[Regrade] = ()
+    """Grades of trials that were stored before they were graded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,8 @@ _INSERT_LOOK = (
 )
 _ASKED_FOR = "INSERT INTO asked_for VALUES (?, ?) ON CONFLICT DO UPDATE SET trials = trials + excluded.trials"
 _REGRADE = (
-    "UPDATE trials SET category = ?, signals = ?, extracted = ?, grader_error = ? "
+    "UPDATE trials SET category = ?, signals = ?, extracted = ?, grader_error = ?, tokens = tokens + ?, usd = usd + ?, "
+    "gpu_seconds = gpu_seconds + ? "
     "WHERE model = ? AND question = ? AND trial = ?"
 )
 
@@ -161,6 +162,7 @@ class Store:
         now = time.time()
         with self._transaction() as connection:
             connection.executemany(INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
+            connection.executemany(_REGRADE, (self._regrade_row(verdict) for verdict in batch.verdicts))
             self._write_looks(batch.looks, now)
             write_events(connection, batch.events, now)
             self._keep_ledger(batch)
@@ -292,6 +294,7 @@ class Store:
             dump_json(regrade.signals) if regrade.signals else None,
             valid_text(regrade.extracted),
             valid_text(regrade.grader_error),
+            *regrade.cost,
             self._models[regrade.model],
             self._questions[regrade.question],
             regrade.trial,

@@ -24,6 +24,16 @@
  * @property {number} elapsed
  * @property {string | null} error
  * @property {Relabelling | null} relabelled
+ * @property {JudgeUse | null} judge
+ */
+
+/**
+ * @typedef {object} JudgeUse
+ * @property {number} answers
+ * @property {number} prompt_tokens
+ * @property {number} completion_tokens
+ * @property {number} usd
+ * @property {number} gpu_seconds
  */
 
 /**

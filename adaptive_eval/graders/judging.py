@@ -1,0 +1,98 @@
+"""Asking a judge: every answer gets its votes, and the verdict of most of them.
+
+A verdict that cannot be had (a server that is gone, a request that is refused) or read is a grader error: the answer is
+stored without a grade, and the next start of the run, or `adaptive-eval regrade`, asks again.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.types import Answer, Endpoint
+from adaptive_eval.errors import EndpointError, GraderError, JudgeFailed
+from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.pool import make_grade
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.transcript import Transcript, verdict_in
+from adaptive_eval.graders.types import Grade, Marks
+from adaptive_eval.questions.types import Question
+from adaptive_eval.seeds import SEED_SPAN
+
+Vote = tuple[Answer | None, str | GraderError]
+"""What the judge replied, and the verdict in it."""
+
+
+class JudgePool:
+    """Grades answers by a judge; in the place of a `GradingPool`."""
+
+    lasting = True
+    """A grade takes a request: the answer is stored before it is graded."""
+
+    def __init__(
+        self, judge: Judge, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
+    ) -> None:
+        """`lost`: the most that the verdict on an answer may cost."""
+        self.lost = lost
+        self._judge, self._rubric, self._folder, self._keys = judge, rubric, folder, keys
+        self._slots = asyncio.Semaphore(judge.concurrency.concurrency * len(judge.server.replicas))
+        self._endpoint: Endpoint | None = None
+
+    async def grade(self, answer: Answer, question: Question) -> Grade:
+        """The grade of an answer; `JudgeFailed` says why there is none, and what was spent."""
+        if not answer.text.strip():
+            return make_grade(answer, self._judge.marks("", 1.0, NO_COST, 0, 0), self._rubric)
+        sent = self._judge.transcript(question, answer.text)
+        votes = await asyncio.gather(*(self._vote(sent, answer.seed + at) for at in range(self._judge.votes)))
+        replies = [reply for reply, _ in votes if reply is not None]
+        used = self._cost(replies)
+        said = Counter(verdict for _, verdict in votes if isinstance(verdict, str))
+        errors = [verdict for _, verdict in votes if isinstance(verdict, GraderError)]
+        verdict, number = max(said.items(), key=lambda one: one[1], default=("", 0))
+        if 2 * number <= self._judge.votes:
+            raise JudgeFailed(str(errors[0]) if errors else f"the votes of the judge differ: {dict(said)}", used)
+        tokens = sum(one.prompt_tokens for one in replies), sum(one.completion_tokens for one in replies)
+        marks = self._judge.marks(verdict, number / self._judge.votes, used, *tokens)
+        return replace(make_grade(answer, marks, self._rubric), cost=used)
+
+    async def marks(self, text: str, question: Question) -> Marks:
+        """A judge is not tried on answer keys, since that would cost."""
+        raise GraderError("is a judge, which is asked about answers alone")
+
+    @property
+    def refused(self) -> str | None:
+        """A judge has no process that could not start."""
+        return None
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._endpoint is not None:
+            await self._endpoint.close()
+
+    def _cost(self, replies: list[Answer]) -> Cost:
+        each = [self._judge.cost(one.prompt_tokens, one.completion_tokens, one.latency) for one in replies]
+        return Cost(sum(one.tokens for one in each), sum(one.usd for one in each), sum(one.gpu_seconds for one in each))
+
+    async def _vote(self, sent: Transcript, seed: int) -> Vote:
+        seed %= SEED_SPAN
+        async with self._slots:
+            try:
+                (reply,) = await self._served().sample(sent.prompt, range(seed, seed + 1))
+            except EndpointError as error:
+                return None, GraderError(f"the judge cannot be asked: {error}")
+        try:
+            return reply, verdict_in(reply.text, sent.number, [one.name for one in self._judge.verdicts])
+        except GraderError as error:
+            return reply, error
+
+    def _served(self) -> Endpoint:
+        """Opened when the first verdict is wanted."""
+        if self._endpoint is None:
+            judge = self._judge
+            self._endpoint = open_endpoint(
+                judge.server, judge.sampling, judge.concurrency, keys=self._keys, folder=self._folder
+            )
+        return self._endpoint

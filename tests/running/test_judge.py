@@ -1,0 +1,195 @@
+"""Runs whose answers are graded by a judge: over HTTP, with kills, caps, errors, and verdicts that cannot be had."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, Found, Site, kill, small_world, wait_for_trials
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results import read_results
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.store import AnswersLost, RunReader, TrialRecord, events_of_kind
+from adaptive_eval.store.records import WAITS
+
+ENDED = {ExitCode.REACHED, ExitCode.SPENT}
+
+
+@pytest.fixture(scope="module")
+def fair_url() -> Iterator[str]:
+    """A server of the small world, and of a judge that makes no mistakes."""
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
+        yield url
+
+
+def judged_by(url: str, **changes: object) -> dict[str, object]:
+    return {"kind": "judge", "server": {"base_url": url, "model": "judge"}, **changes}
+
+
+def settings(url: str, **changes: object) -> dict[str, object]:
+    models = [{"name": name, "base_url": url} for name in MODELS]
+    return {"models": models, "grader": judged_by(url), "trials": {"min": 3, "max": 6}} | changes
+
+
+def stored(site: Site, name: str = "run") -> list[TrialRecord]:
+    with closing(RunReader.open(site.directory(name))) as reader:
+        return list(reader.trials())
+
+
+def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url: str) -> None:
+    assert site.run(site.write(**settings(fair_url))).exit_code in ENDED
+    keyed = site.write("keyed", **settings(fair_url, grader="math"))
+    assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
+    assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
+    for trial in stored(site):
+        assert trial.signals["verdict"] in ("correct", "wrong") and trial.signals["agreement"] == 1.0
+        used = [trial.signals[f"judge_{kind}_tokens"] for kind in ("prompt", "completion")]
+        assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(map(float, used))
+
+
+def test_verdicts_are_categories_and_most_votes_decide(site: Site) -> None:
+    verdicts = [{"name": name, "says": f"it is {name}"} for name in ("good", "fair", "poor")]
+    categories = [
+        {"name": "good", "weight": 1, "when": {"verdict": "good"}},
+        {"name": "fair", "weight": 0.5, "when": {"verdict": "fair"}},
+        {"name": "rest", "weight": 0},
+    ]
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(says_right=(0.8, 0.2)))) as url:
+        grader = judged_by(url, verdicts=verdicts, votes=3)
+        config = site.write(**settings(url, grader=grader, rubric={"categories": categories}))
+        assert site.run(config).exit_code in ENDED
+    trials = stored(site)
+    assert {trial.signals["agreement"] for trial in trials} == {2 / 3, 1.0}
+    assert {trial.category for trial in trials} == {0, 2}
+    assert all((trial.category == 0) == (trial.signals["verdict"] == "good") for trial in trials)
+
+
+def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: Site, fair_url: str) -> None:
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=0.02))) as url:
+        config = site.write(**settings(fair_url, grader=judged_by(url)))
+        assert site.run(config).exit_code in ENDED
+        failed = [trial for trial in stored(site) if trial.category is None]
+        assert failed and all("gave no verdict" in str(trial.grader_error) for trial in failed)
+        # what the judge was paid for it is counted
+        assert all(trial.cost.tokens > trial.answer.prompt_tokens + trial.answer.completion_tokens for trial in failed)
+    again = CliRunner().invoke(app, ["regrade", str(site.directory())])
+    assert "error" not in again.output.lower() or again.exit_code == 0
+    config = site.write(**settings(fair_url))  # another address of the judge changes no meaning
+    assert site.run(config).exit_code in ENDED
+    assert all(trial.category is not None for trial in stored(site))
+    plain = site.write("plain", **settings(fair_url))
+    site.run(plain, "--run-dir", str(site.directory("plain")))
+    mended, never = Found.of(site.directory()).outcomes, Found.of(site.directory("plain")).outcomes
+    common = mended.keys() & never.keys()
+    assert common and all(mended[key] == never[key] for key in common)
+
+
+def test_a_kill_between_answer_and_verdict_loses_neither(site: Site, fair_url: str) -> None:
+    slow = replace(small_world(), latency=Latency(median=0.3))
+    with serving(SimulatedServer(slow, judge=SimulatedJudge())) as url:
+        config = site.write(**settings(fair_url, grader=judged_by(url), concurrency=64))
+        process = site.start(config)
+        assert wait_for_trials(site.directory(), 10, process)
+        kill(process)
+    waiting = [trial for trial in stored(site) if trial.grader_error == WAITS]
+    assert waiting
+    config = site.write(**settings(fair_url, concurrency=64))
+    assert site.run(config).exit_code in ENDED
+    after = {(one.model, one.question, one.trial): one for one in stored(site)}
+    for trial in waiting:
+        kept = after[trial.model, trial.question, trial.trial]
+        assert kept.answer == trial.answer and kept.category is not None
+    whole = site.write("whole", **settings(fair_url, concurrency=64))
+    site.run(whole, "--run-dir", str(site.directory("whole")))
+    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+
+
+def test_caps_hold_with_the_verdicts_in_them(site: Site, fair_url: str) -> None:
+    price = {"input": 1.0, "output": 2.0}
+    models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
+    grader = judged_by(fair_url, price={"input": 3.0, "output": 4.0}, longest=4096)
+    undecided = {"stopping": {"confidence": 0.9999999, "futility": False}, "trials": {"min": 2, "max": 60}}
+    for cap, limit in (("usd", 1.5), ("tokens", 600_000)):
+        changed = settings(fair_url, models=models, grader=grader, budget={cap: limit}, **undecided)
+        config = site.write(cap, **changed)
+        assert site.run(config, "--run-dir", str(site.directory(cap))).exit_code == ExitCode.SPENT
+        results = read_results(site.directory(cap))
+        assert results is not None and results.run.reason == "budget"
+        spent = results.cost.usd if cap == "usd" else results.cost.tokens
+        assert 0.2 * limit < spent <= limit
+        judged = sum(float(trial.signals["judge_usd"]) for trial in stored(site, cap))
+        asked = (
+            sum(trial.answer.prompt_tokens + 2 * trial.answer.completion_tokens for trial in stored(site, cap)) / 1e6
+        )
+        assert results.cost.usd == pytest.approx(judged + asked)
+        report = CliRunner().invoke(app, ["report", str(site.directory(cap)), "--format", "md", "--output", "-"]).stdout
+        used = re.search(r"Of this the judge has used, for its verdicts on ([\d,]+) answers.*, ([\d.]+) USD", report)
+        assert used is not None and int(used[1].replace(",", "")) == len(stored(site, cap))
+        assert float(used[2]) == pytest.approx(judged, rel=0.02)
+
+
+def test_a_kill_counts_what_verdicts_may_have_cost(site: Site, fair_url: str) -> None:
+    slow = replace(small_world(), latency=Latency(median=0.3))
+    capped = {"budget": {"tokens": 10_000_000}, "concurrency": 64}
+    with serving(SimulatedServer(slow, judge=SimulatedJudge())) as url:
+        process = site.start(site.write(**settings(fair_url, grader=judged_by(url), **capped)))
+        assert wait_for_trials(site.directory(), 10, process)
+        kill(process)
+    waiting = {(one.model, one.question, one.trial): one for one in stored(site) if one.grader_error == WAITS}
+    assert waiting and site.run(site.write(**settings(fair_url, **capped))).exit_code in ENDED
+    for one in stored(site):
+        if (one.model, one.question, one.trial) in waiting:
+            used = one.signals["judge_prompt_tokens"], one.signals["judge_completion_tokens"]
+            own = one.answer.prompt_tokens + one.answer.completion_tokens + sum(map(float, used))
+            assert one.cost.tokens - own > 32768  # the longest answer, and more, was reserved for the verdict
+    with closing(RunReader.open(site.directory())) as reader:
+        assert all(event.answers for event in events_of_kind(reader.events(), AnswersLost))
+
+
+@pytest.mark.parametrize(
+    ("grader", "changes", "said"),
+    [
+        ({"votes": 0}, {}, "grader.votes"),
+        ({"template": "Grade it: {question}"}, {}, "must have {answer} once"),
+        ({"verdicts": [{"name": "good"}, {"name": "Good"}]}, {}, "must have different names"),
+        ({"verdicts": [{"name": "good", "correct": True}, {"name": "bad"}]}, {}, "of all or of none"),
+        ({"verdicts": [{"name": "good"}, {"name": "bad"}]}, {}, "needs the signal is_correct"),
+        ({}, {"budget": {"usd": 1.0}}, "needs price of the judge"),
+    ],
+)
+def test_what_cannot_be_judged_is_told_before_anything_is_asked(
+    site: Site, fair_url: str, grader: dict[str, object], changes: dict[str, object], said: str
+) -> None:
+    config = site.write(**settings(fair_url, grader=judged_by(fair_url, **grader), **changes))
+    told = CliRunner().invoke(app, ["validate", str(config)])
+    assert told.exit_code == ExitCode.CONFIGURATION and said in re.sub(r"\s+", " ", told.output)
+
+
+def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path, fair_url: str) -> None:
+    from asyncio import run
+
+    from adaptive_eval.endpoints.types import Answer, EndpointConfig
+    from adaptive_eval.graders.judge import Judge
+    from adaptive_eval.graders.judging import JudgePool
+    from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+    from adaptive_eval.questions.types import Question
+
+    judge = Judge(server=EndpointConfig(base_url="http://127.0.0.1:1/v1", model="judge"))
+
+    async def graded() -> object:
+        pool = JudgePool(judge, open_rubric(RubricConfig()), folder=tmp_path, keys={})
+        answer = Answer(text=" \n", finish_reason="stop", seed=1, replica="r", latency=1.0)
+        try:
+            return json.dumps(dict((await pool.grade(answer, Question("q", "?", "1"))).signals))
+        finally:
+            await pool.close()
+
+    assert json.loads(str(run(graded())))["verdict"] == ""
