@@ -158,7 +158,6 @@ class World:
             for place, value in {
                 "running.execute.opened_endpoints": self._opened,
                 "running.answer_keys.GradingPool": self._pool,
-                "running.regrade.GradingPool": self._pool,
                 "running.execute._short_collections": nullcontext,  # they take longer than the run
                 "scheduler.committer.GATHER_SECONDS": 0.0,
             }.items():
