@@ -19,7 +19,7 @@ from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import Folder
 
 PATIENCE_SECONDS = 30.0
-"""How long to wait for a run that has not begun: a monitor is often started together with its run."""
+"""How long --wait waits for a run that has not begun."""
 SHOWN_RUNS = 8
 
 
@@ -31,6 +31,9 @@ def monitor(
         ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and do not stay.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Where there is no RUN yet, wait half a minute for it to begin.")
+    ] = False,
     display: Annotated[
         DisplayKind | None,
         typer.Option("--display", help="Default: rich on a terminal, else plain.", show_default=False),
@@ -60,12 +63,13 @@ def monitor(
                 raise ConfigError(
                     "--web serves a page, so --once and --display have no meaning with it; leave them out"
                 )
+            _require_there(run, wait)
             _serve(run, host, port or 0)
             return
         if port is not None or host is not None:
             raise ConfigError("--port and --host say where --web serves its page; add --web")
         _require_one_run(run)
-        _require_no_slip(run)
+        _require_there(run, wait or once)
         feed = open_feed(run, 0.0 if once else PATIENCE_SECONDS, lambda: _tell_of_waiting(run))
         code = _glance(feed, display) if once or not feed.running else _attach(feed, display)
     raise typer.Exit(code)
@@ -78,13 +82,19 @@ def _require_one_run(path: Path) -> None:
         raise ConfigError(f"{path} is a folder of runs: give one of them ({shown}), or compare them all with --web")
 
 
-def _require_no_slip(path: Path) -> None:
-    """A run that is not there, beside one of nearly its name, is a slip; `--fresh` is about to make NAME~2 of NAME."""
+def _require_there(path: Path, wait: bool) -> None:
+    """A run that is not there is most likely a slip, and one beside a run of nearly its name is one even where somebody
+    waits; but `--fresh` is about to make NAME~2 of NAME."""
     if path.exists():
         return
-    names = [name for name in Folder(path.parent).runs() if name != path.name.partition("~")[0]]
-    if close := get_close_matches(path.name, names, 1, cutoff=0.8):
+    names = list(Folder(path.parent).runs())
+    others = [name for name in names if not wait or name != path.name.partition("~")[0]]
+    if close := get_close_matches(path.name, others, 1, cutoff=0.8):
         raise ConfigError(f"{path} is not there; did you mean {path.parent / close[0]}?")
+    if not wait:
+        shown = ", ".join([*names[:SHOWN_RUNS], *(["..."] if len(names) > SHOWN_RUNS else [])])
+        there = f"the runs in {path.parent} are {shown}" if names else f"there are no runs in {path.parent}"
+        raise ConfigError(f"{path} is not there; {there}. --wait waits for one that is about to begin")
 
 
 def _tell_of_waiting(run: Path) -> None:
@@ -129,7 +139,6 @@ def _serve(path: Path, host: str | None, port: int) -> None:
     # imported here: a terminal needs none of it
     from adaptive_eval.show.serve.site import LOOPBACK, serve, stays_here
 
-    _require_no_slip(path)
     _wait_for(path)
     if not path.is_dir():
         raise ConfigError(f"{path} is no directory; give that of a run, or the folder in which runs lie")

@@ -118,7 +118,7 @@ class Controller:
         require(there, "counts (M, K) must add up to the trials of their batch", counts.shape)
         require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
         fresh = batch.missing == batch.size
-        require(fresh, "a batch is told in counts or trial by trial, not both", self.in_flight)
+        require(fresh, "a batch is told in counts or trial by trial, not both", batch.size - batch.missing)
         batch.take(counts, (NO_COST,) * self.plan.bench.categories if costs is None else costs, seconds)
         self.arrived[batch.model] += counts.astype(np.int32)
 

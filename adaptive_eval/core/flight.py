@@ -156,8 +156,14 @@ class Flight:
 
     def landed(self) -> list[Batch]:
         """Those that are due next, once all of them are complete; else, and where nothing is in flight, none."""
-        due = [batch for batch in self._batches if batch.due == self._batches[0].due]
-        return due if all(batch.missing == 0 for batch in due) else []
+        due: list[Batch] = []
+        for batch in self._batches:
+            if batch.due != self._batches[0].due:
+                break
+            if batch.missing:
+                return []
+            due.append(batch)
+        return due
 
     def commit(self, batches: Iterable[Batch]) -> None:
         """Batches that are complete are in flight no more, and paid with what they used."""

@@ -22,6 +22,8 @@ class Opening:
         self._batches = tuple(batches)
         self._pace = pace
         self._most = most
+        self._clocks_set: set[int] = set()
+        """Models whose first round has come."""
 
     def start_clocks(self, flight: Flight, set_aside: Collection[int]) -> Iterator[TrialArray]:
         """Set the clocks of those whose first round has come; gives the rounds that go on, each to be issued at once.
@@ -29,11 +31,15 @@ class Opening:
         None go on where caps might not allow all of it.
         """
         batches = [batch for batch in self._batches if batch.model not in set_aside]
+        complete = [batch for batch in batches if batch.missing == 0]
+        if batches and not complete:
+            return
         questions = flight.issued.shape[1]
         last = max((batch.size / questions * at_least(batch) for batch in batches), default=0.0)
-        complete = [batch for batch in batches if batch.missing == 0]
         for batch in complete:
-            flight.start_clock(batch)
+            if batch.model not in self._clocks_set:
+                self._clocks_set.add(batch.model)
+                flight.start_clock(batch)
         left = self._most * questions - flight.issued.sum(axis=1)
         for batch in complete if flight.account.fits(left) else ():
             while flight.until[batch.model] < last and (extra := self._another(flight, batch.model)).any():

@@ -65,7 +65,9 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch)
     basis = (*_basis(request, pilot, begun is not None), *guesses, *_swaps(scene), *left_out)
     found = summarise(prepared, scene, pilot, worlds, simulations, basis)
-    return replace(found, paces=tuple(pace_costs(prepared, scene, worlds)), why_favoured=prepared.why_favoured)
+    return replace(
+        found, paces=tuple(pace_costs(prepared, scene, worlds, simulations)), why_favoured=prepared.why_favoured
+    )
 
 
 def expected_times_as_long(prepared: PreparedRun) -> float | None:

@@ -1,39 +1,43 @@
 """What the run would cost at every pace that `trials.favour` knows, in a few of the worlds of its forecast."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
 
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.core import Budget
-from adaptive_eval.study.simulated import Scene, Simulated, Variant, simulate_run
+from adaptive_eval.study.simulated import Scene, Simulated, Variant
+from adaptive_eval.study.simulations import Simulations, WorkerCrew, in_worlds
 from adaptive_eval.study.types import PaceCosts
 from scorio.moments import FloatArray
 
 WORLDS = 5
 MOST_AT_ONCE = 2_000_000
 """Trials of a design that is simulated so often."""
+ENOUGH, FEWEST = 500_000, 2
+"""Trials of all worlds of a pace, where a design has many; the fewest worlds of one."""
 
 
-def pace_costs(prepared: PreparedRun, scene: Scene, worlds: Sequence[FloatArray]) -> Iterator[PaceCosts]:
-    """Medians for each pace, without any cap; none where the pace is given by itself, or that would take too long."""
-    bench, trials = scene.bench, prepared.plan.trials.max
-    if prepared.config.allocation.lookahead is not None or bench.models * bench.questions * trials > MOST_AT_ONCE:
+def pace_costs(
+    prepared: PreparedRun, scene: Scene, worlds: Sequence[FloatArray], simulated: Simulations
+) -> Iterator[PaceCosts]:
+    """Medians for each pace, without any cap; none where the pace is given by itself, or that would take too long.
+
+    The run's own pace is `simulated` already, and the others are in the same worlds.
+    """
+    trials = scene.bench.models * scene.bench.questions * prepared.plan.trials.max
+    if prepared.config.allocation.lookahead is not None or trials > MOST_AT_ONCE:
         return
-    confidence = prepared.config.stopping.confidence
+    few = worlds[: min(max(ENOUGH // trials, FEWEST), WORLDS)]
+    confidence, taken = prepared.config.stopping.confidence, scene.decisions.trials.favour
+    others: list[Favour] = [favour for favour in get_args(Favour) if favour != taken]
+    budget = simulated.need.budget
+    with WorkerCrew(scene, len(others) * len(few)) as crew:
+        runs = in_worlds(crew, few, [Variant(confidence, budget, favour) for favour in others])
+    of = dict(zip(others, runs, strict=True))
     for favour in get_args(Favour):
-        own = scene.decisions.trials.model_copy(update={"favour": favour})
-        decisions = scene.decisions.model_copy(update={"trials": own})
-        plan = replace(scene, decisions=decisions).plan(Variant(confidence, Budget()))
-        timed = scene.served.usage.knows_seconds
-        runs = [
-            simulate_run(plan, world, scene.served, (scene.seed, number), timed=timed)
-            for number, world in enumerate(worlds[:WORLDS])
-        ]
-        yield _medians(favour, runs, prepared, scene)
+        yield _medians(favour, of.get(favour, simulated.runs[simulated.need][: len(few)]), prepared, scene)
 
 
 def _medians(favour: str, runs: Sequence[Simulated], prepared: PreparedRun, scene: Scene) -> PaceCosts:

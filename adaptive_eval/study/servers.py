@@ -25,7 +25,7 @@ from scorio.moments import FloatArray
 class TrialLoad:
     """Trials of one model, in the order of their asks; they end at infinity until they are served."""
 
-    __slots__ = ("begins", "end", "ends", "model", "seconds")
+    __slots__ = ("_in_order", "begins", "end", "ends", "model", "seconds")
 
     def __init__(self, model: int, seconds: FloatArray) -> None:
         self.model = model
@@ -34,6 +34,19 @@ class TrialLoad:
         self.ends = self.begins.copy()
         self.end = math.inf
         """When the last of them has ended, if nothing more is issued."""
+        self._in_order: tuple[list[float], list[int]] | None = None
+
+    def lies(self, begins: FloatArray, ends: FloatArray, end: float) -> None:
+        """Its trials begin and end then, as far as one knows now."""
+        self.begins, self.ends, self.end, self._in_order = begins, ends, end, None
+
+    @property
+    def in_order(self) -> tuple[list[float], list[int]]:
+        """The ends as they come, and which trial each is of."""
+        if self._in_order is None:
+            order = np.argsort(self.ends, kind="stable")
+            self._in_order = self.ends[order].tolist(), order.tolist()
+        return self._in_order
 
 
 class Swap(NamedTuple):
@@ -71,6 +84,10 @@ class Engine:
         """Each trial in the slot that is free first: as many at once as are idle, the rest one after the other."""
         self._settle(now)
         begins, ends = self._placed(load.seconds)
+        if self.gain == 0.0:  # what is served already stays where it lies
+            load.lies(begins, ends, float(ends.max(initial=now)))
+            self.over, self.begun = max(self.over, load.end), max(self.begun, float(begins.max(initial=0.0)))
+            return
         self._loads.append((load, begins, ends))
         self._tell()
 
@@ -99,12 +116,13 @@ class Engine:
 
     def _tell(self) -> None:
         """Tell the loads when their trials begin and end on the wall, as far as that is still open."""
-        own, wall = (None, None) if self.gain == 0.0 else self._course()
+        own, wall = self._course()
         for load, begins, ends in self._loads:
-            for told, mine in ((load.begins, begins), (load.ends, ends)):
-                ahead = mine > self._own if np.isfinite(told).all() else np.ones(len(mine), bool)
-                told[ahead] = mine[ahead] if own is None or wall is None else np.interp(mine[ahead], own, wall)
-            load.end = float(load.ends.max(initial=self._since))
+            told = load.begins, load.ends
+            for on_wall, mine in zip(told, (begins, ends), strict=True):
+                ahead = mine > self._own if np.isfinite(on_wall).all() else np.ones(len(mine), bool)
+                on_wall[ahead] = np.interp(mine[ahead], own, wall)
+            load.lies(*told, float(load.ends.max(initial=self._since)))
         self.over = max([self.over, *(load.end for load, _, _ in self._loads)])
         self.begun = max([self.begun, *(float(load.begins.max(initial=0.0)) for load, _, _ in self._loads)])
 

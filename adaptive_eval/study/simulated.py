@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.config.pace import Favour
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ServingGroup
@@ -39,6 +40,8 @@ class Variant(NamedTuple):
 
     confidence: float
     budget: Budget
+    favour: Favour | None = None
+    """None: as the run does."""
 
 
 def confidences(decisions: Decisions) -> tuple[float, ...]:
@@ -261,7 +264,10 @@ class Scene:
     def plan(self, variant: Variant) -> Plan:
         """The run's plan with another confidence and another budget, of whose time some has passed."""
         stopping = self.decisions.stopping.model_copy(update={"confidence": variant.confidence})
-        decisions = self.decisions.model_copy(update={"stopping": stopping})
+        trials = self.decisions.trials
+        if variant.favour is not None:
+            trials = trials.model_copy(update={"favour": variant.favour})
+        decisions = self.decisions.model_copy(update={"stopping": stopping, "trials": trials})
         plan = plan_on(self.bench, decisions, self.names, self.first, in_turn=bool(self.served.in_turn))
         cap = variant.budget.wall_seconds
         left = None if cap is None else max(cap - self.elapsed, np.finfo(float).tiny)

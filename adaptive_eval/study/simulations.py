@@ -145,6 +145,12 @@ class _Worker:
         return simulate_run(plan, job.chances, scene.served, seed, timed=job.timed and scene.served.usage.knows_seconds)
 
 
+def in_worlds(crew: WorkerCrew, worlds: Sequence[FloatArray], variants: Sequence[Variant]) -> list[Sequence[Simulated]]:
+    """The timed runs of each variant in all of the worlds."""
+    runs = crew.simulate([SimulationJob(number, each, one) for one in variants for number, each in enumerate(worlds)])
+    return [runs[first : first + len(worlds)] for first in range(0, len(runs), len(worlds))]
+
+
 _here: list[_Worker] = []
 """The worker of a spawned process."""
 
@@ -163,6 +169,8 @@ TABLE_SHARE = 3
 FIRST, STEP = 20, 10
 """Worlds before the first question whether they are enough, and from one such question to the next."""
 TABLE_FIRST, TABLE_STEP = 10, 5
+AT_ONCE = 3
+"""Worlds of the first figures."""
 
 OnForecastProgress = Callable[[float, str], None]
 """Hears how much is done, 0 to 1, and what is being done."""
@@ -206,7 +214,7 @@ def simulate_all(
     expected = len(worlds) * len(first) + few * (len(confidences(scene.decisions)) * len(FACTORS) - 1)
     with WorkerCrew(scene, expected) as crew:
         work = _Workload(crew, worlds, _Progress(expected, watch))
-        for end in _ends(len(worlds), STEP, STEP):
+        for end in (min(AT_ONCE, len(worlds)), *_ends(len(worlds), STEP, STEP)):
             work.do(first, end, timed=True)
             work.progress.found(work.runs[need])
             if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):

@@ -5,6 +5,7 @@ since decisions depend on complete batches only, the outcomes of a batch are tol
 trial, as counts: whole arrays take a tenth of the time of as many trials.
 """
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -98,11 +99,13 @@ class _Flying:
         self._drawn = drawn
         self._one_by_one = one_by_one
         self._told = 0
+        self._outcomes: list[Outcome] | None = None
+        """All of them, where they are told one by one."""
 
     @property
     def next(self) -> float:
         """When there is something to tell."""
-        return float(np.partition(self.load.ends, self._told)[self._told]) if self._one_by_one else self.load.end
+        return self.load.in_order[0][self._told] if self._one_by_one else self.load.end
 
     @property
     def told(self) -> bool:
@@ -112,9 +115,10 @@ class _Flying:
     def tell(self, controller: Controller, costs: CostTable | None) -> list[Look]:
         """What comes next."""
         if self._one_by_one:
-            which = np.arange(self.batch.size) == self._order[self._told]
+            if self._outcomes is None:
+                self._outcomes = list(self._made(np.ones(self.batch.size, dtype=np.bool_), costs))
             self._told += 1
-            return controller.tell(self._outcomes(which, costs))
+            return controller.tell([self._outcomes[self.load.in_order[1][self._told - 1]]])
         self._told = self.batch.size
         own = None if costs is None else costs[self.batch.model]
         return controller.tell_batch(self.batch, self._drawn.counts, own, float(self.load.seconds.sum()))
@@ -122,14 +126,10 @@ class _Flying:
     def before(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
         """What has come before the cap and was not told."""
         came = self.load.ends < cap
-        came[self._order[: self._told]] = False
-        return self._outcomes(came, costs)
+        came[self.load.in_order[1][: self._told]] = False
+        return self._made(came, costs)
 
-    @property
-    def _order(self) -> IntArray:
-        return np.argsort(self.load.ends, kind="stable")
-
-    def _outcomes(self, which: NDArray[np.bool_], costs: CostTable | None) -> Iterator[Outcome]:
+    def _made(self, which: NDArray[np.bool_], costs: CostTable | None) -> Iterator[Outcome]:
         values = (*self._drawn.trials, self._drawn.categories, self.load.seconds)
         for model, question, trial, category, seconds in zip(*(value[which].tolist() for value in values), strict=True):
             cost = NO_COST if costs is None else costs[model][category]
@@ -167,18 +167,18 @@ def drive_in_time(
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
     hosts = _everyones_hosts(width, shared, gain)
-    flying: list[_Flying] = []
+    flying = _InTheAir(shared)
     cap = controller.plan.budget.wall_seconds
     now, looks = 0.0, []
     while controller.finished is None:
         for asked in controller.ask_rounds():
             for one in _flying(asked, tape, times, controller):
-                flying.append(one)
                 hosts[one.load.model].issue(one.load, now)
-        landed = _next_to_land(flying, shared)
+                flying.add(one)
+        landed = flying.next_to_land()
         now = max(now, landed.next)
         if cap is not None and now >= cap:
-            controller.tell(outcome for one in flying for outcome in one.before(cap, costs))
+            controller.tell(outcome for one in flying.all() for outcome in one.before(cap, costs))
             controller.tick(cap)
             now = cap
             break
@@ -186,8 +186,7 @@ def drive_in_time(
             looks.append(now)
             if on_look is not None:
                 on_look(look)
-        if landed.told:
-            flying.remove(landed)
+        flying.forget_if_told(landed)
     served = tuple(
         ServedSpans.of([load for load in host.loads if load.model == model]) for model, host in enumerate(hosts)
     )
@@ -200,14 +199,43 @@ def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain
     return [of.get(model) or SimulatedHost((model,), own, gain=gain) for model, own in enumerate(slots)]
 
 
-def _next_to_land(flying: Sequence[_Flying], shared: Sequence[SimulatedHost]) -> _Flying:
-    """The batch of which there is something to tell first, after every swap that begins before."""
-    while True:
-        first = min(flying, key=lambda one: one.next)
-        host = min(shared, key=SimulatedHost.due, default=None)
-        if host is None or host.due() >= first.next:
-            return first
-        host.swap()
+class _InTheAir:
+    """Batches in flight, by when there is something to tell of them: what is issued later may only put that off."""
+
+    def __init__(self, shared: Sequence[SimulatedHost]) -> None:
+        self._shared = shared
+        self._heap: list[tuple[float, int, _Flying]] = []
+        self._added = 0
+
+    def add(self, one: _Flying) -> None:
+        """A batch was issued."""
+        heapq.heappush(self._heap, (one.next, self._added, one))
+        self._added += 1
+
+    def all(self) -> Iterator[_Flying]:
+        """As they were issued."""
+        return (one for _, _, one in sorted(self._heap, key=lambda entry: entry[1]))
+
+    def next_to_land(self) -> _Flying:
+        """The batch of which there is something to tell first, after every swap that begins before."""
+        while True:
+            first = self._first()
+            host = min(self._shared, key=SimulatedHost.due, default=None)
+            if host is None or host.due() >= first.next:
+                return first
+            host.swap()
+            self._heap = [(one.next, number, one) for _, number, one in self._heap]  # who waited is served now
+            heapq.heapify(self._heap)
+
+    def _first(self) -> _Flying:
+        while (entry := self._heap[0])[0] < entry[2].next:
+            heapq.heapreplace(self._heap, (entry[2].next, *entry[1:]))
+        return entry[2]
+
+    def forget_if_told(self, landed: _Flying) -> None:
+        """The first has been told: the whole of it, or what had come."""
+        if landed.told:
+            heapq.heappop(self._heap)
 
 
 def _factors(weights: FloatArray, wrong_factor: float) -> FloatArray:

@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.cli.monitor import _require_no_slip
+from adaptive_eval.cli.monitor import _require_there
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.record.scale import Scale
@@ -199,7 +199,7 @@ def test_a_gate_counts_here_too(play: Play) -> None:
 
 def test_monitor_follows_a_real_run_to_its_end(site: Site) -> None:
     process = site.start(site.write())
-    shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
+    shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--wait", "--display", "plain"])
     assert process.wait(HANGS) == shown.exit_code, shown.output
     assert "run: running" in shown.stdout and "tier  alike  model" in shown.stdout
     again = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
@@ -280,4 +280,20 @@ def test_a_slip_in_the_name_of_a_run_is_told_at_once(tmp_path: Path, play: Play,
     told = CliRunner().invoke(app, ["monitor", str(slip), *web])
     assert told.exit_code == ExitCode.CONFIGURATION
     assert f"{slip} is not there; did you mean {there}?" in told.stderr
-    _require_no_slip(there.with_name(f"{there.name}~2"))  # about to be begun with --fresh
+    waited = CliRunner().invoke(app, ["monitor", str(slip), "--wait", *web])
+    assert waited.exit_code == ExitCode.CONFIGURATION  # nobody waits for a slip
+    _require_there(there.with_name(f"{there.name}~2"), wait=True)  # about to be begun with --fresh
+
+
+@pytest.mark.parametrize("web", [(), ("--web",)])
+def test_a_run_that_is_not_there_is_told_at_once(
+    tmp_path: Path, play: Play, web: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("nobody asked to wait"))
+    there = play().directory
+    missing = there.with_name("something-else")
+    told = CliRunner().invoke(app, ["monitor", str(missing), *web])
+    assert told.exit_code == ExitCode.CONFIGURATION
+    assert f"the runs in {there.parent} are {there.name}. --wait waits" in told.stderr
+    first = CliRunner().invoke(app, ["monitor", str(tmp_path / "none" / "a"), *web])
+    assert first.exit_code == ExitCode.CONFIGURATION and "there are no runs in" in first.stderr
