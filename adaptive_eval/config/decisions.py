@@ -36,6 +36,7 @@ def _two_models_each(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str
 
 OPTION_TYPES: Mapping[OptionType, Any] = {
     "number": Annotated[float, Field(gt=0)],
+    "factor": Annotated[float, Field(ge=0.1, le=50)],
     "difference": Annotated[Share, Field(gt=0)],
     "score": Share,
     "models": Annotated[int, Field(ge=1)],
@@ -157,7 +158,8 @@ class _StoppingConfig(Section):
     """Scores within this of each other are as good as equal: 0.01 or "1%". Ties can then be certified."""
     futility: float | Literal[False] = 0.30
     """Give up a comparison whose chance of being settled by the horizon is below this times the share of the way there
-    that is left; false: never. Higher is cheaper and calls fewer pairs; it makes no wrong calls."""
+    that is left; false: never. Higher is cheaper and calls fewer pairs; it makes no wrong calls. The rule `optimal`
+    gives up by itself; there it is for caps that end the run before the horizon, and for ties within `delta`."""
     familywise: Literal["none", "holm"] = "none"
     """holm: the promise holds for all comparisons of the run together, not for each."""
     prior: Literal["uniform", "self"] = Field("self", validate_default=True)

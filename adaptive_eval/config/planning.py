@@ -1,5 +1,6 @@
 """From the configuration, which speaks of names, to the plan of the decision core, which speaks of positions."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from adaptive_eval.config.decisions import (
 from adaptive_eval.config.pace import pace_of
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
+from adaptive_eval.core.compose import MOST_PER_ROUND
 from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate, Objective
@@ -22,7 +24,7 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
-from adaptive_eval.core.settings import Bench, Budget, Margin, Trials
+from adaptive_eval.core.settings import Bench, Budget, Margin, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import ConfigError
@@ -100,7 +102,7 @@ def plan_on(
         Plan,
         bench=bench,
         objective=objective,
-        rule=_rule(config, start),
+        rule=_rule(config, start, _stride(config, pace)),
         policy=_policy(config),
         judging=Judging(
             delta=0.0 if config.objective.gate else stopping.delta,  # it is in the gate's question already
@@ -262,9 +264,19 @@ def _objective(config: Decisions, names: Sequence[str]) -> Objective:
     return objective
 
 
-def _rule(config: Decisions, start: float) -> Rule:
+def _stride(config: Decisions, pace: Pace) -> float:
+    """How far one look may be from the one before, as a share of the information there: twice the largest round, since
+    trials go where they tell most."""
+    if not pace.in_step:
+        return math.inf
+    dearer = 1.0 if config.budget.usd is None and config.budget.gpu_hours is None else MOST_PER_ROUND
+    return 2.0 * dearer * max(pace.growth, 1.0 / config.trials.min)
+
+
+def _rule(config: Decisions, start: float, stride: float) -> Rule:
     """The rule that is configured; calls start with the first look, at information `start`."""
-    chosen, known = config.stopping, {"confidence": config.stopping.confidence, "start": start}
+    chosen = config.stopping
+    known = {"confidence": chosen.confidence, "start": start, "stride": stride}
     if isinstance(chosen.rule, str) and chosen.rule in RULES:
         return make(RULES[chosen.rule].make, chosen.options, known)
     rule: Rule = load_plug_in(Rule, "stopping.rule", chosen.rule, config.folder, known)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Threshold,
         TopK,
     )
+    from adaptive_eval.core.optimal import Optimal
     from adaptive_eval.core.plan import Plan
     from adaptive_eval.core.policies import Leader, Policy, PolicyEntry, Uniform, UnresolvedPairs, View, Weighted
     from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         ErrorLeft,
         ExpectedLoss,
         Extendable,
+        GivingUp,
         Intervals,
         Precision,
         Rule,
@@ -63,6 +65,7 @@ _HOMES = {
         "Threshold",
         "TopK",
     ),
+    "optimal": ("Optimal",),
     "plan": ("Plan",),
     "policies": ("Leader", "Policy", "PolicyEntry", "Uniform", "UnresolvedPairs", "View", "Weighted"),
     "registry": ("OBJECTIVES", "POLICIES", "RULES"),
@@ -72,6 +75,7 @@ _HOMES = {
         "ErrorLeft",
         "ExpectedLoss",
         "Extendable",
+        "GivingUp",
         "Intervals",
         "Precision",
         "Rule",
@@ -102,6 +106,7 @@ __all__ = [
     "ExpectedLoss",
     "Extendable",
     "Extension",
+    "GivingUp",
     "Intervals",
     "Judging",
     "Leader",
@@ -111,6 +116,7 @@ __all__ = [
     "OBJECTIVES",
     "Objective",
     "ObjectiveEntry",
+    "Optimal",
     "Option",
     "Outcome",
     "POLICIES",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.rules import Correctable, ErrorLeft, Rule, calls
+from adaptive_eval.core.rules import Correctable, ErrorLeft, GivingUp, Rule, calls, tie_boundary
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
@@ -90,16 +90,19 @@ class Judging:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """What latches: per pair the sign of the call (0: none), whether it is tied, and the least p-values seen."""
+    """What latches: per pair the sign of the call (0: none), whether it is tied, whether its rule has given it up, and
+    the least p-values seen."""
 
     call: NDArray[np.int8]
     tie: BoolArray
+    given_up: BoolArray
     p_first: FloatArray
     p_second: FloatArray
 
     @classmethod
     def blank(cls, pairs: int) -> "Memory":
-        return cls(np.zeros(pairs, np.int8), np.zeros(pairs, bool), np.ones(pairs), np.ones(pairs))
+        no = np.zeros(pairs, bool)
+        return cls(np.zeros(pairs, np.int8), no, no, np.ones(pairs), np.ones(pairs))
 
 
 class PairForecast(NamedTuple):
@@ -130,16 +133,19 @@ def judge(
             rule, called = share_error(memory.p_first, memory.p_second, ways, objective, rule)
     if called is None:
         called = calls(rule, ways)
-    call = np.where((memory.call == 0) & ~memory.tie, called, memory.call)
+    call = np.where((memory.call == 0) & ~memory.tie & ~memory.given_up, called, memory.call)
     tie = memory.tie | ((call == 0) & np.all(_ties(ways, rule, judging.delta), axis=0))
-    return replace(memory, call=call, tie=tie), rule
+    given_up = memory.given_up
+    if isinstance(rule, GivingUp):  # whatever the grades of ungraded answers: it may be the true one that ends it
+        given_up = given_up | ((call == 0) & np.any([rule.gives_up(way) for way in ways], axis=0))
+    return replace(memory, call=call, tie=tie, given_up=given_up), rule
 
 
 def _ties(ways: Sequence[Evidence], rule: Rule, delta: float) -> list[BoolArray]:
     """For each way, the pairs that are tied."""
     if isinstance(rule, ErrorLeft) and delta > 0.0:
         return [rule.tied(way, delta) for way in ways]
-    return [tied(way.difference, way.sigma, rule.boundary(way), delta) for way in ways]
+    return [tied(way.difference, way.sigma, tie_boundary(rule, way), delta) for way in ways]
 
 
 def pairs_that_hinge(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
@@ -158,13 +164,21 @@ def forecast(evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray) 
     return PairForecast(
         power=_power(evidence, bound, delta, horizon),
         boundary=bound,
-        certifiable=smallest_delta(ahead.sigma, bound),
+        certifiable=smallest_delta(ahead.sigma, tie_boundary(rule, ahead)),
     )
 
 
 def power_by(evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray) -> FloatArray:
     """The power of the forecast alone, which costs a tenth of the whole."""
     return _power(evidence, rule.boundary(_with_information(evidence, horizon)), delta, horizon)
+
+
+def power_of_tie(evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray) -> FloatArray:
+    """The chance of being certified as tied by then."""
+    if delta == 0.0:
+        return np.zeros_like(evidence.z)
+    bound = tie_boundary(rule, _with_information(evidence, horizon))
+    return _power(evidence, bound, delta, horizon) - _power(evidence, bound, 0.0, horizon)
 
 
 def _power(evidence: Evidence, bound: FloatArray, delta: float, horizon: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import BoolArray, Judging, after, power_by
-from adaptive_eval.core.rules import Rule
+from adaptive_eval.core.rules import GivingUp, Rule, tie_boundary
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
 
@@ -27,8 +27,11 @@ def times_to_decision(evidence: Evidence, rule: Rule, judging: Judging) -> Float
         u = most ** (step / STEPS)
         same = after(evidence, u)
         bound = rule.boundary(same)
-        ends = (np.abs(same.z) >= bound) | tied(same.difference, same.sigma, bound, judging.delta)
-        if judging.futility is not None:
+        ends = np.abs(same.z) >= bound
+        ends |= tied(same.difference, same.sigma, tie_boundary(rule, same), judging.delta)
+        if isinstance(rule, GivingUp):
+            ends |= rule.gives_up(after(evidence, u, drift=False))
+        elif judging.futility is not None:
             ends |= _given_up(after(evidence, u, drift=False), rule, judging.delta, judging.futility)
         times = np.where(ends & ~found, u, times)
         found |= ends

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
-from adaptive_eval.core import anytime, objectives, policies, rules, sequential
+from adaptive_eval.core import anytime, objectives, optimal, policies, rules, sequential
 from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.objectives import ObjectiveEntry
 from adaptive_eval.core.policies import PolicyEntry
@@ -25,6 +25,7 @@ def _by_name(*entries: Listed) -> dict[str, Listed]:
 
 RULES: dict[str, RuleEntry] = _by_name(
     sequential.SEQUENTIAL,
+    optimal.OPTIMAL,
     rules.ZSCORE,
     rules.PUBLISHED,
     rules.INTERVALS,

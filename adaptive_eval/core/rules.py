@@ -12,6 +12,7 @@ its entry, which `registry` lists. `sequential` and `anytime` have files of thei
 | `intervals`     | the credible intervals do not overlap  | none at repeated looks                          |
 | `sequential`    | c t^(-kappa)                           | holds at whatever looks, up to the horizon      |
 | `anytime`       | normal mixture                         | holds at whatever looks, without a horizon      |
+| `optimal`       | computed with giving up (`optimal`)    | the same up to the horizon                      |
 | `expected_loss` | loss of the leader's choice < epsilon  | bounded regret                                  |
 
 What holds, per pair: a wrong order with probability at most 1 - confidence, a call between exact ties at most twice
@@ -94,6 +95,24 @@ class ErrorLeft(Rule, Protocol):
         ...
 
 
+@runtime_checkable
+class GivingUp(Rule, Protocol):
+    """A rule that gives comparisons up itself; its calls are paid for by what it has given up, which it never calls."""
+
+    def gives_up(self, evidence: Evidence) -> NDArray[np.bool_]:
+        """Which pairs end here without a call, and for good."""
+        ...
+
+    def tie_boundary(self, evidence: Evidence) -> FloatArray:
+        """What |z| of a tie within delta must reach to be certified."""
+        ...
+
+
+def tie_boundary(rule: Rule, evidence: Evidence) -> FloatArray:
+    """What certifies a tie: the boundary on |z|, unless that counts on what is given up."""
+    return rule.tie_boundary(evidence) if isinstance(rule, GivingUp) else rule.boundary(evidence)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleEntry(Entry[Rule]):
     """A rule that can be configured; it may ask for `confidence`, and for `start`, the information at the first look.
@@ -116,6 +135,8 @@ class RuleEntry(Entry[Rule]):
     """What it compares."""
     spends_error: bool = False
     """It shares its error out over the way to the horizon, so that another horizon costs power."""
+    gives_up: bool = False
+    """It is a `GivingUp`."""
     only_for: tuple[str, ...] = ()
     """Objectives that its promise is about; empty: any."""
     instead: str = ""

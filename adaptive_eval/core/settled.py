@@ -1,9 +1,10 @@
 """Models that no comparison can want again, whatever comes of the others: what serves them may go.
 
-A comparison is decided for good once its verdict has latched. One that is out of reach may be reopened by new trials of
-either model, and one that is not asked for today by a change of the order. So everybody is still wanted who is in an
-open comparison or in flight, and everybody whom an undecided comparison joins to one of these; and while there is
-anybody, so are the members of a comparison that would be open if the order brought it up.
+A comparison is decided for good once its verdict has latched, or once a rule that gives up itself has given it up. Any
+other that is out of reach may be reopened by new trials of either model, and one that is not asked for today by a
+change of the order. So everybody is still wanted who is in an open comparison or in flight, and everybody whom an
+undecided comparison joins to one of these; and while there is anybody, so are the members of a comparison that would be
+open if the order brought it up.
 """
 
 import numpy as np
@@ -27,7 +28,9 @@ def wanted_again(
     pairs = everybody if isinstance(family, int) else family
     verdicts = standing.verdicts_of(pairs)
     there = ~np.append(supply.set_aside, False)
-    undecided = there[pairs].all(axis=1) & ((verdicts < _LATCHED) | (not latch))
+    at = standing.evidence.positions(pairs)
+    for_good = standing.memory.given_up[at] & (standing.forecast.power[at] <= 0.0)
+    undecided = there[pairs].all(axis=1) & (((verdicts < _LATCHED) & ~for_good) | (not latch))
     could_open = undecided & ((verdicts == _OPEN) | np.isfinite(supply.affordable))
     wanted = np.append(in_flight, False)
     wanted[standing.open_pairs().ravel()] = True

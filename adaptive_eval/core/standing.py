@@ -25,10 +25,11 @@ from adaptive_eval.core.judge import (
     judge,
     pairs_that_hinge,
     power_by,
+    power_of_tie,
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.rules import ErrorLeft, Rule
+from adaptive_eval.core.rules import ErrorLeft, GivingUp, Rule
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
@@ -104,6 +105,9 @@ def judge_look(
     memory, level = judge(memory, ways, objective, rule, judging)
     reach, certain = _reach(evidence, supply), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach)
+    if memory.given_up.any():
+        only_tied = power_of_tie(certain, level, judging.delta, reach)
+        ahead = ahead._replace(power=np.where(memory.given_up, only_tied, ahead.power))
     order = np.argsort(-compared.score, kind="stable")
     in_play_first = order[np.argsort(supply.set_aside[order], kind="stable")]
     pairs = _by_rank(order, objective.comparisons(in_play_first))
@@ -118,6 +122,7 @@ def judge_look(
         judging=judging,
         supply=supply,
         spent=_spent(level, evidence),
+        gives_up=isinstance(level, GivingUp),
         ungraded_decide=pairs_that_hinge(ways, level, judging),
     )
     return JudgedLook(
@@ -174,6 +179,7 @@ def _verdicts(
     judging: Judging,
     supply: Supply,
     spent: BoolArray,
+    gives_up: bool,
     ungraded_decide: BoolArray,
 ) -> NDArray[np.intp]:
     """Positions in VERDICTS: what latched comes first, then blocked, then what the supply allows."""
@@ -182,8 +188,11 @@ def _verdicts(
     set_aside = np.append(supply.set_aside, False)
     first, second = pairs[:, 0], pairs[:, 1]
     over = spent[at] | (evidence.information[at] >= AT_HORIZON) | ((left[first] <= 0) & (left[second] <= 0))
+    over |= memory.given_up[at] & (ahead.power[at] <= 0.0)
     if judging.futility is not None:
-        over |= ahead.power[at] < judging.futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
+        futile = ahead.power[at] < judging.futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
+        # a rule that gives up itself knows all but that a cap may come before the horizon
+        over |= futile & (memory.given_up[at] | (reach[at] < AT_HORIZON) | (not gives_up))
     verdict = np.where(over, VERDICTS.index(Verdict.OUT_OF_REACH), VERDICTS.index(Verdict.OPEN))
     blocked = set_aside[first] | set_aside[second] | (over & ungraded_decide[at])
     verdict = np.where(blocked, VERDICTS.index(Verdict.BLOCKED), verdict)

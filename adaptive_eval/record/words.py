@@ -72,7 +72,7 @@ def promise_in_short(decisions: Mapping[str, object]) -> str | None:
         return None
     if rule.in_short:
         return rule.in_short
-    if not rule.correctable:
+    if not rule.correctable and not rule.gives_up:
         return None
     sure, wrong = _percent(stopping["confidence"]), 1.0 - stopping["confidence"]
     if _chosen(decisions, "objective", "gate", "") is True:
@@ -129,7 +129,7 @@ def _worded(option: Option, value: Any) -> str:
             return str(len(value))
         case "difference" if option.default is None:
             return _percent(value)
-        case "number" | "difference" | "score":
+        case "number" | "factor" | "difference" | "score":
             return f"{value:g}"
         case _:
             return str(value)
@@ -141,7 +141,8 @@ def _delta(config: RunConfig) -> str:
 
 
 def _futility(config: RunConfig) -> str:
-    if config.stopping.futility is False:
+    rule = deciding_rule(config.stated())
+    if config.stopping.futility is False or (rule is not None and rule.gives_up):
         return ""
     return " It is given up as out of reach when the trials that are left would hardly decide it."
 
@@ -154,7 +155,7 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         whose = ", shared among all comparisons" if together else ""
         told = _quoted(plug_ins.get(key, ""))
         return f"That of the plug-in {name}, not one of adaptive-eval's own{whose}.{told}"
-    if config.objective.gate and rule.correctable:
+    if config.objective.gate and (rule.correctable or rule.gives_up):
         whose = "for all models together" if together else "for each model"
         return (
             f"A PASS is wrong with probability at most {_percent(wrong)}, and so is a FAIL, {whose}, however often the "

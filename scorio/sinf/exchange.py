@@ -79,6 +79,15 @@ def exchange(looks: Sequence[Looked], now: FloatArray, kappa: float, start: floa
     return Exchange(old, _depth(1.0 - missed), new, _depth(ahead))
 
 
+def height_for(chance: FloatArray, z: FloatArray, t: FloatArray, kappa: float) -> FloatArray:
+    """The height |z| t**kappa that each pair, where it is now, will reach with this chance; infinite for none."""
+    spread = np.linspace(0.0, 1.0, POINTS) ** 2 * LARGEST
+    heights = (np.abs(z) * t**kappa)[:, None] + spread
+    ahead = _depth(crossing_from(heights, (z * np.sqrt(t))[:, None], t[:, None], kappa, 2))
+    depth = np.sqrt(-np.log(np.clip(chance, NOTHING, 1.0)))
+    return np.where(depth < DEEPEST, _read(depth, ahead, heights), np.inf)
+
+
 def _depth(chance: FloatArray) -> FloatArray:
     """sqrt(-ln) of the chances, rising strictly."""
     depth = np.sqrt(-np.log(np.clip(np.minimum.accumulate(chance, axis=1), NOTHING, 1.0)))

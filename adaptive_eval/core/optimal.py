@@ -1,0 +1,160 @@
+"""The rule `optimal`: calling and giving up computed together, for what a call is worth.
+
+What was given up has paid for what is called: a pair that it gives up is never called, whatever comes. Its promise is
+that of `sequential`, at any schedule of looks whose steps are no longer than `stride`, a share of what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.entries import Option
+from adaptive_eval.core.rules import HOLDS_AT_ANY_LOOK, RuleEntry
+from adaptive_eval.core.sequential import ContinuedSequential, Sequential
+from adaptive_eval.core.settings import require
+from scorio.moments import FloatArray
+
+if TYPE_CHECKING:
+    from adaptive_eval.core.evidence import Evidence
+    from scorio.sinf.optimal import Stopping
+
+MOST_LEFT = 0.9
+"""Of a pair's error after a change of the horizon, so that nothing is called by that alone."""
+WORTH = 2.0
+LEAST_WORTH, MOST_WORTH = 0.1, 50.0
+"""Below, hardly anything is looked at twice; above, hardly anything is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimal:
+    """Calls and gives up so that a call, of which `worth` is paid for, costs least (see `scorio.sinf.optimal`)."""
+
+    confidence: float = 0.95
+    start: float = 0.05
+    worth: float = WORTH
+    stride: float = inf
+    """How far a look may be from the one before, as a share of the information at that one."""
+
+    def __post_init__(self) -> None:
+        require(0.5 < self.confidence < 1.0, "confidence must lie in (0.5, 1)", self.confidence)
+        require(0.0 < self.start <= 1.0, "start must lie in (0, 1]", self.start)
+        rule = f"worth must lie between {LEAST_WORTH:g} and {MOST_WORTH:g}"
+        require(LEAST_WORTH <= self.worth <= MOST_WORTH, rule, self.worth)
+        require(self.stride > 0.0, "stride must be positive", self.stride)
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        return self._computed().boundary(evidence.information)
+
+    def gives_up(self, evidence: Evidence) -> NDArray[np.bool_]:
+        """Which pairs end here without a call, and for good."""
+        return self._computed().gives_up(evidence.z, evidence.information)
+
+    def tie_boundary(self, evidence: Evidence) -> FloatArray:
+        """What certifies a tie: that test gives nothing up, so that its boundary must not count on it."""
+        return self.ties.boundary(evidence)
+
+    def chance_left(self, evidence: Evidence) -> FloatArray:
+        """Of each pair, the chance that it would be called from here on, were it an exact tie."""
+        return self._computed().chance_left(evidence.z, evidence.information)
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedOptimal:
+        """With what the worst schedule of looks has left each pair: nothing, of those that were given up."""
+        given_up = np.any([self.gives_up(look) for look in looks], axis=0)
+        left = np.where(given_up, 0.0, self.chance_left(looks[-1]))
+        return _continued(self, left, now, self.ties.extended(looks, now, delta) if delta > 0.0 else None)
+
+    @property
+    def ties(self) -> Sequential:
+        """The rule that certifies ties."""
+        return Sequential(self.confidence, self.start)
+
+    def _computed(self) -> Stopping:
+        from scorio.sinf.optimal import optimal_stopping
+
+        # a hair below, so that rounding in t never hides the first look
+        start = self.start * (1.0 - 1e-9) if self.start < 1.0 else 1.0
+        return optimal_stopping(2.0 * (1.0 - self.confidence), start, self.worth, self.stride)
+
+
+def _optimal(confidence: float, start: float, worth: float = WORTH, stride: float = inf) -> Optimal:
+    return Optimal(confidence, start, worth, stride)
+
+
+OPTIMAL = RuleEntry(
+    name="optimal",
+    make=_optimal,
+    gist="boundary and giving up computed together",
+    says="A comparison is called, or given up for good, where backward induction says that further looks are not worth "
+    "their trials: a call is worth {worth} times the whole way to the horizon of {trials} trials a question.",
+    promise=HOLDS_AT_ANY_LOOK,
+    correctable=False,
+    gives_up=True,
+    spends_error=True,
+    options=(
+        Option(
+            name="worth",
+            type="factor",
+            says="What a call is worth to `optimal`, in whole ways of a comparison to its horizon, between 0.1 and 50: "
+            "more costs more and calls more; default 2.",
+            example=2.0,
+            default="2",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContinuedOptimal:
+    """`optimal` after changes of the horizon: the boundary of `sequential`, by what each pair has left of its error."""
+
+    rule: Optimal
+    height: FloatArray
+    """Of each pair, what |z| t**kappa must reach; infinite where nothing is left."""
+    error_left: FloatArray
+    """The chance of a call that each pair had, were it an exact tie."""
+    ties: ContinuedSequential | None
+    """What certifies ties within delta, carried over for itself; None without a delta."""
+
+    @property
+    def confidence(self) -> float:
+        return self.rule.confidence
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        return np.asarray(self.height * _reached(evidence) ** -self.rule.ties.kappa)
+
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedOptimal:
+        """What may have been called unseen between two looks is left out: no more is spent than there was."""
+        from scorio.sinf.continuation import crossing_from
+
+        t, able = _reached(looks[-1]), np.isfinite(self.height)
+        height = np.where(able, self.height, 1.0)
+        chance = crossing_from(height, looks[-1].z * np.sqrt(t), t, self.rule.ties.kappa, 2)
+        ties = None if self.ties is None else self.ties.extended(looks, now, delta)
+        return _continued(self.rule, np.where(able, chance, 0.0), now, ties)
+
+    def left(self, evidence: Evidence) -> FloatArray:
+        return self.error_left
+
+    def spent(self, evidence: Evidence) -> NDArray[np.bool_]:
+        return np.asarray(np.isinf(self.height))
+
+    def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
+        return np.zeros(len(evidence.z), bool) if self.ties is None else self.ties.tied(evidence, delta)
+
+
+def _continued(rule: Optimal, left: FloatArray, now: Evidence, ties: ContinuedSequential | None) -> ContinuedOptimal:
+    from scorio.sinf.exchange import height_for
+
+    left = np.minimum(left, MOST_LEFT)
+    height = height_for(left, now.z, _reached(now), rule.ties.kappa)
+    return ContinuedOptimal(rule, height, np.where(np.isfinite(height), left, 0.0), ties)
+
+
+def _reached(evidence: Evidence) -> FloatArray:
+    return np.clip(evidence.information, np.finfo(float).tiny, 1.0)

@@ -1,0 +1,199 @@
+"""Calling and giving up, computed together: when to stop a comparison that costs information and pays for a call.
+
+Of a pair, Brownian motion x(t) = W(t) + theta t is seen at information t from `start` to 1. Theta is drawn from a
+normal prior of standard deviation `PRIOR_SD`, so that every pair is somewhere between an exact tie and a plain winner.
+The way to the horizon costs 1, a right call pays `worth`, and under an exact tie a call may have probability alpha,
+no more; a price on such calls (a Lagrange multiplier) makes sure of that. The rule with the highest value comes from
+backward induction over a grid (Wald and Wolfowitz 1950; Chernoff 1961): at each t it calls above a boundary on |z|,
+gives up below another one, and goes on between them.
+
+Giving up is paid for: paths that were given up are never called, and the boundary is lower for it. So a pair that was
+given up must stay so. And whoever chose the looks could avoid those at which a pair is given up. So the price is such
+that the worst schedule calls a tie with probability alpha: one that knows all looks so far and chooses the next one,
+at most `stride` times the present information ahead. The chance of a call under it, given what was seen, is a
+supermartingale under any schedule; a change of the horizon may spend that much, and no more (see `exchange`).
+
+Between two times of the grid the boundary may be watched all the time: it is lowered there by 0.5826 sqrt(dt), as far
+as a path overshoots it on average where it is watched at those times alone (Siegmund 1985; Broadie, Glasserman and Kou
+1997).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import convolve1d
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from scorio.moments import FloatArray
+
+PRIOR_SD = 3.0
+"""Of the drift: a pair with this drift is called in nine of ten runs of a fixed design."""
+EARLIEST = 0.02
+"""Information before which nothing is called or given up: the grid is too coarse there."""
+LONGEST_STEP = 1.0 / 80.0
+GROWTH = 0.25
+"""No step of the grid is longer than this share of the information that is there."""
+CELL, FAR = 0.03, 6.0
+"""Width of the grid's cells, and its end on either side."""
+OVERSHOOT = 0.5826
+ROUNDING = 1e-9
+LAGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""How many steps of the grid the worst schedule may leave out, besides as many as it can."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stopping:
+    """The boundaries that belong together, over information; between two times they are straight lines."""
+
+    times: FloatArray
+    call: FloatArray
+    """On |z|: at or above it a pair is called."""
+    give: FloatArray
+    """On |z|: below it a pair is given up; 0 where none is."""
+    left: FloatArray
+    """(times, cells): the chance of a call under an exact tie and the worst schedule, from each place of the grid."""
+
+    def boundary(self, t: FloatArray) -> FloatArray:
+        """What |z| must reach at information t; infinite before the first time, the last value beyond the horizon."""
+        return np.where(t < self.times[0] * (1.0 - ROUNDING), np.inf, np.interp(t, self.times, self.call))
+
+    def gives_up(self, z: FloatArray, t: FloatArray) -> NDArray[np.bool_]:
+        """Whether a pair ends without a call where it is now."""
+        seen = t >= self.times[0] * (1.0 - ROUNDING)
+        return np.asarray(seen & (np.abs(z) < np.interp(t, self.times, self.give)))
+
+    def chance_left(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        """The chance of a call still to come under an exact tie, given |z| at information t: the smaller of the
+        grid's values before and after t, and all of it before the first time."""
+        x = np.abs(z) * np.sqrt(t)
+        place = np.clip(np.searchsorted(self.times, t) - 1, 0, max(len(self.times) - 2, 0))
+        ends = (place, np.minimum(place + 1, len(self.times) - 1))
+        either = [[np.interp(at, _cells(), self.left[row]) for at, row in zip(x, rows, strict=True)] for rows in ends]
+        found: FloatArray = np.minimum(*np.asarray(either, dtype=float).reshape(2, len(x)))
+        start = float(_first_look(self.times[0]) @ self.left[0])
+        return np.where(t < self.times[0] * (1.0 - ROUNDING), start, found)
+
+
+@lru_cache(maxsize=64)
+def optimal_stopping(alpha: float, start: float, worth: float, stride: float = inf) -> Stopping:
+    """The boundaries with which the worst schedule calls an exact tie with probability alpha, two-sided.
+
+    Looks before `EARLIEST` decide nothing, but who has taken them may choose the first one that counts.
+    """
+    if start >= 1.0 - ROUNDING:
+        height = float(-ndtri(0.5 * alpha))
+        return Stopping(np.ones(1), np.full(1, height), np.full(1, height), (_cells() >= height)[None].astype(float))
+    times = _times(max(start, EARLIEST))
+    looked = np.append(start, times) if start < EARLIEST * (1.0 - ROUNDING) else times
+    right, known = _likelihoods(times)
+
+    def left_of(call: FloatArray, give: FloatArray) -> FloatArray:
+        before = len(looked) - len(times)
+        return _left(looked, np.append([FAR] * before, call), np.append([0.0] * before, give), stride)
+
+    def excess(price: float) -> float:
+        left = left_of(*_solve(times, right, known, worth, price))
+        return float(np.log(max(_first_look(looked[0]) @ left[0], 1e-300) / alpha))
+
+    highest = worth
+    while excess(highest) > 0.0:
+        highest *= 4.0
+    price = float(brentq(excess, 0.0, highest, xtol=1e-4 * highest, rtol=1e-6))
+    price *= 1.0 + 1e-3  # on the safe side of what the search leaves open
+    call, give = _solve(times, right, known, worth, price)
+    root = np.sqrt(times)
+    return Stopping(times, call / root, give / root, left_of(call, give)[-len(times) :])
+
+
+def _times(start: float) -> FloatArray:
+    """The grid's times: a quarter more each, until that is the longest step."""
+    early = [start]
+    while early[-1] * GROWTH < LONGEST_STEP * (1.0 - ROUNDING) and early[-1] * (1.0 + GROWTH) < 1.0:
+        early.append(early[-1] * (1.0 + GROWTH))
+    steps = max(int(np.ceil((1.0 - early[-1]) / LONGEST_STEP - ROUNDING)), 1)
+    return np.append(early[:-1], np.linspace(early[-1], 1.0, steps + 1))
+
+
+def _cells() -> FloatArray:
+    """|x|, from 0 on: everything is symmetric."""
+    return np.arange(0.0, FAR + CELL / 2, CELL)
+
+
+def _likelihoods(times: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(times, cells), against an exact tie: of the drifts upwards, and of all, weighted by the prior."""
+    theta = np.linspace(0.0, 4.0 * PRIOR_SD, 81)
+    prior = np.exp(-0.5 * (theta / PRIOR_SD) ** 2)
+    prior[0] /= 2.0
+    prior /= 2.0 * prior.sum()
+    x = np.append(-_cells()[:0:-1], _cells())
+    up = np.stack([np.exp(np.outer(x, theta) - 0.5 * theta**2 * t) @ prior for t in times])
+    half = slice(len(_cells()) - 1, None)
+    return up[:, half], (up + up[:, ::-1])[:, half]
+
+
+def _onwards(values: FloatArray, lag: float) -> FloatArray:
+    """The mean of a symmetric function, given on |x|, after so much more information under an exact tie."""
+    reach = int(np.ceil(5.0 * np.sqrt(lag) / CELL))
+    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) * CELL) ** 2 / lag)
+    both = np.concatenate([values[:0:-1], values])
+    moved: FloatArray = convolve1d(both, kernel / kernel.sum(), mode="nearest")[len(values) - 1 :]
+    return moved
+
+
+def _solve(
+    times: FloatArray, right: FloatArray, known: FloatArray, worth: float, price: float
+) -> tuple[FloatArray, FloatArray]:
+    """Backward induction: |x| from which on to call, and up to which to give up."""
+    x, value = _cells(), np.zeros(0)
+    call, give = np.full(len(times), FAR), np.zeros(len(times))
+    for at in range(len(times) - 1, -1, -1):
+        called = worth * right[at] - price
+        ended, goes_on = np.maximum(called, 0.0), np.zeros_like(called)
+        if at < len(times) - 1:
+            step = times[at + 1] - times[at]
+            goes_on = _onwards(value, step) - step * known[at]
+        value = np.maximum(ended, goes_on)
+        call[at] = _first_above(x, called - np.maximum(goes_on, 0.0))
+        give[at] = min(_first_above(x, np.maximum(goes_on, called)), call[at])
+    return call, give
+
+
+def _first_above(x: FloatArray, values: FloatArray) -> float:
+    """Where the values rise above 0, between cells by a straight line; the end of the grid where they do not."""
+    below = np.flatnonzero(values <= 0.0)
+    if len(below) == 0:
+        return 0.0
+    last = int(below[-1])
+    if last == len(x) - 1:
+        return float(x[-1])
+    return float(x[last] - values[last] * CELL / (values[last + 1] - values[last]))
+
+
+def _left(times: FloatArray, call: FloatArray, give: FloatArray, stride: float) -> FloatArray:
+    """(times, cells): the chance of a call under an exact tie and the worst schedule, when a look is taken there."""
+    x, last = _cells(), len(times) - 1
+    steps = np.diff(times)
+    watched = call - OVERSHOOT * np.sqrt(np.append(steps, steps[-1]))
+    watched[last] = call[last]
+    left = np.zeros((len(times), len(x)))
+    for at in range(last, -1, -1):
+        furthest = max(int(np.searchsorted(times, times[at] * (1.0 + stride) - ROUNDING)), at + 1)
+        ahead = {min(at + lag, last) for lag in LAGS if at + lag <= furthest} | {min(furthest, last)}
+        best = np.zeros(len(x))
+        for then in ahead if at < last else ():
+            best = np.maximum(best, _onwards(left[then], times[then] - times[at]))
+        calls = np.clip((x - watched[at]) / CELL + 0.5, 0.0, 1.0)
+        goes_on = np.clip((x - give[at]) / CELL + 0.5, 0.0, 1.0) if give[at] > 0.0 else 1.0
+        left[at] = calls + (1.0 - calls) * goes_on * best
+    return left
+
+
+def _first_look(t: float) -> FloatArray:
+    """The chance of each cell of |x| at the first look, under an exact tie."""
+    edges = np.append(np.maximum(_cells() - CELL / 2, 0.0), np.inf) / np.sqrt(t)
+    chances: FloatArray = 2.0 * np.diff(ndtr(edges))
+    return chances

@@ -1,0 +1,145 @@
+"""The rule `optimal` in looks and runs: what it gives up stays so, and its promise holds through all that happens."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from core_evidence import evidence
+from core_looks import Looker, binary
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from adaptive_eval.core import Bench, Controller, Judging, Objective, Optimal, Outcome, Pace, Plan, Trials, Verdict
+from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.horizon import Stage, carried_over
+from adaptive_eval.core.objectives import Baseline, Best, Gate, Pairs, Ranking, Threshold, TopK
+from adaptive_eval.core.optimal import ContinuedOptimal
+from adaptive_eval.core.settings import Margin
+
+QUESTIONS = 10
+RULE = Optimal(stride=1.0)
+
+
+def half_way(first: int, second: int, trials: int) -> list[list[list[int]]]:
+    """Two models that were right so often on each question."""
+    return [binary([first] * QUESTIONS, trials), binary([second] * QUESTIONS, trials)]
+
+
+def test_a_pair_that_was_given_up_is_never_called_whatever_comes() -> None:
+    looker = Looker(rule=RULE)
+    _, found = looker.look(half_way(20, 20, 40))
+    assert found[0, 1].verdict is Verdict.OUT_OF_REACH
+    standing, found = looker.look(half_way(60, 20, 70))
+    assert abs(standing.evidence.z[0]) > 5.0 and found[0, 1].verdict is Verdict.OUT_OF_REACH
+    assert found[0, 1].power == 0.0
+    fresh, found = Looker(rule=RULE).look(half_way(60, 20, 70))
+    assert fresh.memory.call[0] == 1 and found[0, 1].verdict is Verdict.RESOLVED
+
+
+def test_a_pair_that_was_given_up_can_still_be_certified_as_tied() -> None:
+    looker = Looker(rule=RULE, judging=Judging(delta=0.07))
+    _, found = looker.look(half_way(20, 20, 40))
+    assert looker.memory is not None and looker.memory.given_up[0]
+    assert found[0, 1].verdict is Verdict.OPEN and found[0, 1].power > 0.3
+    _, found = looker.look(half_way(40, 40, 80))
+    assert found[0, 1].verdict is Verdict.TIED
+    bound = RULE.tie_boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))
+    assert bound[0] > RULE.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))[0], "a tie's test gives nothing up"
+
+
+def test_a_cap_gives_up_what_the_rule_would_go_on_with() -> None:
+    counts = half_way(6, 5, 10)
+    _, found = Looker(rule=RULE, judging=Judging()).look(counts)
+    assert found[0, 1].verdict is Verdict.OPEN
+    _, found = Looker(rule=RULE, judging=Judging()).look(counts, affordable=2.0)
+    assert found[0, 1].verdict is Verdict.OUT_OF_REACH
+
+
+OBJECTIVES: tuple[Objective, ...] = (
+    Ranking(),
+    Best(),
+    TopK(2),
+    Baseline(1),
+    Pairs(((0, 1), (0, 2))),
+    Threshold(0.5),
+    Gate(Margin(1, 0.05)),
+)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("pace", [Pace(), Pace(0.3, 2), Pace(share=0.5)], ids=["rounds", "ahead", "need"])
+def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: Objective, pace: Pace) -> None:
+    before = np.zeros((3, QUESTIONS, 2), np.int64)
+    before[2] = 1  # R0
+    bench = Bench(3, QUESTIONS, np.array([0.0, 1.0]), prior_counts=before)
+    controller = Controller(Plan(bench, objective, Optimal(stride=2.0), trials=Trials(4, 30), pace=pace))
+    rng, wanted = np.random.default_rng(0), np.ones(3, bool)
+    while controller.finished is None:
+        asks = controller.ask(1 << 20)
+        assert all(wanted[ask.model] for ask in asks), "who is not wanted again is not asked"
+        looks = controller.tell(Outcome(*ask[:3], int(rng.random() < (0.9, 0.5, 0.5)[ask.model])) for ask in asks)
+        wanted = controller.wanted_again() if looks else wanted
+    assert controller.standing is not None
+    last = {(pair.better, pair.worse): pair.verdict for pair in controller.looks[-1].comparisons}
+    assert Verdict.OPEN not in last.values()
+    assert controller.standing.memory.call[0] == 1, "0.9 against 0.5, or against the value 0.5"
+
+
+def test_to_share_its_error_among_comparisons_is_refused() -> None:
+    bench = Bench(3, QUESTIONS, np.array([0.0, 1.0]))
+    with pytest.raises(ValueError, match="familywise needs a rule with p-values"):
+        Plan(bench, rule=Optimal(), judging=Judging(familywise=True))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"confidence": 0.5}, {"start": 0.0}, {"start": 1.1}, {"worth": 0.05}, {"worth": 51.0}, {"stride": 0.0}]
+)
+def test_odd_settings_are_refused_when_it_is_made(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="but got"):
+        Optimal(**wrong)
+
+
+def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at: float, seed: int) -> list[Evidence]:
+    """Exact ties against fixed values, looked at these times of a horizon."""
+    rng, x, before, looks = np.random.default_rng(seed), start.copy(), at, []
+    for t in times:
+        x = x + np.sqrt(t - before) * rng.standard_normal(pairs)
+        before = t
+        z = (x / np.sqrt(t)).tolist()
+        looks.append(evidence(pairs, z, [t] * pairs, [0.05] * pairs, reference=True))
+    return looks
+
+
+def test_a_larger_horizon_calls_no_more_ties_than_promised_and_reopens_nothing() -> None:
+    """Extended after half of the way, for pairs that look best; those that were given up before have nothing left."""
+    pairs = 800
+    looks = paths(pairs, np.linspace(0.05, 0.5, 37), np.zeros(pairs), 0.0, 1)
+    called, gone = np.zeros(pairs, bool), np.zeros(pairs, bool)
+    for look in looks:
+        called |= ~gone & (np.abs(look.z) >= RULE.boundary(look))
+        gone |= ~called & RULE.gives_up(look)
+    now = replace(looks[-1], information=looks[-1].information / 3.0)
+    rule = carried_over(RULE, looks, now, 0.0)
+    assert isinstance(rule, ContinuedOptimal)
+    assert np.all(np.isinf(rule.boundary(now)[gone])) and np.all(np.isfinite(rule.boundary(now)[~gone & ~called]))
+    first = np.linspace(1 / 6, 0.5, 15)[1:]
+    further = paths(pairs, first, looks[-1].z * np.sqrt(1 / 6), 1 / 6, 2)
+    for look in further:
+        called |= np.abs(look.z) >= rule.boundary(look)
+    again = replace(further[-1], information=further[-1].information / 2.0)
+    rule = carried_over(rule, further, again, 0.0)
+    for look in paths(pairs, np.linspace(0.25, 1.0, 25)[1:], further[-1].z * 0.5, 0.25, 3):
+        called |= np.abs(look.z) >= rule.boundary(look)
+    assert 0.03 <= called.mean() <= binom.ppf(0.999, pairs, 0.1) / pairs
+
+
+def test_a_run_that_is_extended_goes_on_with_what_is_left() -> None:
+    bench, trials = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Trials(4, 60)
+    earlier = (Stage(Trials(4, 12), Pace(), 1),)
+    controller = Controller(Plan(bench, rule=Optimal(stride=2.0, start=1 / 3), trials=trials, earlier=earlier))
+    rng = np.random.default_rng(4)
+    while controller.finished is None:
+        asks = controller.ask(1 << 20)
+        controller.tell(Outcome(*ask[:3], int(rng.random() < (0.7, 0.5)[ask.model])) for ask in asks)
+    assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
+    assert 0.0 < controller.extensions[0].left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
