@@ -25,11 +25,11 @@ def _by_name(*entries: Listed) -> dict[str, Listed]:
 
 RULES: dict[str, RuleEntry] = _by_name(
     sequential.SEQUENTIAL,
-    optimal.OPTIMAL,
     rules.ZSCORE,
     rules.PUBLISHED,
     rules.INTERVALS,
     anytime.ANYTIME,
+    optimal.OPTIMAL,
     rules.EXPECTED_LOSS,
 )
 POLICIES: dict[str, PolicyEntry] = _by_name(
