@@ -173,9 +173,12 @@ class _StoppingConfig(Section):
 
     @field_validator("confidence")
     @classmethod
-    def _more_than_a_guess(cls, confidence: float) -> float:
+    def _more_than_a_guess(cls, confidence: float, info: ValidationInfo) -> float:
         if not 0.5 < confidence < 1.0:
             raise refuse("must lie between 0.5 and 1", "for 95 in a hundred write 0.95 or 95%")
+        rule = RULES.get(str(info.data.get("rule")))
+        if rule is not None and confidence > rule.surest:
+            raise refuse(f"must be at most {rule.surest:g} for the rule {rule.name}", "lower it, or use sequential")
         return confidence
 
     @field_validator("futility")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_LEFT = 0.9
 """Of a pair's error after a change of the horizon, so that nothing is called by that alone."""
+SUREST = 0.9999
+"""The grid is too coarse for rarer errors."""
 WORTH = 2.0
 LEAST_WORTH, MOST_WORTH = 0.1, 50.0
 """Below, hardly anything is looked at twice; above, hardly anything is given up."""
@@ -42,7 +44,8 @@ class Optimal:
     """How far a look may be from the one before, as a share of the information at that one."""
 
     def __post_init__(self) -> None:
-        require(0.5 < self.confidence < 1.0, "confidence must lie in (0.5, 1)", self.confidence)
+        rule = f"confidence must lie above 0.5 and be at most {SUREST:g}"
+        require(0.5 < self.confidence <= SUREST, rule, self.confidence)
         require(0.0 < self.start <= 1.0, "start must lie in (0, 1]", self.start)
         rule = f"worth must lie between {LEAST_WORTH:g} and {MOST_WORTH:g}"
         require(LEAST_WORTH <= self.worth <= MOST_WORTH, rule, self.worth)
@@ -95,6 +98,7 @@ OPTIMAL = RuleEntry(
     promise=HOLDS_AT_ANY_LOOK,
     correctable=False,
     gives_up=True,
+    surest=SUREST,
     spends_error=True,
     options=(
         Option(

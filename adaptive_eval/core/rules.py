@@ -137,6 +137,8 @@ class RuleEntry(Entry[Rule]):
     """It shares its error out over the way to the horizon, so that another horizon costs power."""
     gives_up: bool = False
     """It is a `GivingUp`."""
+    surest: float = 1.0
+    """The highest confidence that it can be computed for."""
     only_for: tuple[str, ...] = ()
     """Objectives that its promise is about; empty: any."""
     instead: str = ""

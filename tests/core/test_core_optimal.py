@@ -92,7 +92,16 @@ def test_to_share_its_error_among_comparisons_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"confidence": 0.5}, {"start": 0.0}, {"start": 1.1}, {"worth": 0.05}, {"worth": 51.0}, {"stride": 0.0}]
+    "wrong",
+    [
+        {"confidence": 0.5},
+        {"confidence": 0.99999},
+        {"start": 0.0},
+        {"start": 1.1},
+        {"worth": 0.05},
+        {"worth": 51.0},
+        {"stride": 0.0},
+    ],
 )
 def test_odd_settings_are_refused_when_it_is_made(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="but got"):
