@@ -8,6 +8,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 from allocation import EXPLAINED, HEADER, Bench, upper
 from scenarios import recorded, simulated
@@ -19,12 +20,12 @@ from adaptive_eval.core.settings import Pace, Trials
 
 STRIDE = 0.5
 """As configured: twice the largest round, of one trial a question beside the first four."""
-SETUPS = {
+SETUPS: dict[str, dict[str, Any]] = {
     "default": {},
     "futility 0.45": {"judging": Judging(futility=0.45)},
     "optimal": {"rule": Optimal(stride=STRIDE)},
 }
-TIES = {
+TIES: dict[str, dict[str, Any]] = {
     "80 rounds": {},
     "growth 0.3": {"pace": Pace(growth=0.3)},
     "5 looks": {"pace": Pace(growth=1.0), "trials": Trials(5, 80)},
