@@ -12,6 +12,7 @@ from typing import NamedTuple
 from adaptive_eval.config.prepare import run_header, stored_config, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.questions import Question, load_questions
@@ -87,7 +88,14 @@ async def _regrade(
 
 
 def _without_code(config: RunConfig, directory: Path) -> RunConfig:
-    """A stored configuration to grade by: none that names code, and without a folder that nobody here has given."""
+    """A stored configuration to grade by: none that names code or a server, and without a folder that nobody here has
+    given."""
+    if isinstance(config.grader, Judge):
+        raise ConfigError(
+            f"the run in {directory} is graded by a judge at an address that the run names, and nothing is sent to one "
+            f"because of that; if it is yours: `adaptive-eval run` with your configuration judges what has no verdict, "
+            f"and adaptive-eval regrade {directory} --config CONFIG judges everything anew"
+        )
     if isinstance(config.grader, Python):
         raise ConfigError(
             f"the run in {directory} is graded by a function, {config.grader.function}, and no code is run because a "
