@@ -7,6 +7,7 @@ import typer
 
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.simulate.batches import BatchHabits, parse_habits
 from adaptive_eval.simulate.faults import Faults, parse_faults
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import WORLDS, World
@@ -24,19 +25,25 @@ def simulate(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help=f"May be repeated. Names: {', '.join(Faults.__slots__)}."),
     ] = None,
+    batch: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help=f"May be repeated. Names: {', '.join(BatchHabits.__slots__)}."),
+    ] = None,
 ) -> None:
     """Serve a world of models whose true scores are known, on this machine, until Ctrl-C.
 
-    It speaks the OpenAI chat, completions and models API. A configuration with `questions: {world: ...}` and this
-    address as `base_url` asks it. Faults are shares of the requests (--fault server_error=0.1 --fault hang=0.02),
-    numbers (--fault slow=3), or seconds since the start (--fault down=20:10: away from second 20 to 30).
+    It speaks the OpenAI chat, completions and models API, and takes batches as OpenAI, Anthropic and OpenRouter do.
+    A configuration with `questions: {world: ...}` and this address as `base_url` asks it. Faults are shares of the
+    requests (--fault server_error=0.1 --fault hang=0.02), numbers (--fault slow=3), or seconds since the start
+    (--fault down=20:10: away from second 20 to 30). Batches take --batch seconds=60, and shares of them or of their
+    requests go wrong (--batch expired=0.2 --batch errored=0.05).
     """
     with reported():
         if world not in WORLDS:
             raise ConfigError(f"WORLD must be one of {', '.join(WORLDS)}, but got {world!r}")
-        built = WORLDS[world]()
+        built, habits = WORLDS[world](), parse_habits(batch or ())
         server = SimulatedServer(
-            built, port=port, seed=seed, faults=parse_faults(fault or ()), max_num_seqs=max_num_seqs
+            built, port=port, seed=seed, faults=parse_faults(fault or ()), max_num_seqs=max_num_seqs, batches=habits
         )
         try:
             asyncio.run(_serve(server, built))

@@ -216,8 +216,8 @@ def _judge_can_be_counted(budget: BudgetConfig, grader: GraderOptions) -> Iterat
 
 
 def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) -> Iterator[Problem]:
-    if allocation.growth and trials.favour == "servers":
-        rule = "is not for trials.favour servers, whose rounds are as large as the need"
+    if allocation.growth and trials.favour in ("servers", "batches"):
+        rule = f"is not for trials.favour {trials.favour}, whose rounds are as large as the need"
         mend = "remove it, or change trials.favour"
         yield Problem(("allocation", "growth"), rule, mend, shown_value(allocation.growth))
 

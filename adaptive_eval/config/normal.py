@@ -82,6 +82,7 @@ SHORT_FORMS = {
     "allocation": "policy",
     "store": "folder",
     "concurrency": "concurrency",
+    "batch": "kind",
 }
 """Sections that may be written as one value, and the key that it stands for: `objective: best`."""
 

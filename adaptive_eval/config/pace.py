@@ -12,6 +12,9 @@ Where servers are paid for by the hour, rounds are as large as the need (`server
 (benchmarks/hours.md). With a server each, trials run ahead, and no model idles while one that it is compared with
 works. Where models share a place in turn, a swap has to be worth it: the first round is a third of the way, the others
 most of what is needed at the soonest, and nothing runs ahead.
+
+Where models are asked through batch services, what counts is how often one waits for them (`batches`): rounds are as
+large as the need, all models go in step, and a round takes as long whatever its size (benchmarks/batches.md).
 """
 
 from collections.abc import Sequence
@@ -21,11 +24,11 @@ from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.settings import Pace
 
-Favour = Literal["cost", "balanced", "time", "servers"]
+Favour = Literal["cost", "balanced", "time", "servers", "batches"]
 
-AHEAD = {"cost": 0, "balanced": 60, "time": 360, "servers": 210}
+AHEAD = {"cost": 0, "balanced": 60, "time": 360, "servers": 210, "batches": 0}
 """Trials of a model that run ahead of a look, by `trials.favour`."""
-AHEAD_IN_TURN = {"cost": 180, "balanced": 360, "time": 600, "servers": 0}
+AHEAD_IN_TURN = {"cost": 180, "balanced": 360, "time": 600, "servers": 0, "batches": 0}
 """The same where models are served in turn: what a model is asked at a time has to be worth its swap."""
 MOST_AHEAD, MOST_AHEAD_IN_TURN = 0.15, 0.25
 """Rounds run ahead by at most this share of `trials.max`, whatever is favoured."""
@@ -33,6 +36,8 @@ SHARE, SHARE_IN_TURN = 0.5, 0.8
 """Rounds as large as the need are this share of it."""
 OPENING, OPENING_IN_TURN = 0.15, 0.3
 """They begin with this share of `trials.max`."""
+SHARE_IN_BATCHES, OPENING_IN_BATCHES = 0.7, 0.3
+"""The same where a round is a batch."""
 
 
 GUESSED_SHARE = 0.25
@@ -61,6 +66,8 @@ def choose_favour(
         return FavourChoice("servers", "models take turns on a server, which is paid for by the hour")
     if any(model.launch is not None or model.gpus is not None for model in models):
         return FavourChoice("servers", "servers of your own are paid for by the hour")
+    if any(model.batch is not None for model in models):
+        return FavourChoice("batches", "each look waits for batches, which may take hours")
     if any(model.price is None or model.sampling.max_tokens is None for model in models):
         return FavourChoice("balanced", "what an answer costs is not known: no price, or no sampling.max_tokens")
     costs = {favour: _expected_cost(favour, models, trials, questions) for favour in TRIALS_OF}
@@ -108,6 +115,9 @@ def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, 
     lookahead = allocation.lookahead
     if lookahead is None:
         lookahead = round(min(ahead[favour] / questions, most * trials.max))
+    if favour == "batches":
+        opening = round(OPENING_IN_BATCHES * trials.max)
+        return Pace(lookahead=lookahead, share=SHARE_IN_BATCHES, opening=opening, even=True)
     if favour != "servers":
         return Pace(allocation.growth, lookahead)
     if in_turn:

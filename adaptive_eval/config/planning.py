@@ -26,6 +26,7 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Margin, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.judge import Judge
@@ -191,16 +192,29 @@ def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
     """
 
     def cost(answer: Answer) -> Cost:
-        return usage_cost(model, answer.prompt_tokens, answer.completion_tokens, answer.latency, answer.abreast)
+        used = (answer.prompt_tokens, answer.completion_tokens, answer.latency)
+        return usage_cost(model, *used, answer.abreast, batched=came_by_batch(answer.replica))
 
     return cost
 
 
 def usage_cost(
-    model: ModelConfig, prompt_tokens: float, completion_tokens: float, latency: float, abreast: int | None = None
+    model: ModelConfig,
+    prompt_tokens: float,
+    completion_tokens: float,
+    latency: float,
+    abreast: int | None = None,
+    *,
+    batched: bool = True,
 ) -> Cost:
-    """What is charged for so many tokens and seconds; `abreast` is by default the configured concurrency."""
-    gpus, usd = (model.gpus or 0.0) / len(model.replicas), _usd(model, prompt_tokens, completion_tokens)
+    """What is charged for so many tokens and seconds; `abreast` is by default the configured concurrency.
+
+    `batched`: the answer comes from the model's batch service, where it has one.
+    """
+    usd = _usd(model, prompt_tokens, completion_tokens)
+    if batched and model.batch is not None:
+        usd *= model.batch.price_factor
+    gpus = (model.gpus or 0.0) / len(model.replicas)
     gpu_seconds = latency * gpus / (abreast or model.concurrency.concurrency)
     return Cost(round(prompt_tokens + completion_tokens), usd, min(_most_gpu_seconds(model), gpu_seconds))
 
@@ -234,7 +248,10 @@ def prompt_bytes(prompt: Prompt) -> int:
 def _worst_cost(model: ModelConfig, longest: int) -> Cost:
     completion = model.sampling.max_tokens or 0
     prompt_tokens = longest + PROMPT_OVERHEAD if completion else 0
-    return Cost(prompt_tokens + completion, _usd(model, prompt_tokens, completion), _most_gpu_seconds(model))
+    usd = _usd(model, prompt_tokens, completion)
+    if model.batch is not None and model.batch.patience is None:  # else it may be asked directly in the end
+        usd *= model.batch.price_factor
+    return Cost(prompt_tokens + completion, usd, _most_gpu_seconds(model))
 
 
 def lost_cost(model: ModelConfig, worst: Cost) -> Cost:

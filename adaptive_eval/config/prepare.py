@@ -243,7 +243,7 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
         endpoint=endpoint,
         prompt=prompts.__getitem__,
         seed_base=_seed_bases(prepared, model),
-        slots=model.concurrency.concurrency * len(model.replicas),
+        slots=model.batch.most_requests if model.batch else model.concurrency.concurrency * len(model.replicas),
         samples_per_request=model.concurrency.samples_per_request,
         cost=trial_cost(model),
         lost=lost_cost(model, prepared.plan.bench.worst_cost[number]),

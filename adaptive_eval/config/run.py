@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.registry import GraderConfig
@@ -63,6 +64,34 @@ class ModelConfig(EndpointConfig):
     """The model is one of `questions.world`, served by the simulator; no `base_url` is needed."""
     launch: LaunchConfig | None = None
     """The run starts the model's server, and stops it in the end; no `base_url` is needed."""
+    batch: BatchConfig | None = None
+    """Ask through the provider's batch service, at about half the price: `batch: openai`, anthropic or openrouter."""
+
+    @field_validator("batch")
+    @classmethod
+    def _fits_a_batch(cls, batch: BatchConfig | None, info: ValidationInfo) -> BatchConfig | None:
+        """What a batch service cannot do is refused, not left out."""
+        if batch is None:
+            return None
+        if info.data.get("launch") is not None or info.data.get("gpus") is not None:
+            raise refuse("is for models of providers, and this one has servers of its own", "remove launch and gpus")
+        if info.data.get("concurrency", Limits()).samples_per_request > 1:
+            raise refuse("asks for one answer in each request", "remove concurrency.samples_per_request")
+        if batch.kind == "anthropic":
+            _require_messages(info.data)
+        return batch
+
+
+def _require_messages(model: Mapping[str, Any]) -> None:
+    """Raise where the Messages API could not be asked as this model is."""
+    sampling: Sampling = model.get("sampling", Sampling())
+    if model.get("api") == "completions" or model.get("prompt_logprobs") is not None:
+        raise refuse("of the kind anthropic asks in chats only", "remove api: completions and prompt_logprobs")
+    unknown = sorted(name for name in UNKNOWN_TO_MESSAGES if getattr(sampling, name) not in (None, False))
+    if unknown:
+        raise refuse(f"of the kind anthropic has no {', '.join(unknown)}", "remove it from sampling")
+    if sampling.max_tokens is None and "max_tokens" not in sampling.extra_body:
+        raise refuse("of the kind anthropic needs sampling.max_tokens", "say how long an answer may be")
 
 
 class SettledConfig(Section):

@@ -379,7 +379,8 @@ class Controller:
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked = self._looks_taken > 0
-        self._place_all(self._flight.issue(extra, in_step=self._stages.pace.in_step, looked=looked))
+        pace = self._stages.pace
+        self._place_all(self._flight.issue(extra, in_step=pace.in_step, looked=looked, even=pace.even))
 
 
 def _reason(standing: JudgedLook, fits: bool) -> Reason:

@@ -6,8 +6,8 @@ this order, (due, round, model), whatever comes first: so decisions depend on wh
 Where rounds are of one size, every batch of a round is due one tick after the round before: all models go in step.
 Where rounds are as large as the need, a batch is due as many ticks after those that its model was asked for before as
 it has trials a question; where servers are held, ticks are longer for models whose answers take longer. Then no model
-waits for another one's round, only for what the clock puts before its own. A clock that is wrong makes someone wait,
-and changes no decision.
+waits for another one's round, only for what the clock puts before its own. Where rounds take as long whatever their
+size, as at batch services, each takes one tick. A clock that is wrong makes someone wait, and changes no decision.
 """
 
 import math
@@ -58,10 +58,11 @@ class Flight:
 
     # -- issuing --------------------------------------------------------------------------------------------------
 
-    def issue(self, extra: TrialArray, *, in_step: bool, looked: bool = True) -> list[Outcome]:
+    def issue(self, extra: TrialArray, *, in_step: bool, looked: bool = True, even: bool = False) -> list[Outcome]:
         """Issue a round; returns those of its trials that are known from an earlier run.
 
-        In step, all of it is due at the next tick; else each batch when its model has come so far. Before the first
+        In step, all of it is due at the next tick; else each batch when its model has come so far, and `even` ones
+        after a tick whatever their size. Before the first
         look a round is numbered by how many its models had, so that no number depends on who was first.
         """
         number = self._composed if looked else max(len(self._own[model]) for model in np.flatnonzero(extra.any(axis=1)))
@@ -74,7 +75,7 @@ class Flight:
         tick = max((batch.due for batch in self._batches), default=self.now) + 1.0
         for batch in one.batches.values():
             model = batch.model
-            took = self._sets(batch) * float(self.seconds[model])
+            took = 1.0 if even else self._sets(batch) * float(self.seconds[model])
             batch.due = tick if in_step else max(self.now, float(self.until[model])) + took
             self.until[model] = batch.due
             insort(self._batches, batch, key=_order)

@@ -50,6 +50,8 @@ class Pace:
     """Trials a question before the first look, where that is more than `Trials.min`."""
     held: bool = False
     """Servers are paid for as long as they are held: no model idles while one that it is compared with works."""
+    even: bool = False
+    """A round takes as long whatever its size, as at a batch service."""
 
     def __post_init__(self) -> None:
         require(self.growth >= 0.0, "growth must not be negative", self.growth)
@@ -58,6 +60,7 @@ class Pace:
         require(self.growth == 0.0 or self.share == 0.0, "rounds grow, or follow the need, not both", self)
         require(self.opening >= 0, "opening must not be negative", self.opening)
         require(not self.held or self.share > 0.0, "held is for rounds as large as the need: give a share", self)
+        require(not self.even or self.share > 0.0, "even is for rounds as large as the need: give a share", self)
 
     @property
     def in_step(self) -> bool:

@@ -22,8 +22,10 @@ from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
 from adaptive_eval.record.gate import gate_of, gate_rows
+from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.results import (
     FORMAT,
+    BatchRow,
     CallRow,
     Caution,
     GateRow,
@@ -155,6 +157,7 @@ class Snapshot:
     turns: tuple[TurnsRow, ...]
     held: tuple[HeldTime | None, ...]
     """How long each model has held its servers, where that is known."""
+    batches: tuple[BatchRow, ...]
 
 
 def take_snapshot(
@@ -202,6 +205,7 @@ def take_snapshot(
         servers=server_rows(events),
         turns=turns_rows(events),
         held=tuple(held) or (None,) * len(subject.models),
+        batches=batch_rows(events),
     )
 
 
@@ -276,6 +280,7 @@ def build_results(snapshot: Snapshot) -> Results:
         trials_to_go=found.trials_to_go,
         servers=snapshot.servers,
         turns=snapshot.turns,
+        batches=snapshot.batches,
         gate=_gate(snapshot, found.models, found.pairs, reversals),
     )
 

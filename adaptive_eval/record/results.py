@@ -230,6 +230,20 @@ class TurnsRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchRow:
+    """What is pending at a batch service."""
+
+    model: str
+    batch: str | None
+    """What the service calls it; None as long as nobody has heard."""
+    requests: int
+    since: float
+    """Seconds since 1970."""
+    cancelled: bool = False
+    """There was no more patience; what it has not answered is asked for directly."""
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """The whole file."""
 
@@ -257,6 +271,8 @@ class Results:
     turns: tuple[TurnsRow, ...] = ()
     gate: tuple[GateRow, ...] = ()
     """Of every model but the baseline, where `objective.gate` is set."""
+    batches: tuple[BatchRow, ...] = ()
+    """That are not over."""
 
     @property
     def compares(self) -> bool:

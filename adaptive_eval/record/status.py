@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.record.build import Findings, RunSubject, findings_of, question_posteriors, take_snapshot
-from adaptive_eval.record.results import CallRow, ModelRow, PairRow
+from adaptive_eval.record.pending import rows_of
+from adaptive_eval.record.results import BatchRow, CallRow, ModelRow, PairRow
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.scheduler.held import gpu_seconds_used
 from adaptive_eval.store import Roster, Spending
@@ -191,6 +192,8 @@ class Status:
     detail: Detail | None
     promise: str | None = None
     """What a call is worth."""
+    batches: tuple[BatchRow, ...] = ()
+    """That are pending at batch services."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,6 +215,7 @@ class RunMoment:
     traffic: CurrentTraffic
     models: tuple[ModelTraffic, ...] = ()
     promise: str | None = None
+    batches: tuple[BatchRow, ...] = ()
     gpu_seconds: float | None = None
     """What a cap on GPU time counts; None: all that is spent."""
 
@@ -233,6 +237,7 @@ def status_of(moment: RunMoment) -> Status:
         trials_to_go=None if found is None else found.trials_to_go,
         detail=_detail(moment),
         promise=moment.promise,
+        batches=moment.batches,
     )
 
 
@@ -331,6 +336,7 @@ class StatusTaker:
                 traffic=self._traffic(),
                 models=tuple(self._models_traffic()),
                 promise=promise_in_short(self._subject.decisions),
+                batches=rows_of(scheduler.pending_batches),
                 gpu_seconds=gpu_seconds_used(scheduler.held(), self._subject.launched, requests),
             )
         )

@@ -19,9 +19,10 @@ from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import question_posteriors
 from adaptive_eval.record.ending import mishap_of
+from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import opened_run
-from adaptive_eval.record.results import Results
+from adaptive_eval.record.results import BatchRow, Results
 from adaptive_eval.record.words import Words, words_of
 from adaptive_eval.store import (
     Event,
@@ -158,6 +159,8 @@ class RunView:
     """Seconds the run has been active, over all its starts."""
     error: str | None = None
     """What ended it, where that was an error."""
+    batches: tuple[BatchRow, ...] = ()
+    """That are pending at batch services."""
     relabelled: Relabelling | None = None
     """How it stands under other rubrics; None where that was not worked out, as while it goes on."""
     judge: JudgeUse | None = None
@@ -167,7 +170,7 @@ class RunView:
 STEPS = 200
 
 
-UNTOLD = {"outcomes", "host", "pid", "longest_prompts"}
+UNTOLD = {"outcomes", "host", "pid", "longest_prompts", "requests", "key"}
 """Of events: what is many, or of no use to others; reports are published."""
 
 
@@ -244,6 +247,7 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
         spending=tuple(source.spending(STEPS)),
         traffic=tuple(source.traffic()),
         events=tuple(map(event_view, events)),
+        batches=batch_rows(events),
         elapsed=source.elapsed,
         error=None if mishap is None else mishap.headline,
     )

@@ -177,7 +177,7 @@ class Notifier:
     def _look_after(self) -> None:
         """Whether anything has come since."""
         status, now = self._take(), self._loop.time()
-        if status.trials != self._trials:
+        if status.trials != self._trials or status.batches:  # a batch may take its day
             self._trials, self._since, self._stalled = status.trials, now, False
         elif not self._stalled and now - self._since >= self._patience:
             self._stalled = True

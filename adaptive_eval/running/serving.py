@@ -12,6 +12,8 @@ from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import launch_words, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints import open_files
+from adaptive_eval.endpoints.batches.opening import open_batches
+from adaptive_eval.endpoints.batches.types import BatchConfig
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.redaction import forms_of, kept_from_answers
@@ -23,6 +25,7 @@ from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
 from adaptive_eval.launch.pooled import PooledEndpoint
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
+from adaptive_eval.scheduler.batches import BatchedEndpoint
 
 LOGS = "logs"
 """The folder in a run's directory that servers print to."""
@@ -155,6 +158,8 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
                     folder=config.folder,
                     notices=notices,
                 )
+                if model.batch is not None:
+                    endpoint = _batched(model, model.batch, address, endpoint, keys, config.folder)
             stack.push_async_callback(endpoint.close)
             endpoints.append(endpoint)
         serving = Serving(endpoints, hosts, kept_from_answers(((one, one.sampling) for one in config.models), keys))
@@ -172,6 +177,19 @@ def _endpoints_of(hosts: Sequence[Host]) -> dict[int, Endpoint]:
         for number, server in host.servers.items():
             found.setdefault(number, []).append(server.endpoint)
     return {number: one[0] if len(one) == 1 else PooledEndpoint(one) for number, one in found.items()}
+
+
+def _batched(
+    model: ModelConfig,
+    settings: BatchConfig,
+    address: EndpointConfig,
+    direct: Endpoint,
+    keys: Mapping[str, str],
+    folder: Path,
+) -> BatchedEndpoint:
+    """The model by its batch service; `direct` is where patience ends."""
+    service = open_batches(address, model.sampling, model.concurrency, settings, keys=keys, folder=folder)
+    return BatchedEndpoint(model.name, direct, service, model.concurrency.attempts)
 
 
 def foreseen(config: RunConfig) -> list[Notice]:

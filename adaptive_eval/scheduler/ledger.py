@@ -18,6 +18,7 @@ from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.roster import Names
 
 UNSAID_SECONDS = BEAT_SECONDS + 1.0
+NOTHING_LEFT: Mapping[str, int] = {}
 
 
 class Ledger:
@@ -32,14 +33,18 @@ class Ledger:
         """What is entered of a request."""
         return SentRequest(self._lanes[model].name, group.size)
 
-    def take_up(self, store: Store) -> Iterator[AnswersLost]:
-        """Write down as lost what earlier starts had entered and have no answers for."""
+    def take_up(self, store: Store, left: Mapping[str, int] = NOTHING_LEFT) -> Iterator[AnswersLost]:
+        """Write down as lost what earlier starts had entered and have no answers for.
+
+        `left` is what batch services have of each model: it is not lost, and is entered anew when it is asked for.
+        """
         counts = store.reader.in_flight()
         for lane in self._lanes:
             if count := counts.get(lane.name, 0):
-                event = self._event(lane, count, killed=True)
+                event = self._event(lane, max(0, count - left.get(lane.name, 0)), killed=True)
                 store.lose(event)
-                yield event
+                if event.answers:
+                    yield event
 
     def noticed(self, model: int, stats: EndpointStats) -> AnswersLost | None:
         """What the endpoint has lost since it was asked last."""
@@ -63,11 +68,18 @@ class LostAnswers:
         self.gpu_seconds = [0.0] * len(lanes)
         """Of each model the requests that were lost, over all starts."""
 
-    def take_up(self, store: Store, models: Names, happened: Callable[[Event], None]) -> Mapping[int, Cost]:
-        """What each model has lost in earlier starts, with what was entered and has no answer."""
+    def take_up(
+        self,
+        store: Store,
+        models: Names,
+        happened: Callable[[Event], None],
+        left: Mapping[str, int] = NOTHING_LEFT,
+    ) -> Mapping[int, Cost]:
+        """What each model has lost in earlier starts, with what was entered, has no answer and is not `left` with a
+        batch service."""
         if self.ledger is None:
             return {}
-        for event in self.ledger.take_up(store):
+        for event in self.ledger.take_up(store, left):
             happened(event)
         lost = lost_so_far(store.reader.events(), models)
         for model, cost in lost.items():

@@ -12,13 +12,14 @@ server comes up. Only then does anything exist that could ask, so that nothing i
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
+from adaptive_eval.scheduler.batched_lanes import BatchedLanes
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import DepartureCallbacks, Departures
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of, regrade_of, waiting_record
@@ -44,6 +45,7 @@ from adaptive_eval.store import (
     events_of_kind,
 )
 from adaptive_eval.store.looks import plain_look
+from adaptive_eval.store.pending import PendingBatch
 from adaptive_eval.store.usage import TrialUsage
 
 BEYOND = (
@@ -94,6 +96,7 @@ class Scheduler:
         self._losses = LostAnswers(ledger, lanes, controller, self.note)
         self._departures = self._make_departures()
         self._committer = self._make_committer()
+        self._batches = BatchedLanes(lanes, self)
         self._sender = self._make_sender()
         self._turns = self._make_turns(hosts)
 
@@ -155,6 +158,11 @@ class Scheduler:
         """Models that were set aside since this start."""
         return self._departures.lost
 
+    @property
+    def pending_batches(self) -> Sequence[PendingBatch]:
+        """What batch services have now."""
+        return self._batches.pending
+
     def elapsed(self) -> float:
         """Seconds the run has been active, over all its starts."""
         since = 0.0 if self._started is None else time.monotonic() - self._started
@@ -182,6 +190,10 @@ class Scheduler:
         self._committer.add_event(event)
         self._observer.happened(event)
 
+    async def safe(self) -> None:
+        """Wait until what was recorded by now is on disk."""
+        await self._committer.safe()
+
     async def run(self) -> None:
         """Run until the core is finished or the user has stopped the run; what was graded by then is committed.
 
@@ -203,6 +215,7 @@ class Scheduler:
         self.halt = Halt.DRAINED if self.halt is None else Halt.AT_ONCE
         self._regrading.stop()
         self._sender.waiting.clear()
+        self._batches.leave()
         self._end_if_over()
 
     def abort(self, error: BaseException) -> None:
@@ -226,7 +239,9 @@ class Scheduler:
                 outcomes.append(self._intake.take(stored))
                 self._stop_beyond(outcomes[-1].model, stored.cost)
         self.taken_up = self._intake.total
-        looks = self._controller.restore(outcomes, self._losses.take_up(self._store, models, self._observer.happened))
+        left = self._batches.take_up(reader.events(), [(one.model, one.question, one.trial) for one in outcomes])
+        lost = self._losses.take_up(self._store, models, self._observer.happened, left)
+        looks = self._controller.restore(outcomes, lost)
         self._departures.hear_set_aside()
         if looks and self._alarms is not None:
             self._alarms.look_up(reader)
@@ -242,16 +257,26 @@ class Scheduler:
             helper.add_done_callback(self._on_helper_end)
         try:
             self._out_of_time = self._controller.tick(self.elapsed(), self.gpu_seconds())
+            self._batches.begin()
             self._pump()
             await self._done
             self._tell_troubles()
         finally:
             self.over = True
-            await _cancelled([*helpers, *self._sender.tasks])
+            await _cancelled(self._sender.tasks)
+            finished = self._controller.finished is not None
+            await self._batches.depart(at_once=self._cut_short, over=finished, lost=self.lost)
+            self._sender.tell_losses()
+            await _cancelled(helpers)
             await self._turns.close()
             self._times.close()
             self._committer.mark()
             await self._commit_the_rest()
+
+    @property
+    def _cut_short(self) -> bool:
+        """The end waits for nothing: the user wants it so, or something is broken."""
+        return self.halt is Halt.AT_ONCE or not self._done.done() or self._done.exception() is not None
 
     async def _commit_the_rest(self) -> None:
         """Commit what was graded before the end, and the looks that this completes; not after a failed commit."""
@@ -330,10 +355,11 @@ class Scheduler:
         if self._grading.lasting:
             records = [waiting_record(lane, question, trial, group.round, answer) for trial, answer in each]
             await self._judge(question, records)
-            return
-        for trial, answer in each:
-            grade = await grade_or_error(self._grading, answer, question)
-            self._committer.add_trial(record_of(lane, question, trial, group.round, answer, grade))
+        else:
+            for trial, answer in each:
+                grade = await grade_or_error(self._grading, answer, question)
+                self._committer.add_trial(record_of(lane, question, trial, group.round, answer, grade))
+        self._batches.kept(model, group)
 
     async def _judge(self, question: Question, records: Sequence[TrialRecord]) -> None:
         """Store answers, then have them graded: whoever ends the run between the two loses neither."""
@@ -399,7 +425,8 @@ def _place(one: TrialRecord | Regrade) -> tuple[str, str, int]:
     return one.model, one.question, one.trial
 
 
-async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    tasks = list(tasks)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -5,6 +5,9 @@ from adaptive_eval.show.text import duration, safe_line
 from adaptive_eval.store import (
     AlarmRaised,
     AnswerUngraded,
+    BatchCancelled,
+    BatchEnded,
+    BatchTaken,
     Event,
     GraderChosen,
     ModelSetAside,
@@ -71,6 +74,13 @@ def _of_a_model(event: Event) -> str | None:
             if event.problem is None:
                 return f"{event.model}: the command on_settled has ended well"
             return f"{event.model}: the command on_settled has failed: {event.problem}; the run goes on"
+        case BatchTaken():
+            return f"{event.model}: a batch of {event.size} requests is with its service ({event.batch})"
+        case BatchCancelled():
+            return f"{event.model}: its batch takes too long and is cancelled; the rest is asked for directly"
+        case BatchEnded():
+            missing = f", {event.missing} missing" if event.missing else ""
+            return f"{event.model}: a batch is over ({event.said}): {event.came} answers{missing}"
         case ServerDied():
             again = f"it is started again ({event.restart} of {event.of})"
             return f"{event.model}: {first_line(event.reason)}; {again}"

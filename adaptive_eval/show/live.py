@@ -19,6 +19,7 @@ from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, StandingRow, Status
+from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import call_words, cut_letters, last_screen
 from adaptive_eval.show.text import Rates, count, duration, number_or_dash, safe_line
@@ -185,6 +186,8 @@ def traffic(status: Status, rates: Rates) -> Text:
     ]
     parts += [f"{count(now.errors)} errors"] if now.errors is not None else []
     line = Text(" · ".join(parts), style="dim")
+    if (told := pending_in_short(status.batches)) is not None:
+        line.append(f" · {told}")
     if down := now.replicas - now.healthy_replicas:
         line.append(f" · {down} of {now.replicas} replicas down", style="red")
     return line

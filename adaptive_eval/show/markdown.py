@@ -25,6 +25,7 @@ from adaptive_eval.record.results import ModelRow, PairRow, Results, RunCost
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, promise_in_short
+from adaptive_eval.show.batches import since_when, where_pending
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.show.summary import UNDECIDED, decided
@@ -163,6 +164,13 @@ def _found(view: RunView) -> Iterator[str]:
     yield from _warnings(results)
     yield "## Cost"
     yield _cost(view, results)
+    if view.batches:
+        yield "Pending at batch services; the same command collects it:"
+        rows = (
+            [markdown_cell(row.model), markdown_cell(where_pending(row)), since_when(row), count(row.requests)]
+            for row in view.batches
+        )
+        yield markdown_table(["model", "batch", "since", "requests"], rows, left=3)
 
 
 def _promise(results: Results) -> Iterator[str]:

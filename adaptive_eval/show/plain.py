@@ -12,6 +12,7 @@ import orjson
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
+from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import last_screen
 from adaptive_eval.show.text import Rates, count, duration, safe_line, verdict_counts
@@ -169,4 +170,6 @@ def pending(status: Status) -> str:
     parts += [f"{count(now.retries)} retries", f"{count(now.errors)} errors"] if now.errors else []
     down = now.replicas - now.healthy_replicas
     parts += [f"{down} of {now.replicas} replicas down"] if down else []
+    told = pending_in_short(status.batches)
+    parts += [told] if told is not None else []
     return f"look {status.looks + 1} is not complete yet: {', '.join(parts)}"

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -10,9 +10,10 @@ from rich.cells import cell_len
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
-from adaptive_eval.record.results import RESULTS_FILE, CallRow, PairRow, Results
+from adaptive_eval.record.results import RESULTS_FILE, BatchRow, CallRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, promise_in_short
+from adaptive_eval.show.batches import since_when, where_pending
 from adaptive_eval.show.text import (
     SECONDS_AN_HOUR,
     amount,
@@ -38,7 +39,8 @@ UNDECIDED = ("open", "out_of_reach", "blocked")
 def last_screen(ended: Ended, command: str) -> str:
     """The last screen as plain text; `command` continues the run."""
     found = [] if ended.results is None else findings(ended.results, ended.status.elapsed, ended.directory)
-    return "\n".join(["", safe_line(ended.why, LONGEST_REASON), "", *found, *_next(ended, command)])
+    lines = [*found, *_pending(ended.status.batches), *_next(ended, command)]
+    return "\n".join(["", safe_line(ended.why, LONGEST_REASON), "", *lines])
 
 
 def findings(results: Results, elapsed: float | None, directory: Path) -> Iterator[str]:
@@ -186,6 +188,15 @@ def _held(results: Results) -> Iterator[str]:
         gpus = cost.server_gpu_seconds
         hours = f" ({amount(gpus / SECONDS_AN_HOUR, ())} GPU hours)" if gpus else ""
         yield f"servers held for {duration(cost.server_seconds)}{hours}"
+
+
+def _pending(rows: Sequence[BatchRow]) -> Iterator[str]:
+    """What batch services have; the next start collects it."""
+    for row in rows[:SHOWN_PAIRS]:
+        where = f"{count(row.requests)} requests in {where_pending(row)}, since {since_when(row)}"
+        yield f"pending   {safe_line(row.model, WIDEST_NAME)}: {where}"
+    if len(rows) > SHOWN_PAIRS:
+        yield f"          and {len(rows) - SHOWN_PAIRS} more batches"
 
 
 def _turns(results: Results) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""The OpenAI chat, completions and models API of a simulated world, as a function from requests to timed replies."""
+"""The OpenAI chat, completions and models API of a simulated world, as a function from requests to timed replies.
+
+Batches in three formats are beside it (`batches`).
+"""
 
 import re
 from collections import Counter
@@ -10,6 +13,7 @@ from typing import Any
 import orjson
 
 from adaptive_eval.simulate.answering import DrawnAnswer, Respondent, hashed_integers, unit_float
+from adaptive_eval.simulate.batches import BatchApi, BatchHabits
 from adaptive_eval.simulate.faults import Fault, Faults, TimeWindow
 from adaptive_eval.simulate.http1 import (
     LAST_CHUNK,
@@ -233,6 +237,7 @@ class Api:
         now: Callable[[], float],
         places: ServingSlots | None = None,
         judge: SimulatedJudge | None = None,
+        habits: BatchHabits | None = None,
     ) -> None:
         self._judge = judge
         self._respondent = respondent
@@ -241,6 +246,7 @@ class Api:
         self._places = places
         self._attempts: Counter[object] = Counter()
         self._serial = count()
+        self.batches = BatchApi(habits or BatchHabits(), self._complete, now)
         self.counts: Counter[str] = Counter()
         """Requests for answers by what they got: `answered`, or the name of a fault, or `rejected`."""
 
@@ -250,6 +256,8 @@ class Api:
             if request.method != "POST":
                 return _error(405, f"{request.path} takes POST")
             return self._completion(request.path == _CHAT, request.body)
+        if (reply := self.batches.handle(request)) is not None:
+            return reply
         if request.path == "/health":
             return ApiReply(((0.0, whole_response(503 if self._is(self._faults.stuck) else 200, b"")),))
         if request.path == "/v1/models":
@@ -312,6 +320,17 @@ class Api:
     def _seconds(self) -> float:
         """What a verdict takes."""
         return self._respondent.world.latency.median
+
+    def _complete(self, path: str, raw: bytes) -> tuple[int, dict[str, Any]]:
+        """Status and body of what a request of a batch gets: no fault of the connection meets it."""
+        body = orjson.loads(raw)
+        try:
+            prompt = _prompt(body, path == _CHAT)
+            choices = self._choices(body, prompt)
+        except BadRequest as error:
+            return error.status, {"error": {"message": str(error), "type": "simulated", "code": error.code}}
+        shape = ResponseShape(body, prompt, path == _CHAT, self._faults.count_one)
+        return 200, shape.payload(next(self._serial), choices)
 
     def _fault(self, body: dict[str, Any], prompt: str) -> Fault | None:
         if self._is(self._faults.stuck):

@@ -18,6 +18,7 @@ from typing import Self
 
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
+from adaptive_eval.simulate.batches import BatchHabits
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots
 from adaptive_eval.simulate.judging import SimulatedJudge
@@ -39,6 +40,7 @@ class SimulatedServer:
         faults: Faults | None = None,
         max_num_seqs: int | None = None,
         judge: SimulatedJudge | None = None,
+        batches: BatchHabits | None = None,
     ) -> None:
         """`judge`: it serves one besides, under the name `judge`."""
         self._faults = faults or Faults()
@@ -49,10 +51,11 @@ class SimulatedServer:
         self._planned: list[asyncio.Task[None]] = []
         self._started_at = 0.0
         self._port = port
-        self._api = Api(Respondent(world, seed), self._faults, self._now, self.places, judge)
+        self._api = Api(Respondent(world, seed), self._faults, self._now, self.places, judge, batches)
 
     async def __aenter__(self) -> Self:
-        self._started_at = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self._started_at = self._loop.time()
         await self.listen()
         self._planned = [asyncio.create_task(self._outage(window.start, window.length)) for window in self._faults.down]
         return self
@@ -72,6 +75,11 @@ class SimulatedServer:
     def counts(self) -> Counter[str]:
         """Requests for answers by what they got."""
         return self._api.counts
+
+    @property
+    def batch_counts(self) -> Counter[str]:
+        """What became of batches and of the requests in them."""
+        return self._api.batches.counts
 
     async def listen(self) -> None:
         """Take connections; after `die`, on the same port."""
@@ -95,7 +103,7 @@ class SimulatedServer:
         await asyncio.sleep(0)
 
     def _now(self) -> float:
-        return asyncio.get_running_loop().time() - self._started_at
+        return self._loop.time() - self._started_at
 
     def _handle(self, request: ApiRequest) -> ApiReply:
         return self._api.handle(request)

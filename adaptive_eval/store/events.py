@@ -305,6 +305,60 @@ class SettledCommandEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchPlanned(Event):
+    """A batch of requests will be handed in to a provider's batch service: nothing was sent yet."""
+
+    KIND: ClassVar[str] = "batch_planned"
+    model: str
+    key: str
+    """Of our own; it stands in the batch, by which that is found again."""
+    requests: tuple[str, ...] = ()
+    """The ids of its requests."""
+    planned: float = 0.0
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTaken(Event):
+    """The service has it."""
+
+    KIND: ClassVar[str] = "batch_taken"
+    model: str
+    key: str
+    batch: str = ""
+    """What the service calls it."""
+    size: int = 0
+    """Requests in it."""
+    since: float = 0.0
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCancelled(Event):
+    """It took longer than there was patience: what it does not have is asked for directly."""
+
+    KIND: ClassVar[str] = "batch_cancelled"
+    model: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnded(Event):
+    """Every answer of it that came is stored."""
+
+    KIND: ClassVar[str] = "batch_ended"
+    model: str
+    key: str
+    said: str = ""
+    """The service's word for its end."""
+    came: int = 0
+    missing: int = 0
+    """To be asked for again."""
+    lost: int = 0
+    """Of these, those that may have been generated and paid for."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegradingBegun(Event):
     """Answers without a grade are graded once more before the run goes on; told, not stored."""
 
@@ -407,6 +461,10 @@ CLASSES: tuple[type[Event], ...] = (
     ServerReleased,
     ModelSettled,
     SettledCommandEnded,
+    BatchPlanned,
+    BatchTaken,
+    BatchCancelled,
+    BatchEnded,
     RegradingBegun,
     TrialsRegraded,
     TrialsImported,

@@ -172,10 +172,10 @@ class Store:
                 connection.execute("UPDATE run SET value = ? WHERE key = 'held'", (dump_json(batch.held),))
 
     def lose(self, event: AnswersLost) -> None:
-        """Give up what a model was asked for by earlier starts; `event` says what it counts as."""
+        """Give up what a model was asked for by earlier starts; `event` says what it counts as, if it is lost."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM asked_for WHERE model = ?", (self._models[event.model],))
-            write_events(connection, [event], time.time())
+            write_events(connection, [event] if event.answers else [], time.time())
 
     def forget_looks(self, number: int) -> None:
         """Drop the looks of this configuration from `number` on: today's outcomes do not lead to them.

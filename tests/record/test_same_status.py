@@ -87,6 +87,7 @@ def test_at_every_step(tmp_path: Path, changes: dict[str, object]) -> None:
         taken_up=(0, 0),
         elapsed=lambda: played.seconds,
         held=lambda: [None, None, None],
+        pending_batches=[],
     )
     endpoints = [SimpleNamespace(stats=EndpointStats()) for _ in plan.models]
     taker = StatusTaker(subject, played.controller, at_work, endpoints)  # type: ignore[arg-type]

@@ -16,6 +16,10 @@ from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
     AnswerUngraded,
+    BatchCancelled,
+    BatchEnded,
+    BatchPlanned,
+    BatchTaken,
     Change,
     CommitBatch,
     Event,
@@ -139,6 +143,22 @@ STORED = [
         PriorTaken({"run": "old"}, "old", {"ada": {"q1": [0, 1]}}),
         "prior",
         {"section": {"run": "old"}, "run": "old", "outcomes": {"ada": {"q1": [0, 1]}}},
+    ),
+    (
+        BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0),
+        "batch_planned",
+        {"model": "ada", "key": "k", "requests": ["a-1", "b-2"], "planned": 4.0},
+    ),
+    (
+        BatchTaken("ada", "k", "batch_1", 2, 5.0),
+        "batch_taken",
+        {"model": "ada", "key": "k", "batch": "batch_1", "size": 2, "since": 5.0},
+    ),
+    (BatchCancelled("ada", "k"), "batch_cancelled", {"model": "ada", "key": "k"}),
+    (
+        BatchEnded("ada", "k", "expired", 1, 1),
+        "batch_ended",
+        {"model": "ada", "key": "k", "said": "expired", "came": 1, "missing": 1, "lost": 0},
     ),
     (RunStopped(), "stopped", {}),
     (

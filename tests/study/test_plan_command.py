@@ -202,7 +202,7 @@ def test_every_pace_is_forecast_and_the_one_that_is_taken_is_named() -> None:
     """By its figures: fewer trials for `cost`, and less time for `time` where there are many slots."""
     found = forecast(str(write_config(Path())), "--set", "concurrency=64")
     at = {pace["favour"]: pace for pace in found["paces"]}
-    assert list(at) == ["cost", "balanced", "time", "servers"]
+    assert list(at) == ["cost", "balanced", "time", "servers", "batches"]
     assert at["cost"]["trials"] <= at["balanced"]["trials"] <= at["time"]["trials"]
     assert at["time"]["seconds"] < at["cost"]["seconds"]
     taken = found["decisions"]["trials"]["favour"]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from adaptive_eval import __version__
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.record.results import BatchRow
 from adaptive_eval.record.status import ModelTraffic, Status
 from adaptive_eval.store import Event
 
@@ -110,6 +111,7 @@ class Metrics(Collector):
         yield InfoMetricFamily("adaptive_eval_run", "The run that is at work.", labels)
         yield from _of_the_run(status)
         yield from _of_the_models(status.models)
+        yield from _of_the_batches(status.batches)
         for cap in status.caps:
             unit = UNITS[cap.name]
             yield GaugeMetricFamily(f"adaptive_eval_budget_used_{cap.name}", f"{unit} used of the budget.", cap.used)
@@ -156,6 +158,18 @@ def _of_the_models(models: Sequence[ModelTraffic]) -> Iterator[Metric]:
         for url, is_healthy in one.replicas.items():
             healthy.add_metric([one.model, url], is_healthy)
     yield from (trials, tokens, usd, gpu_seconds, held, paid, retries, errors, in_flight, healthy)
+
+
+def _of_the_batches(rows: Sequence[BatchRow]) -> Iterator[Metric]:
+    batches = _gauge("batches_pending", "Batches that are not over.")
+    requests = _gauge("batch_requests_pending", "Requests in batches that are not over.")
+    since = _gauge("batch_pending_since_seconds", "When the oldest of these was handed in, in seconds since 1970.")
+    for model in dict.fromkeys(row.model for row in rows):
+        own = [row for row in rows if row.model == model]
+        batches.add_metric([model], len(own))
+        requests.add_metric([model], sum(row.requests for row in own))
+        since.add_metric([model], min(row.since for row in own))
+    yield from (batches, requests, since)
 
 
 def _counter(name: str, help_: str, *labels: str) -> CounterMetricFamily:

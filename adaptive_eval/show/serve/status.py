@@ -8,6 +8,7 @@ from adaptive_eval.config.planning import budget_of
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import Findings
 from adaptive_eval.record.ending import Ended, ended_of
+from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.status import CurrentTraffic, RunMoment, Status, status_of
 from adaptive_eval.record.view import counts_of_graded
 from adaptive_eval.record.words import promise_in_short
@@ -50,6 +51,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
             elapsed=feed.elapsed(),
             traffic=_traffic(feed),
             promise=promise_in_short(stored.config.stated()),
+            batches=batch_rows(feed.sums.events()),
             gpu_seconds=None if results is None else results.cost.counted_gpu_seconds,
         )
     )

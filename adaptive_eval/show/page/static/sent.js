@@ -23,6 +23,7 @@
  * @property {EventView[]} events
  * @property {number} elapsed
  * @property {string | null} error
+ * @property {BatchRow[]} batches
  * @property {Relabelling | null} relabelled
  * @property {JudgeUse | null} judge
  */
@@ -103,6 +104,7 @@
  * @property {ServerRow[]} servers
  * @property {TurnsRow[]} turns
  * @property {GateRow[]} gate
+ * @property {BatchRow[]} batches
  */
 
 /**
@@ -231,6 +233,15 @@
  * @property {string[]} command
  * @property {string | null} version
  * @property {number} starts
+ */
+
+/**
+ * @typedef {object} BatchRow
+ * @property {string} model
+ * @property {string | null} batch
+ * @property {number} requests
+ * @property {number} since
+ * @property {boolean} cancelled
  */
 
 /**

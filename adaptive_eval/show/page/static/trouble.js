@@ -17,6 +17,10 @@ const EVENTS = {
   replica_lost: "replica lost",
   replica_back: "replica back",
   retrying: "retrying",
+  batch_planned: "batch planned",
+  batch_taken: "batch handed in",
+  batch_cancelled: "batch cancelled",
+  batch_ended: "batch over",
   regraded: "graded again",
   stopped: "stopped",
   finished: "finished",
@@ -29,7 +33,7 @@ export const trouble = {
   title: "Answers, requests, events",
   short: "Traffic",
   render({ view }) {
-    return [answers(view), traffic(view), turns(view), events(view)];
+    return [answers(view), traffic(view), batches(view), turns(view), events(view)];
   },
 };
 
@@ -113,6 +117,18 @@ function turns(view) {
     duration(one.seconds),
   ]);
   return rows.length ? grid("Models that took turns", ["On", "Models", "Swaps", "Time for them"], rows) : null;
+}
+
+/** What batch services have. @param {RunView} view */
+function batches(view) {
+  const rows = view.batches.map((one) => [
+    name(one.model, 60),
+    plain(one.batch ?? "being handed in", 60),
+    plain(one.cancelled ? "being cancelled" : "pending", 20),
+    moment(one.since),
+    count(one.requests),
+  ]);
+  return rows.length ? grid("Pending at batch services", ["Model", "Batch", "State", "Since", "Requests"], rows, 4) : null;
 }
 
 /** @param {number | null} value */

@@ -1,0 +1,149 @@
+"""Anthropic's message batches: requests in the format of its Messages API, results as lines.
+
+100,000 requests or 256 MB a batch; done within 24 hours, or it expires. A request of it succeeds, fails, is cancelled
+or expires by itself, and only what succeeded is paid for. A batch has no metadata, and its requests no seeds: a trial
+keeps its seed as its number, and each answer is drawn anew.
+https://docs.claude.com/en/api/creating-message-batches
+
+Requests come here as they would go to a chat API and are turned into messages; responses the other way, so that there
+is one reader of answers.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+
+import orjson
+
+from adaptive_eval.endpoints.batches.openai import listed_in
+from adaptive_eval.endpoints.batches.said import count_of, fields_of, identifier, word_of
+from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchStage, BatchState, ResultStatus
+from adaptive_eval.endpoints.batches.wire import BatchWire
+
+HEADERS = {"anthropic-version": "2023-06-01"}
+KEY_HEADER = "x-api-key"
+
+_RENAMED = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
+_LEFT_OUT = frozenset({"seed", "n", "messages"})
+
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 500,
+    "overloaded_error": 529,
+}
+_UNANSWERED = {"canceled": ResultStatus.CANCELLED, "expired": ResultStatus.EXPIRED}
+
+
+class AnthropicBatches:
+    """The format, over a wire whose root has `/messages/batches`."""
+
+    most_bytes = 240_000_000
+
+    def __init__(self, wire: BatchWire) -> None:
+        self._wire = wire
+
+    def sized(self, request: BatchRequest) -> bytes:
+        """One entry of the list of requests."""
+        return orjson.dumps({"custom_id": request.custom_id, "params": message_params(request.body)})
+
+    async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
+        """Hand in all of them at once."""
+        return _state(await self._wire.post_once("/messages/batches", b'{"requests":[%b]}' % b",".join(requests)))
+
+    async def state(self, batch: str) -> BatchState:
+        """How far it is."""
+        return _state(await self._wire.get(f"/messages/batches/{batch}"))
+
+    async def listed(self, since: float) -> list[BatchState]:
+        """The newest batches of the workspace."""
+        return [_state(one) for one in listed_in(await self._wire.get("/messages/batches?limit=100"))]
+
+    async def cancel(self, batch: str) -> None:
+        """What is being answered may still be finished."""
+        await self._wire.post(f"/messages/batches/{batch}/cancel", {})
+
+    async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:
+        """The lines of the results, at the address that they have by rule: a key goes nowhere else."""
+        async for line in self._wire.lines(f"/messages/batches/{state.id}/results"):
+            if (result := _result(line)) is not None:
+                yield result
+
+
+def message_params(body: Mapping[str, object]) -> dict[str, object]:
+    """A request to a chat API as one to the Messages API: what a system says stands apart."""
+    params = {_RENAMED.get(name, name): value for name, value in body.items() if name not in _LEFT_OUT}
+    if isinstance(stop := params.get("stop_sequences"), str):
+        params["stop_sequences"] = [stop]
+    told = body.get("messages")
+    messages = [message for message in told if isinstance(message, dict)] if isinstance(told, list) else []
+    system = [str(message["content"]) for message in messages if message["role"] in ("system", "developer")]
+    if system:
+        params["system"] = "\n\n".join(system)
+    params["messages"] = [message for message in messages if message["role"] not in ("system", "developer")]
+    return params
+
+
+def chat_payload(message: object) -> dict[str, object]:
+    """A message as a chat API would give it."""
+    told = fields_of(message, "the message")
+    content = told.get("content")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    text = "".join(str(part.get("text", "")) for part in parts if part.get("type") == "text")
+    thought = "".join(str(part.get("thinking", "")) for part in parts if part.get("type") == "thinking")
+    usage = told.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    spoken: dict[str, object] = {"role": "assistant", "content": text}
+    if thought:
+        spoken["reasoning_content"] = thought
+    return {
+        "model": told.get("model"),
+        "choices": [{"index": 0, "message": spoken, "finish_reason": told.get("stop_reason")}],
+        "usage": {
+            "prompt_tokens": sum(count_of(usage.get(name)) or 0 for name in read),
+            "completion_tokens": count_of(usage.get("output_tokens")) or 0,
+        },
+    }
+
+
+def _state(said: object) -> BatchState:
+    batch = fields_of(said, "it")
+    word, counts = word_of(batch.get("processing_status")), batch.get("request_counts")
+    each = {name: count_of(n) or 0 for name, n in counts.items()} if isinstance(counts, dict) else {}
+    return BatchState(
+        id=identifier(batch.get("id"), "that of the batch"),
+        stage=BatchStage.ENDED if word == "ended" else BatchStage.RUNNING,
+        said=word,
+        total=sum(each.values()) if each else None,
+        done=sum(each.values()) - each.get("processing", 0) if each else None,
+        created=_seconds(batch.get("created_at")),
+    )
+
+
+def _seconds(said: object) -> float | None:
+    try:
+        return datetime.fromisoformat(said).timestamp() if isinstance(said, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _result(line: object) -> BatchResult | None:
+    """One line of the results; None where it names no request."""
+    if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
+        return None
+    result = line.get("result")
+    told = result if isinstance(result, dict) else {}
+    kind = str(told.get("type"))
+    if kind in _UNANSWERED:
+        return BatchResult(line["custom_id"], _UNANSWERED[kind])
+    if kind == "succeeded" and isinstance(told.get("message"), dict):
+        return BatchResult(line["custom_id"], payload=chat_payload(told["message"]))
+    error = told.get("error")
+    inner = error.get("error", error) if isinstance(error, dict) else {}
+    name = inner.get("type") if isinstance(inner, dict) else None
+    return BatchResult(line["custom_id"], code=_STATUS_OF.get(str(name), 500), error={"error": inner})

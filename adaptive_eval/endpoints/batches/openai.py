@@ -1,0 +1,143 @@
+"""OpenAI's batches: a file of requests is uploaded, a batch is made of it, and its results are files again.
+
+50,000 requests and 200 MB a batch at most; done within 24 hours, or it expires, and what was answered by then is in
+its results and is paid for. Requests that failed stand in a file of their own, in the order in which they did.
+https://platform.openai.com/docs/api-reference/batch
+"""
+
+from collections.abc import AsyncIterator, Sequence
+
+import orjson
+
+from adaptive_eval.endpoints.batches.said import bad, count_of, fields_of, identifier, time_of, word_of
+from adaptive_eval.endpoints.batches.types import MARK, BatchRequest, BatchResult, BatchStage, BatchState, ResultStatus
+from adaptive_eval.endpoints.batches.wire import BatchWire
+
+_STAGES = {
+    "completed": BatchStage.ENDED,
+    "expired": BatchStage.ENDED,
+    "cancelled": BatchStage.ENDED,
+    "failed": BatchStage.FAILED,
+}
+_UNANSWERED = {"batch_expired": ResultStatus.EXPIRED, "batch_cancelled": ResultStatus.CANCELLED}
+_BUSY = frozenset({"token_limit_exceeded", "rate_limit_exceeded", "request_limit_exceeded"})
+"""Codes of a batch that failed since too much of the account is waiting there already."""
+PAGE = 100
+PAGES = 5
+"""As many of the list are read at most, the newest first."""
+
+
+class OpenAiBatches:
+    """The format, over a wire whose root has `/files` and `/batches`."""
+
+    most_bytes = 190_000_000
+
+    def __init__(self, wire: BatchWire, endpoint: str) -> None:
+        """`endpoint`: the API that each request is for, such as /v1/chat/completions."""
+        self._wire = wire
+        self._endpoint = endpoint
+
+    def sized(self, request: BatchRequest) -> bytes:
+        """A line of the file."""
+        line = {"custom_id": request.custom_id, "method": "POST", "url": self._endpoint, "body": request.body}
+        return orjson.dumps(line) + b"\n"
+
+    async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
+        """Upload the file, which costs nothing, and make a batch of it."""
+        uploaded = await self._wire.upload("/files", f"{key}.jsonl", b"".join(requests), {"purpose": "batch"})
+        file = identifier(fields_of(uploaded, "the uploaded file").get("id"), "that of the uploaded file")
+        body = {
+            "input_file_id": file,
+            "endpoint": self._endpoint,
+            "completion_window": "24h",
+            "metadata": {MARK: key},
+        }
+        return state_of(await self._wire.post_once("/batches", body))
+
+    async def state(self, batch: str) -> BatchState:
+        """How far it is."""
+        return state_of(await self._wire.get(f"/batches/{batch}"))
+
+    async def listed(self, since: float) -> list[BatchState]:
+        """The newest batches of the account."""
+        found: list[BatchState] = []
+        after = ""
+        for _ in range(PAGES):
+            page = fields_of(await self._wire.get(f"/batches?limit={PAGE}{after}"), "the list")
+            states = [state_of(one) for one in listed_in(page)]
+            found += states
+            if not page.get("has_more") or not states or (states[-1].created or since) < since:
+                break
+            after = f"&after={states[-1].id}"
+        return found
+
+    async def cancel(self, batch: str) -> None:
+        """It ends within ten minutes."""
+        await self._wire.post(f"/batches/{batch}/cancel", {})
+
+    async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:
+        """The lines of both files."""
+        for file in state.files:
+            async for line in self._wire.lines(f"/files/{file}/content"):
+                if (result := result_of(line)) is not None:
+                    yield result
+
+
+def listed_in(page: object) -> Sequence[object]:
+    """What a page of a list holds."""
+    data = fields_of(page, "the list").get("data")
+    if not isinstance(data, list):
+        raise bad("the list has no data")
+    return data
+
+
+def state_of(said: object) -> BatchState:
+    """The batch object."""
+    batch = fields_of(said, "it")
+    word = word_of(batch.get("status"))
+    counts = batch.get("request_counts")
+    counts = counts if isinstance(counts, dict) else {}
+    marks = batch.get("metadata")
+    key = marks.get(MARK) if isinstance(marks, dict) else None
+    files = (batch.get("output_file_id"), batch.get("error_file_id"))
+    done = [count_of(counts.get(name)) or 0 for name in ("completed", "failed")]
+    reason, busy = _trouble(batch)
+    return BatchState(
+        id=identifier(batch.get("id"), "that of the batch"),
+        stage=_STAGES.get(word, BatchStage.RUNNING),
+        said=word,
+        key=key if isinstance(key, str) else None,
+        total=count_of(counts.get("total")),
+        done=sum(done) if counts else None,
+        created=time_of(batch.get("created_at")),
+        files=tuple(identifier(file, "that of a file of results") for file in files if file),
+        reason=reason,
+        busy=busy,
+    )
+
+
+def _trouble(batch: object) -> tuple[str, bool]:
+    """Why it failed as a whole, and whether it may be taken later."""
+    told = fields_of(batch, "it").get("errors")
+    data = told.get("data") if isinstance(told, dict) else None
+    errors = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    reason = "; ".join(str(one.get("message") or one.get("code")) for one in errors[:3])
+    return reason, any(one.get("code") in _BUSY for one in errors)
+
+
+def result_of(line: object) -> BatchResult | None:
+    """One line of a file of results; None where it names no request."""
+    if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
+        return None
+    custom_id, response, told = line["custom_id"], line.get("response"), line.get("error")
+    if isinstance(response, dict) and response.get("status_code") is not None:
+        status, body = count_of(response["status_code"]) or 500, response.get("body")
+        if status == 200:
+            return BatchResult(custom_id, payload=body)
+        return BatchResult(custom_id, code=status, error=body if isinstance(body, dict) else {})
+    error = told if isinstance(told, dict) else {}
+    code = str(error.get("code"))
+    if code in _UNANSWERED:
+        return BatchResult(custom_id, _UNANSWERED[code])
+    status = int(code) if code.isdecimal() and 400 <= int(code) < 600 else 500
+    return BatchResult(custom_id, code=status, error={"error": error})

@@ -1,0 +1,106 @@
+"""Opening a model's batch service, and reading what it gives as answers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+from pydantic import SecretStr
+
+from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
+from adaptive_eval.endpoints.batches import anthropic
+from adaptive_eval.endpoints.batches.anthropic import AnthropicBatches
+from adaptive_eval.endpoints.batches.openai import OpenAiBatches
+from adaptive_eval.endpoints.batches.openrouter import OpenRouterBatches
+from adaptive_eval.endpoints.batches.types import BATCHED, BatchConfig, BatchFormat, BatchRequest, BatchResult
+from adaptive_eval.endpoints.batches.wire import BatchWire
+from adaptive_eval.endpoints.failures import error_in, signal_of_error, status_in_body
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Notice, Prompt, Sampling
+from adaptive_eval.endpoints.wire import PATHS, BodyBuilder, unstreamed
+
+
+class BatchService:
+    """One model's batch service: a format, and how its requests are made and its results read."""
+
+    def __init__(self, config: EndpointConfig, sampling: Sampling, settings: BatchConfig, wire: BatchWire) -> None:
+        self.wire = wire
+        self.settings = settings
+        self.format = _format(config, settings, wire)
+        self._bodies = BodyBuilder(config, sampling)
+        self._sampling = sampling
+        told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
+        read = config if settings.kind != "anthropic" else config.model_copy(update={"api": "chat"})
+        self._reader = AnswerReader(read, wire.secrets, told if isinstance(told, int) else None, wire.note)
+        self._replica = config.replicas[0] + BATCHED
+
+    def sized(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
+        """The request for one answer, as the service wants it."""
+        return self.format.sized(BatchRequest(custom_id, unstreamed(self._bodies.body(prompt, range(seed, seed + 1)))))
+
+    def answer(self, result: BatchResult, prompt: Prompt, seed: int, seconds: float, attempts: int) -> Answer:
+        """The answer that a result is; raises `Failure` or `Rejected` for one that is none."""
+        arrival, seeds = ResponseOrigin(self._replica, seconds, None, attempts), range(seed, seed + 1)
+        code, error = result.code, result.error
+        if code == 200 and (carried := error_in(result.payload)) is not None:
+            code, error = status_in_body(carried), {"error": carried}
+        if code == 200:
+            (answer,) = self._reader.answers(result.payload, prompt, seeds, arrival)
+            return answer
+        signal = signal_of_error(
+            code, orjson.dumps(error), {}, max_tokens=self._sampling.max_tokens, secrets=self.wire.secrets
+        )
+        (answer,) = answers_without_text(signal, seeds, arrival)
+        return replace(answer, attempts=attempts)
+
+    def note(self, kind: str, text: str) -> None:
+        """Something that a reader of the results should know."""
+        self.wire.note(Notice(kind, text))
+
+    @property
+    def notices(self) -> Sequence[Notice]:
+        """Everything of the kind so far."""
+        return tuple(self.wire.notices)
+
+
+def root_of(settings: BatchConfig, base_url: str) -> str:
+    """Where the batches of a model's provider are."""
+    if settings.base_url is not None:
+        return settings.base_url
+    return base_url.removesuffix("/v1") + "/beta" if settings.kind == "openrouter" else base_url
+
+
+def open_batches(
+    config: EndpointConfig,
+    sampling: Sampling,
+    limits: Limits,
+    settings: BatchConfig,
+    *,
+    keys: Mapping[str, str],
+    folder: Path = Path(),
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> BatchService:
+    """The batch service of one model; needs a running event loop."""
+    key = keys.get(config.key_variable or "", "").strip()
+    messages = settings.kind == "anthropic"
+    wire = BatchWire(
+        config,
+        sampling,
+        limits,
+        root_of(settings, config.replicas[0]),
+        SecretStr(key) if key else None,
+        folder=folder,
+        headers=anthropic.HEADERS if messages else None,
+        key_header=anthropic.KEY_HEADER if messages else None,
+        sleep=sleep,
+    )
+    return BatchService(config, sampling, settings, wire)
+
+
+def _format(config: EndpointConfig, settings: BatchConfig, wire: BatchWire) -> BatchFormat:
+    endpoint = "/v1" + PATHS[config.api]
+    if settings.kind == "anthropic":
+        return AnthropicBatches(wire)
+    if settings.kind == "openrouter":
+        return OpenRouterBatches(wire, endpoint, config.model)
+    return OpenAiBatches(wire, endpoint)

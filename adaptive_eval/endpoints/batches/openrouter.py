@@ -1,0 +1,86 @@
+"""OpenRouter's batches: the requests stand in one body, and the results come with the batch when it has ended.
+
+5,000 requests a batch; one model; done within 24 hours, or it expires. `endpoint` and `model` must come before
+`requests`, since the service reads the body as it comes. A batch cannot be cancelled, and has no metadata.
+https://openrouter.ai/docs/batch-quickstart
+"""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+
+import orjson
+
+from adaptive_eval.endpoints.batches.openai import listed_in, result_of
+from adaptive_eval.endpoints.batches.said import count_of, fields_of, identifier, time_of, word_of
+from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchStage, BatchState
+from adaptive_eval.endpoints.batches.wire import BatchWire
+from adaptive_eval.errors import Rejected
+
+_STAGES = {
+    "completed": BatchStage.ENDED,
+    "expired": BatchStage.ENDED,
+    "cancelled": BatchStage.ENDED,
+    "failed": BatchStage.FAILED,
+}
+
+_BUSY = re.compile(r"rate.?limit|too many|limit (?:was )?reached|overloaded|try again", re.IGNORECASE)
+"""Reasons of a failure for which the batch may be taken later; there are no codes."""
+
+
+class OpenRouterBatches:
+    """The format, over a wire whose root has `/batches`."""
+
+    most_bytes = 60_000_000
+
+    def __init__(self, wire: BatchWire, endpoint: str, model: str) -> None:
+        self._wire = wire
+        self._endpoint = endpoint
+        self._model = model
+
+    def sized(self, request: BatchRequest) -> bytes:
+        """One entry of the list of requests."""
+        return orjson.dumps({"custom_id": request.custom_id, "body": request.body})
+
+    async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
+        """Hand in all of them at once."""
+        head = orjson.dumps({"endpoint": self._endpoint, "model": self._model})
+        body = b'%b,"requests":[%b]}' % (head[:-1], b",".join(requests))
+        return _state(await self._wire.post_once("/batches", body))
+
+    async def state(self, batch: str) -> BatchState:
+        """How far it is, with its results when it has ended."""
+        return _state(await self._wire.get(f"/batches/{batch}", whole=True))
+
+    async def listed(self, since: float) -> list[BatchState]:
+        """The newest batches of the account."""
+        return [_state(one) for one in listed_in(await self._wire.get("/batches?limit=100"))]
+
+    async def cancel(self, batch: str) -> None:
+        """There is no such thing."""
+        raise Rejected("batches of openrouter cannot be cancelled")
+
+    async def results(self, state: BatchState) -> AsyncIterator[BatchResult]:
+        """Those that came with it."""
+        for line in state.inline:
+            if (result := result_of(line)) is not None:
+                yield result
+
+
+def _state(said: object) -> BatchState:
+    batch = fields_of(said, "it")
+    word, counts = word_of(batch.get("status")), batch.get("request_counts")
+    counts = counts if isinstance(counts, dict) else {}
+    error, results = batch.get("error"), batch.get("results")
+    reason = str(error.get("message", "")) if isinstance(error, dict) else ""
+    done = [count_of(counts.get(name)) or 0 for name in ("completed", "failed")]
+    return BatchState(
+        id=identifier(batch.get("id"), "that of the batch"),
+        stage=_STAGES.get(word, BatchStage.RUNNING),
+        said=word,
+        total=count_of(counts.get("total")),
+        done=sum(done) if counts else None,
+        created=time_of(batch.get("created_at")),
+        inline=tuple(results) if isinstance(results, list) else (),
+        reason=reason,
+        busy=_BUSY.search(reason) is not None,
+    )

@@ -1,0 +1,372 @@
+"""Batch services in the formats of OpenAI, Anthropic and OpenRouter, beside the simulated chat API.
+
+A batch runs through the states of its service in the time that `seconds` says, and then has an answer for each of its
+requests: the very one that the chat API gives. `BatchHabits` says what else happens. What happens to a request depends
+on the request and on how often it came, never on its answer.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.simulate.answering import hashed_integers, unit_float
+from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, whole_response
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHabits:
+    """How batches fare at a simulated service."""
+
+    seconds: float = 1.0
+    """From the creation of a batch to its end."""
+    errored: float = 0.0
+    """Share of requests that fail."""
+    left_out: float = 0.0
+    """Share of requests of which the results say nothing."""
+    doubled: float = 0.0
+    """Share of results that come twice."""
+    strange: float = 0.0
+    """Share of results beside which one comes that nobody has asked for."""
+    expired: float = 0.0
+    """Share of batches that expire when half of their requests are answered."""
+    failed: float = 0.0
+    """Share of batches that fail as a whole, since too much waits there (openai and openrouter)."""
+    refused: float = 0.0
+    """Share of creations that are refused with 429."""
+    lost: float = 0.0
+    """Share of creations that are heard, and whose answer is lost on the way."""
+    broken: float = 0.0
+    """Share of other calls that get a 500."""
+    seed: int = 0
+
+    def meets(self, what: str, *about: object) -> bool:
+        """Whether this happens, by what it is about."""
+        share: float = getattr(self, what)
+        return share > 0.0 and unit_float(hashed_integers(1, "batch", self.seed, what, *about)[0]) < share
+
+
+def parse_habits(settings: Iterable[str]) -> BatchHabits:
+    """Habits from `name=value` texts: a share, or a number."""
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in BatchHabits.__slots__:
+            raise ConfigError(f"batch {name!r} is not known; known are {', '.join(BatchHabits.__slots__)}")
+        try:
+            values[name] = type(getattr(BatchHabits(), name))(text)
+        except ValueError:
+            raise ConfigError(f"batch {name} needs a number, but got {text!r}") from None
+        most = float("inf") if name in ("seconds", "seed") else 1.0
+        if not 0.0 <= values[name] <= most:
+            raise ConfigError(f"batch {name} must be from 0 to {most:g}, but got {text}")
+    return BatchHabits(**values)
+
+
+Complete = Callable[[str, bytes], tuple[int, dict[str, Any]]]
+"""Status and body of the chat API's answer, by its path and the request."""
+
+CHAT = "/v1/chat/completions"
+ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
+ISO = "%Y-%m-%dT%H:%M:%S+00:00"
+_JSON_LINES = "application/jsonl"
+_ROUTES = re.compile(
+    r"/(?P<kind>v1/messages|v1|beta)/(?P<what>batches|files)"
+    r"(?:/(?P<id>[\w-]+)(?:/(?P<part>content|results|cancel))?)?"
+)
+
+
+@dataclass
+class SimulatedBatch:
+    """One batch, as it was handed in."""
+
+    id: str
+    kind: str
+    requests: list[dict[str, Any]]
+    endpoint: str
+    created: float
+    metadata: dict[str, Any] = field(default_factory=dict)
+    cancelled: float | None = None
+    expires: bool = False
+    fails: bool = False
+    lines: list[dict[str, Any]] | None = None
+    """The results, once it has ended."""
+    serial: int = 0
+
+
+class BatchApi:
+    """The batch endpoints of a simulated server; `now` gives the seconds since it started."""
+
+    def __init__(self, habits: BatchHabits, complete: Complete, now: Callable[[], float]) -> None:
+        self._habits = habits
+        self._complete = complete
+        self._now = now
+        self._batches: dict[str, SimulatedBatch] = {}
+        self._files: dict[str, bytes] = {}
+        self._seen: Counter[str] = Counter()
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[str] = Counter()
+
+    def handle(self, request: ApiRequest) -> ApiReply | None:
+        """The reply to a request about batches; None where it is about something else."""
+        match = _ROUTES.fullmatch(request.path)
+        if match is None:
+            return None
+        call = (request.method, request.path)
+        self._calls[call] += 1
+        create = request.method == "POST" and match["id"] is None and match["what"] == "batches"
+        if not create and self._habits.meets("broken", *call, self._calls[call]):
+            return _json(500, _error("the batch service stumbled", "server_error"))
+        try:
+            if create:
+                return self._create(match["kind"], request.body)
+            return self._reply(request, match["kind"], match["what"], match["id"], match["part"])
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            return _json(400, _error(f"this is no such request: {error!r}", "invalid_request_error"))
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What was created, and what was answered, cancelled, expired or failed, whether or not somebody looked."""
+        for batch in self._batches.values():
+            if (word := self._word(batch)) in ENDED:
+                self._lines(batch, word)
+        return self._counts
+
+    def _reply(self, request: ApiRequest, kind: str, what: str, name: str | None, part: str | None) -> ApiReply:
+        if what == "files":
+            return self._file(request, name)
+        if name is None:
+            data = [self._said(batch) for batch in reversed(self._batches.values()) if batch.kind == kind]
+            return _json(200, {"object": "list", "data": data, "has_more": False})
+        if name not in self._batches:
+            return _json(404, _error(f"no batch has the id {name}", "not_found_error"))
+        batch = self._batches[name]
+        if part == "cancel":
+            return self._cancel(batch)
+        if part == "results":
+            return self._results(batch)
+        return _json(200, self._said(batch))
+
+    # -- creating -------------------------------------------------------------------------------------------------
+
+    def _create(self, kind: str, raw: bytes) -> ApiReply:
+        serial = self._seen["created"]
+        self._seen["created"] += 1
+        if self._habits.meets("refused", serial):
+            self._counts["refused"] += 1
+            return _json(429, _error("too many batches", "rate_limit_error"), "Retry-After: 0.01\r\n")
+        body = orjson.loads(raw)
+        batch = SimulatedBatch(f"batch_{serial}", kind, self._requests(kind, body), CHAT, self._now(), serial=serial)
+        batch.endpoint = str(body.get("endpoint", CHAT))
+        batch.metadata = body.get("metadata") or {}
+        batch.expires, batch.fails = self._habits.meets("expired", serial), self._habits.meets("failed", serial)
+        self._batches[batch.id] = batch
+        self._counts["created"] += 1
+        if self._habits.meets("lost", serial):
+            self._counts["lost"] += 1
+            return ApiReply((), reset_after=0.0)
+        return _json(202 if kind == "beta" else 200, self._said(batch))
+
+    def _requests(self, kind: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """Each with a custom_id and a body for the chat API."""
+        if kind == "v1/messages":
+            return [{"custom_id": one["custom_id"], "body": _chat_body(one["params"])} for one in body["requests"]]
+        if kind == "beta":
+            if next(iter(body)) == "requests":
+                raise ValueError("endpoint and model come before requests")
+            return [{"custom_id": one["custom_id"], "body": one["body"]} for one in body["requests"]]
+        if body["completion_window"] != "24h":
+            raise ValueError("completion_window must be 24h")
+        return [orjson.loads(line) for line in self._files[body["input_file_id"]].splitlines()]
+
+    def _file(self, request: ApiRequest, name: str | None) -> ApiReply:
+        if request.method == "POST":
+            boundary, _, rest = request.body.partition(b"\r\n")
+            parts = (part.partition(b"\r\n\r\n") for part in (b"\r\n" + rest).split(b"\r\n" + boundary))
+            contents = [content.removesuffix(b"\r\n") for head, _, content in parts if b"filename=" in head]
+            name = f"file-{len(self._files)}"
+            (self._files[name],) = contents
+            return _json(200, {"id": name, "object": "file", "purpose": "batch"})
+        if name is None or name not in self._files:
+            return _json(404, _error("no such file", "not_found_error"))
+        return ApiReply(((0.0, whole_response(200, self._files[name], kind=_JSON_LINES)),))
+
+    def _cancel(self, batch: SimulatedBatch) -> ApiReply:
+        if batch.kind == "beta":
+            return _json(405, _error("batches cannot be cancelled", "invalid_request_error"))
+        if self._word(batch) in ENDED:
+            return _json(409, _error("the batch has ended", "invalid_request_error"))
+        batch.cancelled = self._now()
+        return _json(200, self._said(batch))
+
+    def _created(self, batch: SimulatedBatch) -> float:
+        """Seconds since 1970."""
+        return time.time() - self._now() + batch.created
+
+    # -- what comes of it -----------------------------------------------------------------------------------------
+
+    def _word(self, batch: SimulatedBatch) -> str:
+        """Its state in OpenAI's words."""
+        age, whole = self._now() - batch.created, self._habits.seconds
+        if batch.cancelled is not None:
+            return "cancelled"
+        if batch.fails and batch.kind != "v1/messages":
+            return "failed"
+        if age < whole:
+            return "validating" if age < 0.1 * whole else "in_progress" if age < 0.9 * whole else "finalizing"
+        return "expired" if batch.expires else "completed"
+
+    def _said(self, batch: SimulatedBatch) -> dict[str, Any]:
+        word = self._word(batch)
+        lines = self._lines(batch, word) if word in ENDED else []
+        total, failed = len(batch.requests), sum(not _succeeded(line) for line in lines)
+        if batch.kind == "v1/messages":
+            return self._said_of_messages(batch, word, lines)
+        said: dict[str, Any] = {
+            "id": batch.id,
+            "object": "batch",
+            "endpoint": batch.endpoint,
+            "status": word,
+            "created_at": round(self._created(batch)),
+            "request_counts": {"total": total, "completed": len(lines) - failed, "failed": failed},
+        }
+        if batch.kind == "beta":
+            error = {"message": "too many requests wait"} if word == "failed" else None
+            return said | {"results": lines if word in ENDED else None, "error": error}
+        full = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached", "line": None}
+        if word == "failed":
+            said["errors"] = {"object": "list", "data": [full]}
+        files = self._output(batch, lines) if word in ENDED else {}
+        return said | {"metadata": batch.metadata} | files
+
+    def _said_of_messages(self, batch: SimulatedBatch, word: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
+        own = {request["custom_id"]: "succeeded" for request in batch.requests}  # what the results leave out, too
+        own |= {line["custom_id"]: line["result"]["type"] for line in lines if line["custom_id"] in own}
+        kinds = Counter(own.values()) if word in ENDED else Counter(processing=len(own))
+        counts = {name: kinds[name] for name in ("processing", "succeeded", "errored", "canceled", "expired")}
+        created = datetime.fromtimestamp(self._created(batch), UTC).strftime(ISO)
+        status = "ended" if word in ENDED else "in_progress"
+        said = {"id": batch.id, "type": "message_batch", "processing_status": status, "created_at": created}
+        return said | {"request_counts": counts}
+
+    def _output(self, batch: SimulatedBatch, lines: list[dict[str, Any]]) -> dict[str, str]:
+        """The files of results, as far as there is something in them."""
+        named: dict[str, str] = {}
+        for name, good in (("output_file_id", True), ("error_file_id", False)):
+            content = b"".join(orjson.dumps(line) + b"\n" for line in lines if _succeeded(line) == good)
+            if content:
+                named[name] = f"{batch.id}-{name}"
+                self._files[named[name]] = content
+        return named
+
+    def _results(self, batch: SimulatedBatch) -> ApiReply:
+        word = self._word(batch)
+        if word not in ENDED:
+            return _json(404, _error("the batch has not ended", "not_found_error"))
+        body = b"".join(orjson.dumps(line) + b"\n" for line in self._lines(batch, word))
+        return ApiReply(((0.0, whole_response(200, body, kind=_JSON_LINES)),))
+
+    def _lines(self, batch: SimulatedBatch, word: str) -> list[dict[str, Any]]:
+        """The results in no order that means anything; made once."""
+        if batch.lines is None:
+            batch.lines = [] if word == "failed" else list(self._made(batch, word))
+            batch.lines.sort(key=lambda line: hashed_integers(1, "order", line["custom_id"])[0])
+            self._counts[word] += 1
+        return batch.lines
+
+    def _made(self, batch: SimulatedBatch, word: str) -> Iterator[dict[str, Any]]:
+        age = (self._now() - batch.created) / max(self._habits.seconds, 1e-9)
+        share = {"completed": 1.0, "expired": 0.5}.get(word, min(age, 0.9))
+        answered = round(share * len(batch.requests))
+        for number, request in enumerate(batch.requests):
+            custom_id, body = request["custom_id"], request["body"]
+            if number >= answered:
+                yield _unanswered(batch.kind, custom_id, word)
+                continue
+            yield from self._of_one(batch, custom_id, body)
+
+    def _of_one(self, batch: SimulatedBatch, custom_id: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        raw = orjson.dumps(body)
+        about = raw.decode()
+        self._seen[about] += 1
+        times = self._seen[about]
+        if self._habits.meets("left_out", about, times):
+            self._counts["left out"] += 1
+            return
+        if self._habits.meets("errored", about, times):
+            status, answer = 500, _error("the engine stumbled", "api_error")
+        else:
+            status, answer = self._complete(batch.endpoint, raw)
+        self._counts["answered" if status == 200 else "errored"] += 1
+        line = _line(batch.kind, custom_id, status, answer)
+        yield line
+        if self._habits.meets("doubled", about, times):
+            yield line
+        if self._habits.meets("strange", about, times):
+            yield line | {"custom_id": f"nobody-{hashed_integers(1, about)[0] % 1000}"}
+
+
+def _line(kind: str, custom_id: str, status: int, answer: dict[str, Any]) -> dict[str, Any]:
+    if kind != "v1/messages":
+        return {"custom_id": custom_id, "response": {"status_code": status, "body": answer}, "error": None}
+    if status == 200:
+        return {"custom_id": custom_id, "result": {"type": "succeeded", "message": _message(answer)}}
+    named = "invalid_request_error" if status < 500 else "api_error"
+    inner = {"type": named, "message": answer["error"]["message"]}
+    return {"custom_id": custom_id, "result": {"type": "errored", "error": {"type": "error", "error": inner}}}
+
+
+def _unanswered(kind: str, custom_id: str, word: str) -> dict[str, Any]:
+    if kind == "v1/messages":
+        return {"custom_id": custom_id, "result": {"type": "expired" if word == "expired" else "canceled"}}
+    error = {"code": f"batch_{word}", "message": "This request could not be executed before the batch ended."}
+    return {"custom_id": custom_id, "response": None, "error": error}
+
+
+def _succeeded(line: dict[str, Any]) -> bool:
+    if "result" in line:
+        return bool(line["result"]["type"] == "succeeded")
+    return line["response"] is not None and line["response"]["status_code"] == 200
+
+
+_STOPS = {"stop": "end_turn", "length": "max_tokens"}
+
+
+def _message(answer: dict[str, Any]) -> dict[str, Any]:
+    """A chat completion as a message."""
+    (choice,) = answer["choices"]
+    usage = answer["usage"]
+    return {
+        "type": "message",
+        "role": "assistant",
+        "model": answer["model"],
+        "content": [{"type": "text", "text": choice["message"]["content"]}],
+        "stop_reason": _STOPS.get(choice["finish_reason"], choice["finish_reason"]),
+        "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
+    }
+
+
+def _chat_body(params: dict[str, Any]) -> dict[str, Any]:
+    """A request to the Messages API as one to the chat API."""
+    if "seed" in params or not isinstance(params["max_tokens"], int):
+        raise ValueError("params must have max_tokens and no seed")
+    messages = list(params["messages"])
+    if "system" in params:
+        messages.insert(0, {"role": "system", "content": params["system"]})
+    kept = {name: value for name, value in params.items() if name not in ("system", "stop_sequences", "messages")}
+    stop = {"stop": params["stop_sequences"]} if "stop_sequences" in params else {}
+    return kept | stop | {"messages": messages}
+
+
+def _error(message: str, kind: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "code": kind}}
+
+
+def _json(status: int, body: dict[str, Any], headers: str = "") -> ApiReply:
+    return ApiReply(((0.0, whole_response(status, orjson.dumps(body), headers)),))

@@ -1,0 +1,39 @@
+"""Batches that are not over, as the events of a run have them: what is pending where, and since when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from adaptive_eval.store.events import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken, Event
+
+
+@dataclass(frozen=True, slots=True)
+class PendingBatch:
+    """One batch at a service, or on its way there."""
+
+    model: str
+    key: str
+    requests: tuple[str, ...]
+    """The ids of all its requests."""
+    planned: float
+    """Seconds since 1970."""
+    batch: str | None = None
+    """What the service calls it; None as long as nobody has heard."""
+    since: float = 0.0
+    """When the service took it."""
+    cancelled: bool = False
+
+
+def pending_batches(events: Sequence[Event]) -> list[PendingBatch]:
+    """Those that are not over, in the order in which they were planned."""
+    found: dict[str, PendingBatch] = {}
+    for event in events:
+        match event:
+            case BatchPlanned():
+                found[event.key] = PendingBatch(event.model, event.key, event.requests, event.planned)
+            case BatchTaken() if event.key in found:
+                found[event.key] = replace(found[event.key], batch=event.batch, since=event.since)
+            case BatchCancelled() if event.key in found:
+                found[event.key] = replace(found[event.key], cancelled=True)
+            case BatchEnded():
+                found.pop(event.key, None)
+    return list(found.values())

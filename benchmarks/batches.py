@@ -1,0 +1,140 @@
+"""What a ranking costs through batch services, which are paid by the answer and waited for at every look.
+
+The real controller on recorded and simulated outcomes. A fixed design asks every model for the most trials; a run
+through batches costs its trials at `price_factor` of the list price, and one waits for it once a look. Calls are beside
+those of `favour: balanced`, the default for hosted models that are asked directly.
+
+    python benchmarks/batches.py [--quick] [--runs 100] [--json PATH] [--markdown PATH]
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from scenarios import Scenario, recorded, simulated
+from tables import Check, add_data, arguments, check_table, machine, markdown, publish
+
+from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
+from adaptive_eval.config.pace import Favour, pace_of
+from adaptive_eval.core import Controller, Pace, Sequential
+from adaptive_eval.endpoints.batches.types import BatchConfig
+from adaptive_eval.study.drive import drive_rounds
+from adaptive_eval.study.judged import judge_replay
+
+BATCH_PRICE = float(BatchConfig(kind="openai").price_factor)
+FAVOURS: tuple[Favour, ...] = ("cost", "balanced", "servers", "batches")
+ALIKE = 0.1
+"""Mean calls that differ by less are as many."""
+OTHERS = (
+    ("share 0.5, opening 0.2", Pace(share=0.5, opening=16, even=True)),
+    ("share 0.8, opening 0.3", Pace(share=0.8, opening=24, even=True)),
+    ("share 1.0, opening 0.3", Pace(share=1.0, opening=24, even=True)),
+)
+HEADER = ("set", "pace", "trials", "price at list", "price in batches", "looks", "called", "wrong")
+EXPLAINED = """\
+*trials* are a share of those of the fixed design, which is what a batched run costs beside a batched fixed design;
+*price in batches* is beside the fixed design at list price. *called* are comparisons of neighbours that were called,
+*wrong* those among them that were called for a model that is not better. One waits for a batch at every look."""
+
+
+class Found(NamedTuple):
+    """One replay, or the mean of several."""
+
+    trials: float
+    looks: float
+    called: float
+    wrong: float
+
+
+class Row(NamedTuple):
+    """A set at a pace."""
+
+    set: str
+    pace: str
+    found: Found
+
+    def cells(self) -> tuple[object, ...]:
+        found = self.found
+        prices = found.trials, BATCH_PRICE * found.trials
+        return (
+            self.set,
+            self.pace,
+            found.trials,
+            *prices,
+            f"{found.looks:.1f}",
+            f"{found.called:.2f}",
+            f"{found.wrong:.2f}",
+        )
+
+
+def replay(job: tuple[Scenario, dict[str, Any], int]) -> Found:
+    """One seeded replay."""
+    scenario, choices, seed = job
+    controller = drive_rounds(Controller(scenario.plan(**choices)), scenario.tape(seed))
+    found = judge_replay(seed, controller, scenario.world.truth)
+    return Found(found.cost, found.looks, found.called, found.wrong)
+
+
+def paced(scenario: Scenario, pace: Pace) -> dict[str, Any]:
+    """The choices of a plan at this pace."""
+    return {"pace": pace, "rule": Sequential(start=max(TrialsConfig().min, pace.opening) / scenario.cap)}
+
+
+def paces(scenario: Scenario) -> Iterator[tuple[str, Pace]]:
+    """What `trials.favour` means, and other shapes of rounds for batches."""
+    for favour in FAVOURS:
+        trials = TrialsConfig(max=scenario.cap, favour=favour)
+        yield f"`{favour}`", pace_of(AllocationConfig(), trials, scenario.world.p.shape[1])
+    yield from OTHERS
+
+
+def checks(rows: list[Row]) -> Iterator[Check]:
+    """The goals of `batches`."""
+    found = {(row.set, row.pace): row.found for row in rows}
+    for name in dict.fromkeys(row.set for row in rows):
+        batches, usual = found[name, "`batches`"], found[name, "`balanced`"]
+        at_list = BATCH_PRICE * batches.trials
+        yield Check(f"{name}: price, beside fixed N at list price", round(at_list, 3), "<= 0.33", at_list <= 0.33)
+        share = batches.trials
+        yield Check(f"{name}: price, beside fixed N in batches", round(share, 3), "<= 0.66", share <= 0.66)
+        least = usual.called - ALIKE
+        yield Check(f"{name}: calls", round(batches.called, 2), f">= {least:.2f} (balanced)", batches.called >= least)
+        yield Check(f"{name}: looks", round(batches.looks, 1), "<= 12", batches.looks <= 12)
+
+
+def main() -> None:
+    parser = arguments("What a ranking costs through batch services.")
+    parser.add_argument("--runs", type=int, default=100)
+    add_data(parser)
+    options = parser.parse_args()
+    runs = 12 if options.quick else options.runs
+    scenarios = [recorded(options.data, "aime2024")] if options.data.exists() else []
+    start = time.perf_counter()
+    rows: list[Row] = []
+    with ProcessPoolExecutor() as pool:
+        for scenario in (*scenarios, simulated("coins")):
+            for name, pace in paces(scenario):
+                jobs = [(scenario, paced(scenario, pace), seed) for seed in range(runs)]
+                mean = Found(*cast(list[float], np.mean(list(pool.map(replay, jobs)), axis=0).tolist()))
+                rows.append(Row(scenario.name, name, mean))
+                print(rows[-1], flush=True)
+    found = list(checks(rows))
+    text = "\n\n".join([
+        "# Batches: what a ranking costs through batch services",
+        f"{runs} seeded runs a row, batches at {BATCH_PRICE:g} of the list price. Machine: {machine()}. The whole took "
+        f"{(time.perf_counter() - start) / 60:.0f} minutes.",
+        check_table(found),
+        EXPLAINED,
+        markdown(HEADER, [row.cells() for row in rows]),
+    ])  # fmt: skip
+    publish(options, text, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""A batch service without a network: the simulated one as a function, on the clock of the loop that asks it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import orjson
+from live_runs import small_world
+
+from adaptive_eval.endpoints.batches.opening import BatchService
+from adaptive_eval.endpoints.batches.types import BatchConfig
+from adaptive_eval.endpoints.batches.wire import MaybeCreated
+from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, signal_of_error
+from adaptive_eval.endpoints.types import (
+    Again,
+    Answer,
+    EndpointConfig,
+    EndpointStats,
+    Health,
+    Message,
+    Notice,
+    Prompt,
+    Sampling,
+)
+from adaptive_eval.scheduler.batches import BatchedEndpoint
+from adaptive_eval.simulate.answering import Respondent
+from adaptive_eval.simulate.api import Api
+from adaptive_eval.simulate.batches import BatchHabits
+from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.http1 import ApiReply, ApiRequest
+from adaptive_eval.store import Event
+from adaptive_eval.store.pending import PendingBatch, pending_batches
+
+RESPONDENT = Respondent(small_world())
+CONFIG = EndpointConfig(base_url="http://service/v1", model="ada")
+SAMPLING = Sampling(max_tokens=2000)
+
+
+def question(number: int) -> Prompt:
+    """What is asked about one question of the world."""
+    return Prompt(messages=(Message("user", f"[q{number}] which?"),))
+
+
+def truth(number: int, seed: int) -> str:
+    """What the model says to it, always."""
+    return RESPONDENT.answer("ada", f"q{number}", seed).text
+
+
+class ServiceInMemory:
+    """The service, which outlives those who ask it; `now` is a clock that only it looks at."""
+
+    def __init__(self, **habits: Any) -> None:
+        self.now = 0.0
+        self.api = Api(RESPONDENT, Faults(), lambda: self.now, habits=BatchHabits(**habits))
+        self.log: list[tuple[str, str]] = []
+        """Methods and paths, in the order of the calls."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self.api.batches.counts
+
+
+class DirectWire:
+    """The calls of a `BatchWire`, each answered at once."""
+
+    def __init__(self, service: ServiceInMemory) -> None:
+        self._service = service
+        self.secrets: tuple[str, ...] = ()
+        self.notices: dict[Notice, None] = {}
+        self.errors: dict[str, int] = {}
+        self.closed = False
+
+    def note(self, notice: Notice) -> None:
+        self.notices.setdefault(notice)
+
+    async def get(self, path: str, *, whole: bool = False) -> object:
+        return orjson.loads(self._said(await self._call("GET", path)))
+
+    async def post(self, path: str, body: Mapping[str, object]) -> object:
+        return orjson.loads(self._said(await self._call("POST", path, orjson.dumps(body))))
+
+    async def post_once(self, path: str, body: Mapping[str, object] | bytes) -> object:
+        for _ in range(9):
+            reply = await self._call("POST", path, body if isinstance(body, bytes) else orjson.dumps(body))
+            if reply.reset_after is not None:
+                raise MaybeCreated(Failure(FailureKind.RESET, "the connection was reset"))
+            if b" 429 " not in reply.parts[0][1][:20]:
+                return orjson.loads(self._said(reply))
+        raise AssertionError("refused nine times")
+
+    async def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> object:
+        body = b'--b\r\nContent-Disposition: form-data; filename="f"\r\n\r\n%b\r\n--b--\r\n' % content
+        return orjson.loads(self._said(await self._call("POST", path, body)))
+
+    async def lines(self, path: str) -> AsyncIterator[object]:
+        for line in self._said(await self._call("GET", path)).splitlines():
+            yield orjson.loads(line)
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def _call(self, method: str, path: str, body: bytes = b"") -> ApiReply:
+        await asyncio.sleep(0)
+        self._service.now = asyncio.get_running_loop().time()
+        self._service.log.append((method, path))
+        root = "/beta" if "/beta" in path else "/v1"
+        return self._service.api.handle(ApiRequest(method, (root + path).partition("?")[0], body))
+
+    @staticmethod
+    def _said(reply: ApiReply) -> bytes:
+        head, _, body = reply.parts[0][1].partition(b"\r\n\r\n")
+        status = int(head.split()[1])
+        if status >= 300:
+            signal_of_error(status, body, {})
+            raise Refusal(status, "refused")
+        return body
+
+
+class MemoryJournal:
+    """What would be on disk: events are, as soon as somebody waits for it, or the loop has gone round."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def note(self, event: Event) -> None:
+        self.events.append(event)
+
+    async def safe(self) -> None:
+        await asyncio.sleep(0)
+
+    @property
+    def pending(self) -> list[PendingBatch]:
+        return pending_batches(self.events)
+
+
+class DirectModel:
+    """The model asked directly."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        self.asked += seeds
+        assert prompt.messages is not None
+        number = int(prompt.messages[0].content[2 : prompt.messages[0].content.index("]")])
+        return [Answer(truth(number, seed), "stop", seed, "http://service/v1", 1.0) for seed in seeds]
+
+    async def check(self) -> Health:
+        return Health(())
+
+    async def close(self) -> None:
+        return None
+
+    @property
+    def stats(self) -> EndpointStats:
+        return EndpointStats()
+
+
+class Desk:
+    """A model at its batch service, which may be opened again and again."""
+
+    def __init__(self, kind: str = "openai", service: ServiceInMemory | None = None, **settings: Any) -> None:
+        self.service = service or ServiceInMemory()
+        self.settings = BatchConfig(kind=kind, **settings)  # type: ignore[arg-type]
+        self.journal, self.direct = MemoryJournal(), DirectModel()
+
+    def open(self, stored: set[str] | None = None, attempts: int = 5) -> BatchedEndpoint:
+        """The endpoint of a new start."""
+        self.wire = DirectWire(self.service)
+        if self.settings.kind == "openrouter":
+            self.wire = BetaWire(self.service)
+        made = BatchService(CONFIG, SAMPLING, self.settings, self.wire)  # type: ignore[arg-type]
+        clock = asyncio.get_running_loop().time
+        endpoint = BatchedEndpoint("ada", self.direct, made, attempts, now=lambda: 1e9 + clock())
+        endpoint.bind(self.journal)
+        self.left = endpoint.adopt(self.journal.pending, stored or set(), set())
+        return endpoint
+
+
+class BetaWire(DirectWire):
+    """At the neighbouring root."""
+
+    async def _call(self, method: str, path: str, body: bytes = b"") -> ApiReply:
+        await asyncio.sleep(0)
+        self._service.now = asyncio.get_running_loop().time()
+        self._service.log.append((method, path))
+        return self._service.api.handle(ApiRequest(method, ("/beta" + path).partition("?")[0], body))

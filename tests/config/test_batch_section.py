@@ -1,0 +1,85 @@
+"""The section `batch` of a model: its short form, what it refuses, its prices, and the pace that goes with it."""
+
+from pathlib import Path
+
+import pytest
+
+from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
+from adaptive_eval.config.load import check_text
+from adaptive_eval.config.pace import choose_favour, pace_of
+from adaptive_eval.config.planning import trial_cost, usage_cost, worst_costs
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.core.settings import Pace
+from adaptive_eval.endpoints.types import Answer
+
+HEAD = "questions: q.jsonl\ngrader: math\nsampling: {max_tokens: 1000}\nmodels:\n"
+MODEL = "  - {{name: a, base_url: http://a/v1, price: {{input: 1, output: 3}}, {}}}\n  - {{name: b, base_url: http://b/v1}}\n"
+
+
+def told(options: str, head: str = HEAD) -> list[str]:
+    return [str(problem) for problem in check_text(head + MODEL.format(options), Path("b.yaml"), (), {}).problems]
+
+
+def model(options: str) -> ModelConfig:
+    config = check_text(HEAD + MODEL.format(options), Path("b.yaml"), (), {}).config
+    assert config is not None
+    return config.models[0]
+
+
+def test_a_word_stands_for_the_section() -> None:
+    short, long = model("batch: openai"), model("batch: {kind: openai}")
+    assert short.batch == long.batch and short.batch is not None
+    assert (short.batch.price_factor, short.batch.most_requests, short.batch.patience) == (0.5, 50_000, None)
+    assert model("batch: {kind: openrouter, requests: 80000}").batch.most_requests == 5_000  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("batch: azure", "openai, anthropic, openrouter"),
+        ("batch: {kind: openrouter, patience: 2h}", "cannot be cancelled"),
+        ("batch: openai, gpus: 1", "has servers of its own"),
+        ("batch: openai, concurrency: {samples_per_request: 4}", "one answer in each request"),
+        ("batch: anthropic, sampling: {min_p: 0.1}", "has no min_p"),
+        ("batch: anthropic, api: completions", "asks in chats only"),
+        ("batch: {kind: openai, base_url: 'ftp://a'}", "must be http"),
+    ],
+)
+def test_what_a_service_cannot_do_is_refused(options: str, why: str) -> None:
+    problems = told(options)
+    assert any(why in problem for problem in problems), problems
+
+
+def test_messages_need_the_longest_answer() -> None:
+    assert any("needs sampling.max_tokens" in one for one in told("batch: anthropic", HEAD.replace("1000", "null")))
+
+
+def test_prices_are_those_of_the_way_an_answer_came() -> None:
+    batched, direct = model("batch: openai"), model("api_key_env: K")
+    answers = [
+        Answer("x", "stop", 1, f"http://a/v1{way}", 9.0, prompt_tokens=1_000_000, completion_tokens=1_000_000)
+        for way in ("", " (batch)")
+    ]
+    assert [trial_cost(batched)(one).usd for one in answers] == [4.0, 2.0]
+    assert trial_cost(direct)(answers[0]).usd == 4.0
+    assert usage_cost(batched, 1e6, 1e6, 1.0).usd == 2.0, "a forecast counts at batch prices"
+    patient = model("batch: {kind: openai, patience: 1h}")
+    worst = [cost.usd for cost in worst_costs([batched, direct, patient], [100, 100, 100])]
+    assert worst[0] == worst[1] / 2.0 and worst[2] == worst[1], "in the end all may be asked directly"
+    free = model("batch: {kind: openai, price_factor: 0}")
+    assert trial_cost(free)(answers[1]).usd == 0.0
+
+
+def test_auto_takes_few_large_rounds() -> None:
+    chosen = choose_favour([model("batch: openai"), model("api_key_env: K")], TrialsConfig(), 30)
+    assert chosen == ("batches", "each look waits for batches, which may take hours")
+    pace = pace_of(AllocationConfig(), TrialsConfig(favour="batches"), 30)
+    assert pace == Pace(share=0.7, opening=24, even=True)
+    with pytest.raises(ValueError, match="even is for rounds as large as the need"):
+        Pace(even=True)
+    assert any(
+        "growth is not for trials.favour batches" in one
+        for one in told(
+            "batch: openai", HEAD.replace("models:", "trials: {favour: batches}\nallocation: {growth: 0.1}\nmodels:")
+        )
+    )

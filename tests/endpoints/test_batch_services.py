@@ -1,0 +1,301 @@
+"""Batch services over HTTP: the formats beside the simulated service, and what a service that means ill may do."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import orjson
+import pytest
+from live_runs import small_world
+from raw_servers import Exchange, raw_server
+
+from adaptive_eval.endpoints.batches.anthropic import chat_payload, message_params
+from adaptive_eval.endpoints.batches.openai import result_of, state_of
+from adaptive_eval.endpoints.batches.opening import BatchService, open_batches, root_of
+from adaptive_eval.endpoints.batches.types import (
+    BatchConfig,
+    BatchResult,
+    BatchStage,
+    BatchState,
+    ResultStatus,
+    came_by_batch,
+)
+from adaptive_eval.endpoints.batches.wire import MaybeCreated
+from adaptive_eval.endpoints.failures import Failure
+from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
+from adaptive_eval.errors import Rejected, Unavailable
+from adaptive_eval.simulate.batches import BatchHabits
+from adaptive_eval.simulate.server import SimulatedServer
+
+KEY = "sk-secret-0123456789abcdef"
+KINDS = ("openai", "anthropic", "openrouter")
+ASKED = Prompt(messages=(Message("system", "Be brief."), Message("user", "[q1] which?")))
+
+
+def opened(url: str, kind: str = "openai", **settings: object) -> BatchService:
+    return open_batches(
+        EndpointConfig(base_url=url, model="ada", api_key_env="KEY"),
+        Sampling(max_tokens=2000, stop="###"),
+        Limits(attempts=2, patience=0.0),
+        BatchConfig(kind=kind, **settings),  # type: ignore[arg-type]
+        keys={"KEY": KEY},
+    )
+
+
+async def created(service: BatchService, number: int = 10) -> BatchState:
+    return await service.format.create("k", [service.sized(f"k_{seed}", ASKED, seed) for seed in range(number)])
+
+
+async def ended(service: BatchService, state: BatchState) -> BatchState:
+    while state.stage is BatchStage.RUNNING:
+        await asyncio.sleep(0.1)
+        state = await service.format.state(state.id)
+    return state
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_format_has_a_batch_taken_listed_and_answered(kind: str) -> None:
+    async with SimulatedServer(small_world(), batches=BatchHabits(seconds=1.0)) as server:
+        service = opened(server.base_url, kind)
+        state = await created(service)
+        assert state.stage is BatchStage.RUNNING and state.total == 10
+        (listed,) = await service.format.listed(0.0)
+        assert (listed.id, listed.key) == (state.id, "k" if kind == "openai" else None)
+        state = await ended(service, state)
+        results = {one.custom_id: one async for one in service.format.results(state)}
+        assert set(results) == {f"k_{seed}" for seed in range(10)}
+        for seed in range(10):
+            answer = service.answer(results[f"k_{seed}"], ASKED, seed, 5.0, 1)
+            assert answer.text and answer.completion_tokens > 1 and answer.seed == seed and answer.latency == 5.0
+            assert came_by_batch(answer.replica) and answer.finish_reason in ("stop", "end_turn")
+        await service.wire.close()
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_a_batch_that_is_cancelled_has_what_was_answered(kind: str) -> None:
+    async with SimulatedServer(small_world(), batches=BatchHabits(seconds=100.0)) as server:
+        service = opened(server.base_url, kind)
+        state = await created(service)
+        await asyncio.sleep(50.0)
+        await service.format.cancel(state.id)
+        state = await ended(service, state)
+        statuses = [one.status async for one in service.format.results(state)]
+        assert statuses.count(ResultStatus.RESPONSE) == statuses.count(ResultStatus.CANCELLED) == 5
+        with pytest.raises(Rejected, match="the batch has ended"):
+            await service.format.cancel(state.id)
+        await service.wire.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_creation_is_repeated_only_where_it_was_not_heard(kind: str) -> None:
+    async with SimulatedServer(small_world(), batches=BatchHabits(refused=0.7, seed=2)) as server:
+        service = opened(server.base_url, kind)
+        assert (await created(service)).total == 10
+        assert server.batch_counts["refused"] > 0 and server.batch_counts["created"] == 1
+        await service.wire.close()
+    async with SimulatedServer(small_world(), batches=BatchHabits(lost=1.0)) as server:
+        service = opened(server.base_url, kind)
+        assert await service.format.listed(0.0) == []  # there is an idle connection now
+        with pytest.raises(MaybeCreated):
+            await created(service)
+        assert server.batch_counts["created"] == 1
+        await service.wire.close()
+
+
+# -- what a service may say ------------------------------------------------------------------------------------------
+
+
+async def _state_said(reply: bytes, status: int = 200, *headers: str) -> BatchState:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(status, reply, *headers)
+
+    async with raw_server(script) as server:
+        service = opened(server.base_url)
+        try:
+            return await service.format.state("batch_1")
+        finally:
+            await service.wire.close()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [b"[]", b"null", b'{"status": "completed"}', b'{"id": "../files", "status": "x"}', b'{"id": 5}', b'{"id": ".."}'],
+)
+async def test_what_is_no_batch_is_refused(reply: bytes) -> None:
+    with pytest.raises(Failure, match="something else than a batch"):
+        await _state_said(reply)
+
+
+async def test_what_is_no_json_is_repeated_and_then_given_up() -> None:
+    with pytest.raises(Unavailable, match="not JSON"):
+        await _state_said(b"<html>")
+
+
+async def test_no_redirect_is_followed_and_no_key_goes_there() -> None:
+    with pytest.raises(Rejected, match="redirects to elsewhere.example"):
+        await _state_said(b"", 307, "Location: https://elsewhere.example/v1/batches/batch_1")
+
+
+async def test_a_key_that_comes_back_is_shown_in_no_message() -> None:
+    said = orjson.dumps({"error": {"message": f"the key {KEY} may not do this", "type": "permission_error"}})
+    with pytest.raises(Rejected) as caught:
+        await _state_said(said, 403)
+    assert KEY not in str(caught.value) and "***" in str(caught.value)
+
+
+async def test_each_service_gets_its_key_as_it_wants_it() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(200, {"id": "b", "status": "validating", "processing_status": "in_progress"})
+
+    async with raw_server(script) as server:
+        for kind in KINDS:
+            service = opened(server.base_url, kind)
+            await service.format.state("b")
+            await service.wire.close()
+    openai, anthropic, openrouter = server.seen
+    assert openai.headers["authorization"] == openrouter.headers["authorization"] == f"Bearer {KEY}"
+    assert anthropic.headers["x-api-key"] == KEY and anthropic.headers["anthropic-version"] == "2023-06-01"
+    assert "authorization" not in anthropic.headers
+    assert [one.path for one in server.seen] == ["/v1/batches/b", "/v1/messages/batches/b", "/beta/batches/b"]
+
+
+async def test_lines_that_are_nothing_are_passed_over() -> None:
+    good = orjson.dumps({"custom_id": "k_1", "response": {"status_code": 200, "body": {}}})
+    lines = [b"", b"{", b"[]", b'{"custom_id": 3}', b"\xff\xfe", good, b'{"custom_id": "k_2", "error": null}']
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(200, b"\n".join(lines))
+
+    async with raw_server(script) as server:
+        service = opened(server.base_url)
+        state = BatchState("b", BatchStage.ENDED, "completed", files=("f",))
+        found = [one async for one in service.format.results(state)]
+        await service.wire.close()
+    assert [(one.custom_id, one.code) for one in found] == [("k_1", 200), ("k_2", 500)]
+    assert [notice.kind for notice in service.notices] == ["bad_result"]
+
+
+async def test_a_service_that_wants_to_be_left_alone_is() -> None:
+    waits: list[float] = []
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.index < 2:
+            await exchange.reply(429, {"error": {"message": "slow down"}}, "Retry-After: 30")
+        else:
+            await exchange.reply(200, {"id": "b", "status": "in_progress"})
+
+    async with raw_server(script) as server:
+        service = opened(server.base_url)
+        begun = asyncio.get_running_loop().time()
+        await service.format.state("b")
+        waits.append(asyncio.get_running_loop().time() - begun)
+        await service.wire.close()
+    assert 60.0 <= waits[0] < 65.0
+
+
+# -- one result ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[BatchService]:
+    service = opened("http://127.0.0.1:9/v1")
+    yield service
+    await service.wire.close()
+
+
+async def test_errors_of_a_request_mean_what_they_mean_when_it_is_asked_directly(service: BatchService) -> None:
+    def answer(code: int, message: str, kind: str = "") -> object:
+        return service.answer(
+            BatchResult("k", code=code, error={"error": {"message": message, "code": kind}}), ASKED, 3, 1.0, 2
+        )
+
+    long = service.answer(
+        BatchResult("k", code=400, error={"error": {"message": "", "code": "context_length_exceeded"}}),
+        ASKED,
+        3,
+        1.0,
+        2,
+    )
+    assert long.signals == {"context_length"} and long.attempts == 2 and long.text == ""
+    for code in (429, 500, 529):
+        with pytest.raises(Failure):
+            answer(code, "later")
+    with pytest.raises(Rejected, match="HTTP 401"):
+        answer(401, "no")
+    with pytest.raises(Failure, match="no choices"):
+        service.answer(BatchResult("k", payload={"choices": []}), ASKED, 3, 1.0, 1)
+    with pytest.raises(Failure, match="HTTP 502"):
+        service.answer(BatchResult("k", payload={"error": {"code": 502, "message": "upstream"}}), ASKED, 3, 1.0, 1)
+
+
+def test_a_request_of_a_chat_as_messages() -> None:
+    body = {
+        "model": "m",
+        "messages": [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}],
+        "seed": 4,
+        "stop": "x",
+        "max_tokens": 7,
+        "temperature": 0.5,
+        "thinking": {"type": "enabled"},
+    }
+    assert message_params(body) == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "B"}],
+        "system": "A",
+        "stop_sequences": ["x"],
+        "max_tokens": 7,
+        "temperature": 0.5,
+        "thinking": {"type": "enabled"},
+    }
+
+
+def test_a_message_as_a_chat_gives_it() -> None:
+    message = {
+        "model": "m",
+        "content": [
+            {"type": "thinking", "thinking": "hm"},
+            {"type": "text", "text": "4"},
+            {"type": "text", "text": "2"},
+        ],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 3, "cache_read_input_tokens": 5, "output_tokens": 9},
+    }
+    payload = chat_payload(message)
+    assert payload["choices"] == [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "42", "reasoning_content": "hm"},
+            "finish_reason": "end_turn",
+        }
+    ]
+    assert payload["usage"] == {"prompt_tokens": 8, "completion_tokens": 9}
+
+
+def test_states_and_results_of_openai_in_its_own_words() -> None:
+    """The examples of its reference, shortened."""
+    batch = {
+        "id": "batch_abc123",
+        "status": "completed",
+        "output_file_id": "file-cvaTdG",
+        "error_file_id": "file-HOWS94",
+        "created_at": 1711471533,
+        "request_counts": {"total": 100, "completed": 95, "failed": 5},
+        "metadata": {"adaptive_eval": "k"},
+    }
+    state = state_of(batch)
+    assert (state.stage, state.key, state.total, state.done) == (BatchStage.ENDED, "k", 100, 100)
+    assert state.files == ("file-cvaTdG", "file-HOWS94") and state.created == 1711471533.0
+    failed = state_of(
+        {"id": "b", "status": "failed", "errors": {"data": [{"code": "token_limit_exceeded", "message": "full"}]}}
+    )
+    assert (failed.stage, failed.reason, failed.busy) == (BatchStage.FAILED, "full", True)
+    expired = {"custom_id": "k_3", "response": None, "error": {"code": "batch_expired", "message": "not in time"}}
+    assert result_of(expired) == BatchResult("k_3", ResultStatus.EXPIRED)
+
+
+def test_where_batches_are() -> None:
+    assert root_of(BatchConfig(kind="openrouter"), "https://openrouter.ai/api/v1") == "https://openrouter.ai/api/beta"
+    assert root_of(BatchConfig(kind="openai"), "https://api.openai.com/v1") == "https://api.openai.com/v1"
+    assert (
+        root_of(BatchConfig(kind="openai", base_url="https://other.example/v1/"), "https://a/v1")
+        == "https://other.example/v1"
+    )

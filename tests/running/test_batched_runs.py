@@ -1,0 +1,179 @@
+"""Whole runs through batch services over HTTP: the same looks as asked directly, through faults, kills and stops."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from killed_in_batches import POINTS
+from live_runs import MODELS, Found, Site, small_world
+from patient_time import HANGS
+
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.simulate.batches import BatchHabits
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.store import (
+    AnswersLost,
+    BatchCancelled,
+    BatchEnded,
+    BatchPlanned,
+    Event,
+    RunReader,
+    events_of_kind,
+)
+from adaptive_eval.store.pending import pending_batches
+
+SCRIPT = Path(__file__).with_name("killed_in_batches.py")
+QUICK = {"first_poll": 0.02, "longest_poll": 0.05}
+TRIALS = {"min": 4, "max": 16}
+FAULTS = {"errored": 0.1, "left_out": 0.03, "doubled": 0.1, "strange": 0.1, "expired": 0.2, "refused": 0.2, "lost": 0.2}
+
+
+@contextmanager
+def service(**habits: float) -> Iterator[tuple[SimulatedServer, str]]:
+    server = SimulatedServer(small_world(), batches=BatchHabits(**{"seconds": 0.05, **habits}))  # type: ignore[arg-type]
+    with serving(server) as url:
+        yield server, url
+
+
+def batched(url: str, kind: str = "openai", **more: object) -> list[dict[str, object]]:
+    return [{"name": name, "base_url": url, "batch": {"kind": kind, **QUICK, **more}} for name in MODELS]
+
+
+def events(directory: Path) -> list[Event]:
+    with closing(RunReader.open(directory)) as reader:
+        return reader.events()
+
+
+def directly(site: Site, **changes: object) -> Found:
+    """What the same run finds that asks directly."""
+    trials = {**TRIALS, "favour": "batches"}
+    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    directory = site.directory("direct")
+    ended = site.run(site.write("direct", models=models, trials=trials, **changes), "--run-dir", str(directory))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
+    return Found.of(directory)
+
+
+def ended_well(site: Site, config: Path, directory: Path) -> Found:
+    ended = site.run(config, "--run-dir", str(directory))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
+    return Found.of(directory)
+
+
+def test_a_batched_run_finds_what_a_direct_one_finds(site: Site) -> None:
+    with service() as (server, url):
+        config = site.write(models=batched(url), trials=TRIALS)
+        found = ended_well(site, config, site.directory())
+    assert found == directly(site)
+    told = events(site.directory())
+    created = len(events_of_kind(told, BatchPlanned))
+    assert server.batch_counts["created"] == created <= len(MODELS) * (len(found.looks) + 1)
+    assert server.counts == {} and server.batch_counts["answered"] == len(found.outcomes)
+    with closing(RunReader.open(site.directory())) as reader:
+        assert reader.header().configuration["trials"]["favour"] == "batches", "auto takes few large rounds"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("kind", ["openai", "openrouter"])
+def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site, kind: str) -> None:
+    budget = {"tokens": 3_000_000}
+    with service(**FAULTS, seed=3) as (server, url):
+        config = site.write(models=batched(url, kind), trials=TRIALS, budget=budget)
+        found = ended_well(site, config, site.directory())
+    assert found == directly(site, budget=budget)
+    assert server.batch_counts["answered"] == len(found.outcomes), "nothing was paid for twice"
+    told = events(site.directory())
+    lost = sum(event.answers for event in events_of_kind(told, AnswersLost))
+    assert lost == server.batch_counts["left out"] == sum(event.lost for event in events_of_kind(told, BatchEnded))
+    assert pending_batches(told) == []
+    with closing(RunReader.open(site.directory())) as reader:
+        assert not any(reader.in_flight().values())
+
+
+def test_message_batches_have_no_seeds_and_every_trial_comes_once(site: Site) -> None:
+    with service(**FAULTS, seed=1) as (server, url):
+        found = ended_well(site, site.write(models=batched(url, "anthropic"), trials=TRIALS), site.directory())
+    assert server.batch_counts["answered"] == len(found.outcomes)
+    assert all(category is not None for category in found.outcomes.values())
+
+
+def test_models_with_and_without_batches_are_in_one_run(site: Site) -> None:
+    with service() as (server, url):
+        models = [*batched(url)[:2], {"name": MODELS[2], "base_url": url}]
+        found = ended_well(site, site.write(models=models, trials=TRIALS), site.directory())
+    assert found == directly(site)
+    direct = sum(model == MODELS[2] for model, _, _ in found.outcomes)
+    assert (server.counts["answered"], server.batch_counts["answered"]) == (direct, len(found.outcomes) - direct)
+
+
+def test_where_patience_ends_the_rest_is_asked_directly_at_the_full_price(site: Site) -> None:
+    price = {"price": {"input": 1.0, "output": 10.0}}
+    with service(seconds=4.0) as (server, url):
+        models = [one | price for one in batched(url, patience=0.2)]
+        ended_well(site, site.write(models=models, trials={"min": 4, "max": 4}), site.directory())
+    assert events_of_kind(events(site.directory()), BatchCancelled)
+    assert server.counts["answered"] + server.batch_counts["answered"] == len(MODELS) * 8 * 4
+    with closing(RunReader.open(site.directory())) as reader:
+        for record in reader.trials():
+            answer, cost = record.answer, record.cost
+            full = (answer.prompt_tokens + 10.0 * answer.completion_tokens) / 1e6
+            assert cost.usd == pytest.approx(full * (0.5 if answer.replica.endswith("(batch)") else 1.0))
+
+
+def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:
+    """A prompt has at most 512 tokens more than bytes, an answer 2,000: of $0.5 a million each, some 400 answers."""
+    price = {
+        "price": {
+            "input": 1.0,
+            "output": 1.0,
+        }
+    }
+    with service() as (server, url):
+        models = [one | price for one in batched(url)]
+        config = site.write(models=models, trials={"min": 4, "max": 16}, budget={"usd": 0.13})
+        ended_well(site, config, site.directory())
+        spent = json.loads((site.directory() / "results.json").read_text())["cost"]
+        assert 0.0 < spent["usd"] <= 0.13 and spent["trials"] == server.batch_counts["answered"] >= 96
+        full = [{"name": name, "base_url": url} | price for name in MODELS]
+        refused = site.run(site.write("full", models=full, trials={"min": 4, "max": 16}, budget={"usd": 0.13}))
+        assert refused.exit_code == ExitCode.SPENT and server.counts["answered"] == 0, "not even the first round fits"
+
+
+def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
+    with service(seconds=1.5) as (server, url):
+        config = site.write(models=batched(url), trials={"min": 4, "max": 4})
+        process = site.start(config, "--run-dir", str(site.directory()))
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "is with its service" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=HANGS)
+        assert process.returncode == ExitCode.STOPPED
+        assert "pending   " in said and "32 requests in batch_" in said
+        assert len(pending_batches(events(site.directory()))) == len(MODELS)
+        found = ended_well(site, config, site.directory())
+    assert server.batch_counts["answered"] == len(found.outcomes) == 96 and server.batch_counts["created"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["openai", "openrouter"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_at_any_point_pays_nothing_twice(site: Site, kind: str, point: str) -> None:
+    with service(seconds=0.2) as (server, url):
+        config = site.write(models=batched(url, kind), trials=TRIALS, budget={"tokens": 3_000_000})
+        command = [sys.executable, str(SCRIPT), point, "run", str(config), "--run-dir", str(site.directory())]
+        killed = subprocess.run(command, cwd=site.folder, capture_output=True, timeout=HANGS, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        found = ended_well(site, config, site.directory())
+    assert found == directly(site, budget={"tokens": 3_000_000})
+    told = events(site.directory())
+    assert pending_batches(told) == []
+    # a batch that was planned, and was not created, may have been for all that a service without metadata says
+    lost = sum(event.answers for event in events_of_kind(told, AnswersLost))
+    assert (lost > 0) == (point == "planned" and kind == "openrouter")
+    assert server.batch_counts["answered"] == len(found.outcomes), "nothing was paid for twice"

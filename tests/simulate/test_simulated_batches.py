@@ -1,0 +1,94 @@
+"""The simulated batch service: its states, and what it says of what makes no sense."""
+
+import orjson
+import pytest
+from live_runs import small_world
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.simulate.answering import Respondent
+from adaptive_eval.simulate.api import Api
+from adaptive_eval.simulate.batches import BatchHabits, parse_habits
+from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.http1 import ApiRequest
+
+
+class Clocked:
+    """The service at a time that the test says."""
+
+    def __init__(self, **habits: float) -> None:
+        self.now = 0.0
+        self.api = Api(Respondent(small_world()), Faults(), lambda: self.now, habits=BatchHabits(**habits))  # type: ignore[arg-type]
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, object]]:
+        raw = body if isinstance(body, bytes) else orjson.dumps(body)
+        head, _, said = self.api.handle(ApiRequest(method, path, raw)).parts[0][1].partition(b"\r\n\r\n")
+        return int(head.split()[1]), orjson.loads(said)
+
+    def inline(self, number: int = 4) -> str:
+        requests = [
+            {"custom_id": f"r{seed}", "body": {"model": "ada", "messages": [{"content": "[q1]"}], "seed": seed}}
+            for seed in range(number)
+        ]
+        status, said = self.call("POST", "/beta/batches", {"endpoint": "/v1/chat/completions", "requests": requests})
+        assert status == 202
+        return str(said["id"])
+
+
+def test_a_batch_goes_through_its_states() -> None:
+    service = Clocked(seconds=100.0)
+    name = service.inline()
+    words = []
+    for service.now in (5.0, 50.0, 95.0, 100.0):
+        words.append(service.call("GET", f"/beta/batches/{name}")[1]["status"])
+    assert words == ["validating", "in_progress", "finalizing", "completed"]
+    results = service.call("GET", f"/beta/batches/{name}")[1]["results"]
+    assert isinstance(results, list) and sorted(one["custom_id"] for one in results) == ["r0", "r1", "r2", "r3"]
+
+
+def test_an_answer_is_that_of_the_chat_api() -> None:
+    service = Clocked(seconds=0.0)
+    name = service.inline(1)
+    (line,) = service.call("GET", f"/beta/batches/{name}")[1]["results"]  # type: ignore[misc]
+    body = {"model": "ada", "messages": [{"content": "[q1]"}], "seed": 0}
+    direct = service.call("POST", "/v1/chat/completions", body)[1]
+    assert line["response"]["body"]["choices"] == direct["choices"]  # type: ignore[index]
+
+
+def test_what_makes_no_sense_is_told() -> None:
+    service = Clocked(seconds=100.0)
+    name = service.inline()
+    assert service.call("POST", f"/beta/batches/{name}/cancel")[0] == 405
+    assert service.call("GET", "/v1/batches/none")[0] == 404
+    assert service.call("GET", "/v1/messages/batches/none/results")[0] == 404
+    for path, body in (
+        ("/beta/batches", {"requests": [], "endpoint": "x"}),
+        ("/v1/batches", {"input_file_id": "none", "completion_window": "24h"}),
+        ("/v1/batches", b"{"),
+        ("/v1/messages/batches", {"requests": [{"custom_id": "a", "params": {"seed": 1, "max_tokens": 4}}]}),
+        ("/v1/messages/batches", {"requests": [{"custom_id": "a", "params": {"messages": []}}]}),
+    ):
+        assert service.call("POST", path, body)[0] == 400
+
+
+def test_half_of_a_batch_that_expires_is_answered() -> None:
+    service = Clocked(seconds=1.0, expired=1.0)
+    name = service.inline(10)
+    service.now = 2.0
+    said = service.call("GET", f"/beta/batches/{name}")[1]
+    assert said["status"] == "expired" and said["request_counts"] == {"total": 10, "completed": 5, "failed": 5}
+    assert service.api.batches.counts["answered"] == 5
+
+
+def test_habits_are_read_and_mistakes_told() -> None:
+    assert parse_habits(["seconds=20", "expired=0.5"]) == BatchHabits(seconds=20.0, expired=0.5)
+    for text, why in (
+        ("haste=1", "known are seconds"),
+        ("expired=often", "needs a number"),
+        ("expired=2", "from 0 to 1"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            parse_habits([text])
+    told = CliRunner().invoke(app, ["simulate", "coins", "--batch", "haste=1"])
+    assert told.exit_code == 2 and "batch 'haste' is not known" in told.stderr
