@@ -1,25 +1,31 @@
 """The grader of a run, and whether it finds the answer keys right: before anything is asked."""
 
+from typing import TYPE_CHECKING
+
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.graders.judge import Judge
-from adaptive_eval.graders.judging import JudgePool
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import Rubric
 
+if TYPE_CHECKING:
+    from adaptive_eval.graders.judging import JudgePool
 
-def grading_of(prepared: PreparedRun) -> GradingPool | JudgePool:
+
+def grading_of(prepared: PreparedRun) -> "GradingPool | JudgePool":
     """The graders of a run, to be closed in the end."""
     return open_grading(prepared.config, prepared.rubric, worst_verdict(prepared.config, prepared.questions))
 
 
-def open_grading(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> GradingPool | JudgePool:
+def open_grading(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> "GradingPool | JudgePool":
     """The graders of a configuration, to be closed in the end; `lost` is the most that a verdict may cost."""
     if isinstance(config.grader, Judge):
+        from adaptive_eval.graders.judging import JudgePool  # loads what endpoints need, which `validate` does not
+
         keys = read_environment(config.folder)
         return JudgePool(config.grader, rubric, folder=config.folder, keys=keys, lost=lost)
     return GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys)

@@ -157,6 +157,28 @@ unanimous_at_k = pass_hat_k
 g_pass_at_k = pass_hat_k
 
 
+def naive_pass_hat_k(R: Any, k: int, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
+    """Rank by naive Pass^k.
+
+    Args:
+        R: An (L, M, N) tensor of zeros and ones, an (L, M) matrix (one trial of each question), or binary `Counts` of
+            L models.
+        k: How many draws, at least 1; there may be fewer trials.
+        method: How equal scores share a rank, see `rank_scores`.
+        return_scores: Whether to return the scores too.
+
+    Returns:
+        The rank of each model, 1 for the best; with `return_scores` a `Ranked` (ranking, scores).
+
+    Examples:
+        >>> from scorio import rank
+        >>> weak, strong = [[0, 0, 0, 1], [1, 0, 0, 0]], [[1, 1, 0, 1], [1, 1, 1, 0]]
+        >>> rank.naive_pass_hat_k([weak, strong], k=2)
+        array([2, 1])
+    """
+    return _rank(lambda counts: scorio.eval.naive_pass_hat_k(counts, k), _models(R), method, return_scores)
+
+
 def g_pass_at_k_tau(R: Any, k: int, tau: float, method: str = DEFAULT, return_scores: bool = False) -> Ranking:
     """Rank by G-Pass@k_tau.
 

@@ -19,6 +19,7 @@ W = [0.0, 0.5, 1.0]
 FAMILY: list[tuple[str, dict[str, Any]]] = [
     ("pass_at_k", {"k": 3}),
     ("pass_hat_k", {"k": 3}),
+    ("naive_pass_hat_k", {"k": 12}),
     ("unanimous_at_k", {"k": 3}),
     ("g_pass_at_k", {"k": 3}),
     ("g_pass_at_k_tau", {"k": 4, "tau": 0.6}),
