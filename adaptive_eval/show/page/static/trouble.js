@@ -128,7 +128,9 @@ function batches(view) {
     moment(one.since),
     count(one.requests),
   ]);
-  return rows.length ? grid("Pending at batch services", ["Model", "Batch", "State", "Since", "Requests"], rows, 4) : null;
+  return rows.length
+    ? grid("Pending at batch services", ["Model", "Batch", "State", "Since", "Requests"], rows, 4)
+    : null;
 }
 
 /** @param {number | null} value */
