@@ -50,7 +50,7 @@ class Tabs:
         path.write_text(html, encoding="utf-8")
         page = self.open(width=width, dark=dark)
         page.goto(path.as_uri())
-        page.wait_for_selector("#repeat .yaml", state="attached")
+        page.wait_for_selector("#words .glossary", state="attached")
         return page
 
     def at(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":

@@ -133,7 +133,7 @@ def opened(tabs: Tabs, server: Server, path: str = "") -> "Page":
     """The page of a run, drawn to its end."""
     page = tabs.open()
     page.goto(server.url + path)
-    page.wait_for_selector("#repeat .yaml", state="attached")
+    page.wait_for_selector("#words .glossary", state="attached")
     return page
 
 

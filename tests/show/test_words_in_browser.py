@@ -99,7 +99,7 @@ def touched(tabs: Tabs, html: str) -> Iterator["Page"]:
     page = context.new_page()
     page.on("pageerror", lambda error: tabs.complaints.append(f"error: {error}"))
     page.goto(path.as_uri())
-    page.wait_for_selector("#repeat .yaml", state="attached")
+    page.wait_for_selector("#words .glossary", state="attached")
     yield page
     context.close()
 
