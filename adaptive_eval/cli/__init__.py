@@ -23,6 +23,7 @@ COMMANDS = {
     "report": "Publish RUN as HTML, Markdown, JSON, CSV or JUnit XML, with plots where they are wanted.",
     "track": "Put RUN into W&B or MLflow, while it goes on or afterwards.",
     "compare": "Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have.",
+    "board": "Rank the models of RUNs by benchmark, side by side, with the average over benchmarks and the history.",
     "regrade": "Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config.",
     "relabel": "Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.",
     "verify": "Check every stored row of RUN by its checksum, the database's order, and results.json.",

@@ -1,7 +1,6 @@
 """A run as Markdown, fit for a paper's appendix or a pull request: what was found, how surely, and how to repeat it."""
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -21,6 +20,7 @@ from scipy.special import ndtr
 from adaptive_eval import __version__
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.exchange.tables.writer import harmless
+from adaptive_eval.record.benchmark import questions_digest
 from adaptive_eval.record.results import ModelRow, PairRow, Results, RunCost
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
@@ -94,15 +94,9 @@ def repeatable(view: RunView) -> Repeatable:
         version=next((begun.version or "" for begun in reversed(events_of_kind(events, RunBegun))), ""),
         configuration=_configuration(config),
         models=tuple({"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.models),
-        digest=questions_digest(view),
+        digest=questions_digest(view.questions),
         events=tuple((_minute(at), text) for at, text in told if text is not None),
     )
-
-
-def questions_digest(view: RunView) -> str:
-    """A fingerprint of what was asked and what counts as right, whatever the order of the questions."""
-    rows = sorted([one.id, one.prompt, one.answer, list(one.choices)] for one in view.questions)
-    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
 def _configuration(config: RunConfig) -> dict[str, object]:

@@ -142,7 +142,7 @@ def loaded_by(arguments: list[str], folder: Path) -> set[str]:
     return loaded
 
 
-@pytest.mark.parametrize("command", ["report RUN", "compare RUN RUN"])
+@pytest.mark.parametrize("command", ["report RUN", "compare RUN RUN", "board RUN"])
 def test_who_reads_a_run_does_not_load_what_asks_models(ended_runs: EndedRuns, site: Site, command: str) -> None:
     arguments = command.replace("RUN", str(ended_runs.copy(site))).split()
     asking = {"asyncio", "ssl", "tenacity", "adaptive_eval.scheduler.scheduler", "adaptive_eval.endpoints.endpoint"}

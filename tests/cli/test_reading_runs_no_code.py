@@ -79,6 +79,7 @@ CASES: dict[str, Sequence[str] | None] = {
     ),
     "track": ("track RUN --mlflow",),
     "compare": ("compare RUN COPY", "compare RUN COPY --format json"),
+    "board": ("board RUN COPY", "board RUN --format html --output OUT", "board RUN --format json"),
     "regrade": ("regrade RUN",),
     "relabel": ("relabel RUN", "relabel RUN --format json", "relabel RUN --rubric RUBRIC.yaml"),
     "verify": ("verify RUN",),

@@ -128,6 +128,17 @@ def demo_page() -> str:
     return _document("Ranking models by sampling · adaptive-eval", head, tail, {})
 
 
+def still_page(title: str, body: str, further_style: str = "") -> str:
+    """One file without a script: a body in which everything from outside is escaped already."""
+    look = style() + further_style
+    policy = f"default-src 'none'; style-src '{_hash(look)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n<style>{look}</style>\n'
+    )
+    return _framed(title, head, f'<div id="page">\n{body}</div>\n', {})
+
+
 def _alone(code: str, look: str) -> str:
     """The policy of a file that may run its own script, and ask for nothing."""
     return (
@@ -147,14 +158,20 @@ def _served(title: str, root: str, data: Mapping[str, str]) -> str:
 
 
 def _document(title: str, head: str, tail: str, data: Mapping[str, str]) -> str:
+    body = (
+        f'<noscript><p>{_NO_SCRIPT}</p></noscript>\n<div id="page"></div>\n'
+        f'<script id="glossary" type="application/json">{_glossary()}</script>\n{tail}'
+    )
+    return _framed(title, head, body, data)
+
+
+def _framed(title: str, head: str, body: str, data: Mapping[str, str]) -> str:
     attributes = "".join(f' data-{key}="{escape(value)}"' for key, value in data.items())
     return (
         f'<!doctype html>\n<html lang="en"{attributes}>\n<head>\n<meta charset="utf-8">\n{head}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(title)}</title>\n</head>\n<body>\n"
-        f'<noscript><p>{_NO_SCRIPT}</p></noscript>\n<div id="page"></div>\n'
-        f'<script id="glossary" type="application/json">{_glossary()}</script>\n{tail}</body>\n</html>\n'
+        f"<title>{escape(title)}</title>\n</head>\n<body>\n{body}</body>\n</html>\n"
     )
 
 

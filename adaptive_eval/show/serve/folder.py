@@ -1,6 +1,5 @@
 """The runs that a monitor serves, by name: one, or those that lie in a folder; and how each of them stands."""
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -12,11 +11,11 @@ from typing import Any, cast
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import mishap_of
+from adaptive_eval.record.folder import holds_run, runs_in
 from adaptive_eval.record.gate import gate_outcome
 from adaptive_eval.record.results import read_results
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import Event, RunFinished, RunReader, StoredLook, TrialsRegraded
-from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.looks import look_of
 
 REGRADED = "its answers were graded again; the command that runs it judges them anew"
@@ -60,17 +59,11 @@ class Folder:
     @property
     def is_run(self) -> bool:
         """The directory itself is a run."""
-        return (self.path / DATABASE_FILE).exists()
+        return holds_run(self.path)
 
     def runs(self) -> dict[str, Path]:
         """The runs by name: only these are ever opened."""
-        if self.is_run:
-            return {self.path.name: self.path}
-        try:
-            found = sorted(self.path.iterdir())
-        except OSError:  # it is not there yet, or no more
-            return {}
-        return {one.name: one for one in found if os.access(one / DATABASE_FILE, os.R_OK)}
+        return runs_in(self.path)
 
     def briefs(self) -> list[RunBrief]:
         """How every run stands; one that cannot be read is left out."""
