@@ -89,6 +89,7 @@ def test_every_flip_of_the_results_is_noticed(copy: Path) -> None:
         path.write_bytes(whole)
 
 
+@pytest.mark.slow
 def test_no_command_ends_in_a_traceback(done: Site, tmp_path: Path) -> None:
     rng = random.Random(9)
     for number in range(COMMANDED):

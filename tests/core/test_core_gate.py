@@ -80,6 +80,7 @@ def allowed(promise: float, runs: int) -> float:
     return float(binom.ppf(0.999, runs, promise) / runs)
 
 
+@pytest.mark.slow
 def test_a_build_that_is_a_point_worse_passes_a_delta_of_five_points_within_the_horizon() -> None:
     """The baseline at 0.86 and a build at 0.85: certifying a tie takes thousands of trials, and passing does not."""
     found = outcomes(gate(trials=Trials(4, 80)), 0.86, 0.85, 40)
@@ -101,6 +102,7 @@ def test_passing_takes_fewer_trials_than_certifying_a_tie() -> None:
     assert spent[0] < 0.6 * spent[1]
 
 
+@pytest.mark.slow
 def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails() -> None:
     runs = 200
     found = outcomes(gate(), 0.80, 0.75, runs)
@@ -116,6 +118,7 @@ def test_a_build_that_is_much_worse_fails() -> None:
     assert outcomes(gate(), 0.85, 0.65, 20)[FAIL] == 1.0
 
 
+@pytest.mark.slow
 def test_without_a_delta_a_build_passes_by_being_better() -> None:
     plan = gate(0.0)
     assert outcomes(plan, 0.6, 0.8, 10)[PASS] == 1.0
@@ -124,7 +127,7 @@ def test_without_a_delta_a_build_passes_by_being_better() -> None:
     assert equal[PASS] + equal[FAIL] <= allowed(0.10, 100)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     "changes",
     [
@@ -149,7 +152,7 @@ def test_the_edge_holds_at_every_schedule_of_looks(changes: dict[str, object]) -
         assert found[FAIL] <= allowed(0.05, runs)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_several_builds_at_the_edge_keep_the_promise_together() -> None:
     runs = 300
     plan = Plan(

@@ -49,7 +49,7 @@ def alike(model: int, question: int) -> float:
 
 @pytest.mark.parametrize("familywise", [False, True])
 @pytest.mark.parametrize("delta", [0.0, 0.1])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_what_was_decided_before_stays_and_the_looks_before_are_what_they_were(
     seed: int, delta: float, familywise: bool
 ) -> None:
@@ -174,17 +174,19 @@ def allowed(runs: int) -> float:
     return 0.1 + 3.0 * math.sqrt(0.09 / runs)
 
 
+@pytest.mark.slow
 def test_raising_the_horizon_until_there_is_a_winner_finds_few_between_copies() -> None:
     p = np.random.default_rng(7).beta(0.6, 0.6, 30)
     assert false_winners(25, 0.3, p, adaptive=False) <= allowed(25)
 
 
+@pytest.mark.slow
 def test_neither_do_ungraded_answers_make_winners_of_copies() -> None:
     p = np.random.default_rng(7).beta(0.6, 0.6, 30)
     assert false_winners(25, 0.3, p, adaptive=True, ungraded=ungraded_in_favour) <= allowed(25)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("ungraded", [ungraded_at_random, ungraded_in_favour])
 @pytest.mark.parametrize("shape", [0.6, 400.0], ids=["spread", "alike"])
 def test_raising_the_horizon_keeps_the_promise_with_ungraded_answers(shape: float, ungraded: Ungraded) -> None:
@@ -193,7 +195,7 @@ def test_raising_the_horizon_keeps_the_promise_with_ungraded_answers(shape: floa
     assert false_winners(200, 0.3, p, adaptive=True, ungraded=ungraded) <= allowed(200)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize("futility", [0.3, None])
 @pytest.mark.parametrize("shape", [0.6, 0.1, 400.0], ids=["spread", "near-deterministic", "alike"])
@@ -205,7 +207,9 @@ def test_raising_the_horizon_keeps_the_promise_on_exact_ties(
     assert false_winners(300, futility, p, adaptive) <= allowed(300)
 
 
-@pytest.mark.parametrize(("most", "lookahead"), [(10, 2), (10, 8), (8, 4)])
+@pytest.mark.parametrize(
+    ("most", "lookahead"), [(10, 2), *(pytest.param(*them, marks=pytest.mark.slow) for them in ((10, 8), (8, 4)))]
+)
 def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_copies(most: int, lookahead: int) -> None:
     """What is in flight still comes, beyond the new horizon or just before it, and is looked at."""
     pace, runs, called = Pace(lookahead=lookahead), 30, 0

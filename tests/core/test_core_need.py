@@ -168,7 +168,14 @@ PACES = (
 )
 
 
-@pytest.mark.parametrize("pace", PACES, ids=["a server each", "in turn", "small"])
+@pytest.mark.parametrize(
+    "pace",
+    [
+        pytest.param(PACES[0], id="a server each", marks=pytest.mark.slow),
+        pytest.param(PACES[1], id="in turn"),
+        pytest.param(PACES[2], id="small", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("profile", ["alike", "spread"])
 def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: str) -> None:
     """Twice 1 - confidence for the default rule, at looks whose moments depend on what was seen."""

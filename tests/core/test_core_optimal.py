@@ -119,6 +119,7 @@ def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at
     return looks
 
 
+@pytest.mark.slow
 def test_a_larger_horizon_calls_no_more_ties_than_promised_and_reopens_nothing() -> None:
     """Extended after half of the way, for pairs that look best; those that were given up before have nothing left."""
     pairs = 800

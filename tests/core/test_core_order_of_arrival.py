@@ -1,6 +1,7 @@
 """Whatever comes when, in whatever batches and after whatever restarts: the looks are the same to the last bit."""
 
 import numpy as np
+import pytest
 from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,6 +40,7 @@ def test_a_finished_run_is_restored_without_a_question(plan: Plan, seed: int) ->
     assert again.ask(100) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=35, deadline=None)
 @given(plans(), plans(capped=False), seeds)
 def test_other_plans_take_up_what_is_known(plan: Plan, other: Plan, seed: int) -> None:

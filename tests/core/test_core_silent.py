@@ -51,6 +51,7 @@ def test_answers_of_earlier_rounds_do_not_vouch_for_a_server_that_hangs() -> Non
     assert one.looks[-1].scores[1] == scores[1], "what was answered stands"
 
 
+@pytest.mark.slow
 @given(data=st.data(), lookahead=st.integers(0, 2))
 def test_the_order_of_arrival_does_not_matter(data: st.DataObject, lookahead: int) -> None:
     """The same answers, some of which time out, in another order and in other batches."""

@@ -69,6 +69,7 @@ def filled(table: Table, values: Sequence[int]) -> Table:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(plans(), seeds, st.sampled_from([0.01, 0.04, 0.3]))
 def test_looks_depend_on_what_was_committed_alone(plan: Plan, seed: int, share: float) -> None:

@@ -107,6 +107,7 @@ def test_what_a_reader_of_the_format_should_know_is_noted(tmp_path: Path) -> Non
     assert "note: questions have unequal numbers of trials" in told.output
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
     config = site.write(concurrency=2)
     process = site.start(config)

@@ -62,6 +62,7 @@ async def test_other_tasks_go_on_while_a_run_is_awaited(place: Site) -> None:
     assert turns > 10 and (await going).directory == Path("runs/run")
 
 
+@pytest.mark.slow
 def test_a_mapping_and_a_whole_configuration_decide_as_their_file_does(place: Site) -> None:
     of_file = adaptive_eval.run(place.write(), display="none")
     settings = place.config(name="mapped", questions=place.folder / "questions.jsonl")
@@ -90,6 +91,7 @@ def test_what_a_program_gives_wrongly_is_named(place: Site) -> None:
         adaptive_eval.read_run("nowhere")
 
 
+@pytest.mark.slow
 def test_a_grader_may_be_a_function_of_a_module(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "def right(answer, question):\n    return {'is_correct': question.answer in answer}\n"
     (place.folder / "graders_of_a_notebook.py").write_text(source)

@@ -69,6 +69,7 @@ def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> Non
     assert KEY not in written + looked.stdout + ended.output
 
 
+@pytest.mark.slow
 def test_a_resume_makes_it_past_and_it_stays_among_the_events(refusing: Site, base_url: str) -> None:
     refusing.run(refusing.write(models=keyed(refusing)))
     config = refusing.write(models=[{"name": name, "base_url": base_url} for name in MODELS])

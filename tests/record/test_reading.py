@@ -71,6 +71,7 @@ def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site, ended_r
         assert view.z[place[pair.worse]][place[pair.better]] == pytest.approx(-(pair.z or 0.0))
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site, unhurried_url: str) -> None:
     site = replace(site, base_url=unhurried_url)
     process = site.start(site.write(concurrency=4))

@@ -78,6 +78,7 @@ def test_a_batched_run_finds_what_a_direct_one_finds(site: Site) -> None:
         assert reader.header().configuration["trials"]["favour"] == "batches", "auto takes few large rounds"  # type: ignore[index]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["openai", "openrouter"])
 def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site, kind: str) -> None:
     budget = {"tokens": 3_000_000}

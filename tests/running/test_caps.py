@@ -206,7 +206,7 @@ def test_what_a_server_refuses_costs_nothing() -> None:
 CHUNKS = 10
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("number", range(2, CHUNKS + 2))
 def test_five_hundred_budgets_hold(number: int) -> None:
     seed(number)(drawn(500 // CHUNKS)(given(**BUDGETS)(check)))()

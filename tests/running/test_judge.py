@@ -113,6 +113,7 @@ def test_a_kill_between_answer_and_verdict_loses_neither(site: Site, fair_url: s
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))
 
 
+@pytest.mark.slow
 def test_caps_hold_with_the_verdicts_in_them(site: Site, fair_url: str) -> None:
     price = {"input": 1.0, "output": 2.0}
     models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
@@ -137,6 +138,7 @@ def test_caps_hold_with_the_verdicts_in_them(site: Site, fair_url: str) -> None:
         assert float(used[2]) == pytest.approx(judged, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_kill_counts_what_verdicts_may_have_cost(site: Site, fair_url: str) -> None:
     slow = replace(small_world(), latency=Latency(median=0.3))
     capped = {"budget": {"tokens": 10_000_000}, "concurrency": 64}

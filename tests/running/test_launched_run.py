@@ -114,7 +114,7 @@ def printed(process: "subprocess.Popen[str]", word: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("exclusive", ["gpu0", None])
+@pytest.mark.parametrize("exclusive", ["gpu0", pytest.param(None, marks=pytest.mark.slow)])
 def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found, exclusive: str | None) -> None:
     models = launched(site, exclusive=exclusive)
     ended = site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}, models=models))
@@ -137,6 +137,7 @@ def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found,
     assert re.search(rf"in turn   3 models on gpu0: {len(starts)} swaps, \d+s", ended.stdout)
 
 
+@pytest.mark.slow
 def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, elsewhere: Found) -> None:
     settings = {"trials": TRIALS, "allocation": {"lookahead": 3}, "pool": {"places": [0, "1"]}}
     config = site.write(models=launched(site, exclusive=None), **settings)
@@ -158,6 +159,7 @@ def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, e
     assert re.search(r"in turn   \d models on [01]: \d+ swaps, \d+s", ended.stdout)
 
 
+@pytest.mark.slow
 def test_a_server_of_a_pool_is_told_where_it_runs(site: Site) -> None:
     models = launched(site, exclusive=None)
     for model in models:
@@ -186,7 +188,7 @@ def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, els
     assert died.model == "ada"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number: signal.Signals) -> None:
     process = site.start(site.write(models=launched(site, "slow", exclusive=None)))
     for _ in MODELS:
@@ -203,6 +205,7 @@ def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number:
     assert none_left(site)
 
 
+@pytest.mark.slow
 def test_interrupted_while_a_server_is_started_the_run_stops(site: Site) -> None:
     section = {
         "command": [sys.executable, "-c", "import time; time.sleep(60)", str(SERVER), "{port}", str(site.folder)]
@@ -224,6 +227,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_over_says_so_before_its_servers_have_ended(site: Site) -> None:
     """Ctrl-C then spares the wait, and changes nothing else."""
     config = site.write(trials={"min": 4, "max": 4}, models=launched(site, "stubborn", exclusive=None))
@@ -240,6 +244,7 @@ def test_a_run_that_is_over_says_so_before_its_servers_have_ended(site: Site) ->
     assert len(events(site.directory(), RunFinished)) == 1
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_a_place_that_another_one_has(site: Site) -> None:
     first = site.start(site.write("first", models=launched(site, "slow")))
     printed(first, "ada: its server is ready")

@@ -176,7 +176,7 @@ def test_some_lives_of_a_run() -> None:
     lives(histories=25, steps=6)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("number", range(1, CHUNKS + 1))
 def test_two_thousand_lives_of_a_run(number: int) -> None:
     lives(histories=MANY // CHUNKS, steps=6, number=number)

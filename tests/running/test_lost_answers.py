@@ -104,6 +104,7 @@ def told(directory: Path) -> dict[str, str]:
     return {one["model"]: one["text"] for one in warnings if one["kind"] == "lost"}
 
 
+@pytest.mark.slow
 def test_what_resets_and_a_kill_have_lost_counts_and_is_told(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     config = site.write(

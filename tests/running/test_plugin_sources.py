@@ -33,7 +33,9 @@ def marked(site: Site) -> Path:
     )
 
 
-@pytest.mark.parametrize("edited", ["grader.py", "keys.py", "__init__.py"])
+@pytest.mark.parametrize(
+    "edited", ["keys.py", *(pytest.param(file, marks=pytest.mark.slow) for file in ("grader.py", "__init__.py"))]
+)
 def test_an_edited_grader_is_noticed_and_regrading_mends_it(site: Site, marked: Path, edited: str) -> None:
     assert site.run(marked).exit_code == ExitCode.SPENT
     before = Found.of(site.directory()).outcomes
@@ -50,6 +52,7 @@ def test_an_edited_grader_is_noticed_and_regrading_mends_it(site: Site, marked: 
     assert Found.of(site.directory()).outcomes == before
 
 
+@pytest.mark.slow
 def test_a_run_from_before_sources_were_kept_resumes_and_has_them_then(site: Site, marked: Path) -> None:
     site.run(marked)
     with closing(sqlite3.connect(site.directory() / DATABASE_FILE)) as database:

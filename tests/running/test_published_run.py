@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 from typing import Any
 
+import pytest
 import yaml
 from live_runs import Found, Site, kill, trials_in, wait_for_trials
 from typer.testing import CliRunner
@@ -51,6 +52,7 @@ def test_the_default_says_there_what_it_does_promise(site: Site) -> None:
     assert "avg@N is what decides" in markdown(read_view(site.directory())) if site.run(config) else False
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_as_an_undisturbed_one(site: Site) -> None:
     config = site.write(**PUBLISHED)
     process = site.start(config)

@@ -10,7 +10,9 @@ from patient_time import HANGS
 from adaptive_eval.errors import ExitCode
 
 
-@pytest.mark.parametrize("how", ["file", "folder", "replaced"])
+@pytest.mark.parametrize(
+    "how", ["folder", *(pytest.param(how, marks=pytest.mark.slow) for how in ("file", "replaced"))]
+)
 def test_a_run_whose_store_is_taken_away_says_what_is_lost(site: Site, how: str, tmp_path: Path) -> None:
     # more trials than the test waits for, so that the run is still going on
     config, directory = site.write(trials={"min": 400, "max": 400}), site.directory()

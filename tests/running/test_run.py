@@ -297,6 +297,7 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_committed(site: Site, unin
     assert Found.of(site.directory()) == uninterrupted
 
 
+@pytest.mark.slow
 def test_a_really_full_disk(site: Site, uninterrupted: Found, tmp_path: Path) -> None:
     """The same on a file system of half a MiB, where mounting one is allowed."""
     disk = tmp_path / "disk"

@@ -53,6 +53,7 @@ def test_servers_of_their_own_are_held_until_the_end_and_those_in_turn_until_the
     assert 0.0 < found["cost"]["server_seconds"] <= found["run"]["active_seconds"]  # type: ignore[call-overload]
 
 
+@pytest.mark.slow
 def test_a_kill_loses_none_of_the_time_before(site: Site) -> None:
     config = site.write(trials=TRIALS, models=launched(site, "slow", exclusive=None))
     process = site.start(config, "--run-dir", str(site.directory()))

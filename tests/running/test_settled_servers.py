@@ -32,6 +32,7 @@ def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
 
 
+@pytest.mark.slow
 def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a_resume(site: Site) -> None:
     config = site.write(trials=TRIALS, models=launched(site, "slow", exclusive=None), concurrency=64)
     process = site.start(config, "--run-dir", str(site.directory()))

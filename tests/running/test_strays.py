@@ -68,6 +68,7 @@ def test_a_model_that_is_really_refused_is_told_within_seconds(tmp_path: Path) -
         assert len(server.said) <= 2 * (24 + 4)
 
 
+@pytest.mark.slow
 def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
     tmp_path: Path, undisturbed: Outcomes
 ) -> None:

@@ -38,6 +38,7 @@ def test_a_reader_that_leaves_does_not_end_the_run(site: Site, display: str) -> 
     assert Found.of(site.directory()).outcomes
 
 
+@pytest.mark.slow
 def test_standard_output_may_be_closed_from_the_beginning(site: Site) -> None:
     command = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, str(site.write(trials=ONCE))]
     done = subprocess.run(command, cwd=site.folder, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False)
@@ -79,6 +80,7 @@ def gated(site: Site) -> Iterator[Gated]:
         gate.set()
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_stops_the_run_as_sigterm_does(site: Site, gated: Gated) -> None:
     process = site.start(gated.config)
     assert wait_for_trials(site.directory(), Gated.TRIALS, process)
@@ -92,6 +94,7 @@ def test_a_terminal_that_is_closed_stops_the_run_as_sigterm_does(site: Site, gat
     assert "Stopped. Every answer that was graded is stored." in out
 
 
+@pytest.mark.slow
 def test_under_nohup_it_goes_on(site: Site, gated: Gated) -> None:
     command = ["nohup", *COMMAND, str(gated.config), "--display", "plain"]
     pipe = subprocess.PIPE

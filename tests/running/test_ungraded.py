@@ -51,6 +51,7 @@ def requests(site: Site) -> int:
     return len(Found.of(site.directory()).outcomes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hangs", "share"), [(True, 0.003), (False, 0.012)])
 def test_a_grader_that_fails_now_and_then_sets_nobody_aside(
     site: Site, patchy: Path, hangs: bool, share: float

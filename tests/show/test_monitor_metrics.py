@@ -44,6 +44,7 @@ def of(sample: Sample, name: str, **labels: str) -> float:
     return sample[f"adaptive_eval_{name}", frozenset(labels.items())]
 
 
+@pytest.mark.slow
 def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int) -> None:
     config = site.write(budget={"trials": 500, "wall_time": 600}, concurrency=1, trials={"min": 10, "max": 200})
     process = site.start(config, "--metrics-port", str(port))

@@ -66,7 +66,7 @@ def forecast_from(chances: FloatArray, pilot: int, rng: np.random.Generator) -> 
     return posterior_chances(rng.multinomial(pilot, chances), BINARY, DRAWS, rng)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(("kind", "pilot"), CASES.values(), ids=CASES.keys())
 def test_the_cost_lies_in_the_interval(kind: Kind, pilot: int) -> None:
     held = 0

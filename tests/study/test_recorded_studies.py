@@ -143,6 +143,7 @@ def test_costs_agree_with_the_store_to_the_token(site: Site, ended_runs: EndedRu
     assert CliRunner().invoke(app, ["study", "cost", str(tmp_path / "nothing")]).exit_code in (1, 2)
 
 
+@pytest.mark.slow
 def test_intervals_cover_as_the_theory_says() -> None:
     found = study_intervals(IntervalsRequest(replicates=100, seed=1, questions=(30,)))
     thirty = {

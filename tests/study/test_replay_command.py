@@ -256,6 +256,7 @@ def test_a_budget_without_a_round_has_no_results() -> None:
     assert not Path("runs/replay-coins/results.json").exists()
 
 
+@pytest.mark.slow
 def test_the_program_itself() -> None:
     command = [sys.executable, "-m", "adaptive_eval", "replay", record(), "--set", "objective=best", *SMALL]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)

@@ -70,6 +70,7 @@ def decisions(controller: Controller) -> list[object]:
     return [[look.trials, look.tiers, *(pair[:7] for pair in look.comparisons)] for look in controller.looks]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 999), st.integers(0, 2))
 @settings(max_examples=30, deadline=None)
 def test_a_cap_that_hinders_nothing_changes_nothing(seed: int, lookahead: int) -> None:

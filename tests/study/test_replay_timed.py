@@ -197,6 +197,7 @@ def by_events_in_turn(
 GROUPS = ([[0, 1, 2, 3]], [[0, 2], [1], [3]], [[3, 1], [0, 2]])
 
 
+@pytest.mark.slow
 @given(st.sampled_from(GROUPS), st.integers(1, 30), st.integers(0, 5), st.floats(1.0, 500.0), st.integers(0, 99))
 @settings(max_examples=30, deadline=None)
 def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(

@@ -48,6 +48,7 @@ def test_worlds_are_added_until_they_are_enough() -> None:
     assert all(len(found.runs[one]) >= 10 for one in found.table.values())
 
 
+@pytest.mark.slow
 def test_cells_whose_cap_hinders_nothing_are_those_of_a_simulation() -> None:
     """Every cell as it would be, were each simulated by itself."""
     one = scene(decisions=Decisions.model_validate({"trials": {"max": 40}}))

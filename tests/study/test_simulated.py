@@ -139,6 +139,7 @@ def scene(**changes: object) -> Scene:
     return replace(Scene(Bench(2, QUESTIONS, BINARY), decisions, ("a", "b"), served(2), seed=3), **changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_processes_change_nothing() -> None:
     jobs = [
         SimulationJob(world, level(0.7, 0.6), Variant(0.95, Budget(trials=cap)))

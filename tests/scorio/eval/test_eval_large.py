@@ -22,6 +22,7 @@ def ratio(numerator: int, denominator: int) -> float:
     return ((numerator << 200) // denominator) / (1 << 200)
 
 
+@pytest.mark.slow
 def test_every_function_is_finite() -> None:
     counts = model(0, 1, 7, 40_000, 50_000, N - 1, N)
     for name, call in binary(K).items():
