@@ -91,6 +91,9 @@ def _answer_lines(one: TriedAnswer, rubric: Rubric) -> Iterator[str]:
         return
     extracted = "nothing" if one.grade.extracted is None else repr(safe_line(one.grade.extracted, SHOWN_CHARACTERS))
     category = one.grade.category
+    if category is None:
+        yield f"found {extracted}; its category waits for thresholds that are fitted on the opening"
+        return
     key = repr(safe_line(one.question.answer, SHOWN_CHARACTERS))
     yield f"found {extracted}, key {key}: {safe_line(rubric.names[category])} ({rubric.weights[category]:g})"
 

@@ -15,8 +15,9 @@ from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
+from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
-from adaptive_eval.graders.rubric import RubricConfig, SchemaRubric, open_rubric
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import ANSWER_SIGNALS, GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
@@ -167,17 +168,19 @@ def _templates_name_fields(questions: QuestionsConfig, prompt: PromptConfig, mod
 
 def _rubric_has_its_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
     opened = open_rubric(rubric)
-    known = grader.gives | ANSWER_SIGNALS
+    known = grader.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
     if grader.gives:
         for name in sorted(opened.needs - known):
             close = get_close_matches(name, known, 1)
             mend = f"did you mean {close[0]}?" if close else f"this grader's are {', '.join(sorted(grader.gives))}"
             yield Problem(("rubric",), f"needs the signal {name}, which no answer will have", mend)
-    if isinstance(opened, SchemaRubric):
-        for name in opened.schema.thresholds:
-            if name not in rubric.thresholds:
-                mend = f"fit it on a pilot with scorio.categorical.fit_thresholds, and add `{name}:`"
-                yield Problem(("rubric", "thresholds"), f"must have {name}, which {rubric.name} compares with", mend)
+    if opened.lacks and rubric.fit is None:
+        rule = f"must be given: the rubric compares with {', '.join(opened.lacks)}"
+        yield Problem(
+            ("rubric", "fit"), rule, "add `fit: opening`, or `fit: {run: ...}`, or numbers under `thresholds`"
+        )
+    if not opened.lacks and rubric.fit is not None:
+        yield Problem(("rubric", "fit"), "has nothing to fit: the rubric compares with numbers alone", "remove it")
     for number, model in _valid(models):
         path: KeyPath = ("models", number)
         if "completion_bpt" in opened.needs and not model.sampling.logprobs:
@@ -220,6 +223,14 @@ def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) ->
         rule = f"is not for trials.favour {trials.favour}, whose rounds are as large as the need"
         mend = "remove it, or change trials.favour"
         yield Problem(("allocation", "growth"), rule, mend, shown_value(allocation.growth))
+
+
+def _prior_has_its_categories(prior_evidence: PriorEvidenceConfig | None, rubric: RubricConfig) -> Iterator[Problem]:
+    """The categories of R0 go by the thresholds of the earlier run."""
+    if prior_evidence is not None and rubric.fit == "opening":
+        rule = "may not be `opening` with prior_evidence, whose categories go by other thresholds"
+        mend = f"take those of the earlier run: `fit: {{run: {prior_evidence.run}}}`"
+        yield Problem(("rubric", "fit"), rule, mend)
 
 
 def _prior_is_used(prior_evidence: PriorEvidenceConfig | None, trials: TrialsConfig) -> Iterator[Problem]:
@@ -302,6 +313,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _budget_can_be_counted,
     _judge_can_be_counted,
     _rounds_have_one_size,
+    _prior_has_its_categories,
     _prior_is_used,
     _simulation_is_whole,
     _one_server_a_model,

@@ -133,13 +133,19 @@ class Controller:
         taken = len(self.looks)
         for model, cost in lost.items():
             self._flight.account.lose(model, cost)
-        known = list(outcomes)
+        self.take(outcomes)
+        if lost:
+            self._end_beyond_caps()
+        return self.looks[taken:]
+
+    def take(self, outcomes: Iterable[Outcome]) -> list[Look]:
+        """Take outcomes that no round may need yet, and that nobody will be told of again: those are kept until one
+        does; returns the looks that they completed."""
+        taken, known = len(self.looks), list(outcomes)
         for outcome in known:
             self._tally.check(outcome)
         self._place_all(self._flight.remember(known))
         self._advance()
-        if lost:
-            self._end_beyond_caps()
         return self.looks[taken:]
 
     def lose(self, model: int, cost: Cost) -> None:

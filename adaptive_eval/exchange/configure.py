@@ -23,6 +23,8 @@ from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question, load_questions
+from adaptive_eval.record.thresholds import frozen_of, thresholds_from_run
+from adaptive_eval.store import ThresholdsFrozen
 
 CONFIG_FILE, QUESTIONS_FILE = "config.yaml", "questions.jsonl"
 DEFAULT_GRADER = "exact"
@@ -218,6 +220,8 @@ class ImportTerms:
     """Grades texts; None: the logs have grades."""
     questions: tuple[Question, ...] | None
     """Those of the configuration, where there is one."""
+    thresholds: ThresholdsFrozen | None = None
+    """Those that its rubric takes from an earlier run."""
 
 
 def terms_of(request: ImportRequest) -> ImportTerms:
@@ -229,7 +233,9 @@ def terms_of(request: ImportRequest) -> ImportTerms:
             if value is not None:
                 raise ConfigError(f"{option} stands against --config, which says that itself; give one of the two")
         questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
-        return ImportTerms(request, open_rubric(config.rubric), config.grader, questions)
+        thresholds = thresholds_from_run(config.rubric)
+        rubric = open_rubric(config.rubric, frozen_of(thresholds))
+        return ImportTerms(request, rubric, config.grader, questions, thresholds)
     rubric = _rubric(request.weights)
     return ImportTerms(request, rubric, None if request.grader is None else _grader_named(request.grader), None)
 

@@ -12,6 +12,7 @@ from adaptive_eval.graders.types import SignalValue, answer_facts
 from adaptive_eval.questions import Question
 from adaptive_eval.scheduler.grading import Grading, grade_or_error
 from adaptive_eval.store import TrialRecord
+from adaptive_eval.store.records import AWAITS
 
 
 class GradingAnew(NamedTuple):
@@ -19,7 +20,8 @@ class GradingAnew(NamedTuple):
 
     grading: Grading
     everything: bool
-    """Whatever grade the log gives; else what has no category of the rubric."""
+    """Whatever grade the log gives, as where it cannot know the thresholds of the rubric; else what has no category of
+    the rubric."""
 
     def wants(self, record: Record) -> bool:
         """This record is graded anew."""
@@ -38,13 +40,19 @@ async def graded_trials(
 async def _graded(one: PlacedRecord, question: Question, rubric: Rubric, anew: GradingAnew) -> TrialRecord:
     record = one.record
     if anew.everything and not record.has_text:
-        raise LogError(f"{one.place}: has no text to grade; leave --grader out, and the log's own grade is taken")
+        mend = "leave --grader out, and the log's own grade is taken"
+        if rubric.lacks:
+            mend = (
+                "the rubric's thresholds are fitted on the logs' texts: give numbers for them under rubric.thresholds"
+            )
+        raise LogError(f"{one.place}: has no text to grade; {mend}")
     if not anew.wants(record) or record.answer is None:
         return _taken(one, rubric)
     grade = await grade_or_error(anew.grading, record.answer, question)
     if isinstance(grade, GraderError):
         return _trial(one, None, {}, None, str(grade))
-    return _trial(one, grade.category, grade.signals, grade.extracted, None)
+    awaits = AWAITS if grade.category is None else None
+    return _trial(one, grade.category, grade.signals, grade.extracted, awaits)
 
 
 def _taken(one: PlacedRecord, rubric: Rubric) -> TrialRecord:

@@ -151,6 +151,6 @@ class _Import:
         folder, keys = (Path(), frozenset[str]()) if config is None else (config.folder, config.keys)
         pool = GradingPool(grader, self._terms.rubric, folder=folder, keys=keys)
         try:
-            yield GradingAnew(pool, everything=config is None)
+            yield GradingAnew(pool, everything=config is None or bool(self._terms.rubric.lacks))
         finally:
             await pool.close()

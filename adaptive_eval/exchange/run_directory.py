@@ -36,11 +36,14 @@ from adaptive_eval.exchange.configure import (
 )
 from adaptive_eval.exchange.gather import Gathering
 from adaptive_eval.graders.registry import Logged
+from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
 from adaptive_eval.record.build import build_results, subject_of, take_snapshot
 from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.results import Results, write_results
+from adaptive_eval.record.thresholds import kept_rubric
+from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.store import (
     CommitBatch,
     Draft,
@@ -66,6 +69,9 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     try:
         setup = setup_of(store.reader.header())._replace(config=config)
         roster, plan = setup.roster, stored_plan(setup, store.reader, store.reader.events())
+        if open_rubric(config.rubric).lacks:
+            rubric = kept_rubric(config.rubric, store.reader.events())
+            OpeningFit(config.rubric, rubric, roster, plan.opening).end_with_those_there(store)
         controller = Controller(plan)
         usages = [TrialUsage() for _ in roster.models]
         there = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
@@ -100,7 +106,8 @@ def _outcomes_from(
         model, question = roster.cell(one.model, one.question)
         usages[model].add(one)
         there[model, question] += 1
-        yield one.as_outcome(model, question)
+        if not one.awaits:
+            yield one.as_outcome(model, question)
 
 
 def _set_aside_lacking(roster: Roster, plan: Plan, controller: Controller, there: NDArray[np.int32]) -> None:
@@ -168,7 +175,8 @@ class RunDraft:
             config = self._configured(
                 contents_of(gathering, questions, terms, grader, run_name(self._place)), can_go_on
             )
-        self._draft.finish(run_header(config, questions), gathering.keys, [_imported(gathering, terms)])
+        events = [one for one in (_imported(gathering, terms), terms.thresholds) if one is not None]
+        self._draft.finish(run_header(config, questions), gathering.keys, events)
         self.close()
         return FinishedImport(take_imported_look(self._directory, config), can_go_on)
 

@@ -103,7 +103,8 @@ async def _other(pool: GradingPool, rubric: Rubric, one: GradedAnswer) -> str | 
     else:
         if grade.category == one.category:
             return None
-        said = f"{rubric.names[grade.category]} (found {grade.extracted!r:.{CUT}})"
+        graded = "no category yet" if grade.category is None else rubric.names[grade.category]
+        said = f"{graded} (found {grade.extracted!r:.{CUT}})"
     text = one.answer.text.strip()
     cut = text if len(text) <= CUT else f"…{text[-CUT:]}"
     stored = rubric.names[one.category]

@@ -37,14 +37,16 @@ class JudgePool:
     ) -> None:
         """`lost`: the most that the verdict on an answer may cost."""
         self.lost = lost
-        self._judge, self._rubric, self._folder, self._keys = judge, rubric, folder, keys
+        self._judge, self._folder, self._keys = judge, folder, keys
+        self.rubric = rubric
+        """Replaced once its thresholds are fitted."""
         self._slots = asyncio.Semaphore(judge.concurrency.concurrency * len(judge.server.replicas))
         self._endpoint: Endpoint | None = None
 
     async def grade(self, answer: Answer, question: Question) -> Grade:
         """The grade of an answer; `JudgeFailed` says why there is none, and what was spent."""
         if not answer.text.strip():
-            return make_grade(answer, self._judge.marks("", 1.0, NO_COST, 0, 0), self._rubric)
+            return make_grade(answer, self._judge.marks("", 1.0, NO_COST, 0, 0), self.rubric, question.id)
         sent = self._judge.transcript(question, answer.text)
         votes = await asyncio.gather(*(self._vote(sent, answer.seed + at) for at in range(self._judge.votes)))
         replies = [reply for reply, _ in votes if reply is not None]
@@ -56,7 +58,7 @@ class JudgePool:
             raise JudgeFailed(str(errors[0]) if errors else f"the votes of the judge differ: {dict(said)}", used)
         tokens = sum(one.prompt_tokens for one in replies), sum(one.completion_tokens for one in replies)
         marks = self._judge.marks(verdict, number / self._judge.votes, used, *tokens)
-        return replace(make_grade(answer, marks, self._rubric), cost=used)
+        return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
 
     async def marks(self, text: str, question: Question) -> Marks:
         """A judge is not tried on answer keys, since that would cost."""

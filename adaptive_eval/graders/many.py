@@ -8,17 +8,17 @@ What graders say is mostly yes and no, so that of a hundred thousand trials only
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.rubric import Facts, Rubric, SchemaRubric
+from adaptive_eval.graders.frozen import LENGTH_RATIO, Facts, FrozenThresholds, fit_frozen, length_ratios
+from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.graders.types import FLAGS, MEASURES, SignalValue, measured_facts
-from scorio.categorical import Signals, Thresholds, classify, fit_thresholds
-from scorio.categorical.variables import PERCENTILES
+from scorio.categorical import Signals, classify
 from scorio.moments import FloatArray
 
 NO_CATEGORY = -1
@@ -99,24 +99,24 @@ def lacking(trials: TrialSignals, rubric: Rubric) -> tuple[str, ...]:
     return tuple(sorted(name for name in rubric.needs if not trials.has(name)))
 
 
-def fitted_thresholds(
-    trials: TrialSignals, fixed: Thresholds, wanted: Collection[str] = tuple(PERCENTILES)
-) -> Thresholds:
-    """The percentiles of these trials that are `wanted` and that `fixed` does not have.
+def completed(
+    config: RubricConfig, trials: TrialSignals, questions: Sequence[str], frozen: FrozenThresholds
+) -> tuple[Rubric, FrozenThresholds]:
+    """The rubric with what it lacks, beside what is `frozen`, fitted on these trials; and all that was fitted."""
+    wanted = {name: rule for name, rule in config.unfitted.items() if name not in frozen.values}
+    with_medians = config.looks_at_lengths and not frozen.medians
+    found = fit_frozen(trials, questions, wanted, with_medians=with_medians)
+    names = config.unfitted.keys()
+    values = {name: value for name, value in {**frozen.values, **found.values}.items() if name in names}
+    whole = FrozenThresholds(values, {**frozen.rest_on, **found.rest_on}, found.medians or frozen.medians)
+    return open_rubric(config, whole), whole
 
-    Each is fitted on the trials that have its signal (`scorio.categorical.fit_thresholds`).
-    """
-    found: dict[str, float | None] = asdict(fixed)
-    for name in wanted:
-        percentile = PERCENTILES[name]
-        if found[name] is None:
-            used = {percentile.signal} | ({"is_correct"} if percentile.correct is not None else set())
-            columns = {signal: trials.numbers(signal) for signal in used}
-            there = ~np.any([np.isnan(column) for column in columns.values()], axis=0)
-            if there.any():
-                signals = Signals(**{signal: column[there] for signal, column in columns.items()})
-                found[name] = getattr(fit_thresholds(signals), name)
-    return Thresholds(**found)
+
+def with_length_ratios(trials: TrialSignals, questions: Sequence[str], medians: Mapping[str, float]) -> TrialSignals:
+    """The trials with the length of each beside the usual one of its question."""
+    told = tuple({name: value for name, value in one.items() if name != LENGTH_RATIO} for one in trials.said)
+    measured = {**trials.measured, LENGTH_RATIO: length_ratios(trials, questions, medians)}
+    return TrialSignals(told, trials.said_at, measured)
 
 
 def _by_schema(trials: TrialSignals, rubric: SchemaRubric) -> IntColumn:

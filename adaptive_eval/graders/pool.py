@@ -16,6 +16,7 @@ from pathlib import Path
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, GraderExhausted
+from adaptive_eval.graders.categorised import categorised
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import FLAGS, Grade, Grader, Marks, answer_facts, reads_as_refusal
 from adaptive_eval.graders.worker import GradingTask, TaskDone, TaskFailed, Worker, WorkerDead, WorkerHung, WorkerSetup
@@ -187,12 +188,14 @@ class GradingPool:
 
     def __init__(self, grader: Grader, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()) -> None:
         """`keys` are variables that worker processes do not get, besides all that are named like secrets."""
-        self._grader, self._rubric = grader, rubric
+        self._grader = grader
+        self.rubric = rubric
+        """Replaced once its thresholds are fitted."""
         self._workers = Workers(grader, grader.workers or _default_workers(), folder, keys)
 
     async def grade(self, answer: Answer, question: Question) -> Grade:
         """The grade of an answer; `GraderError` says why there is none, and the answer can be graded again."""
-        return make_grade(answer, await self.marks(answer.text, question), self._rubric)
+        return make_grade(answer, await self.marks(answer.text, question), self.rubric, question.id)
 
     async def marks(self, text: str, question: Question) -> Marks:
         """What the grader finds in a text; `GraderError` says why it finds nothing."""
@@ -217,13 +220,14 @@ class GradingPool:
             raise GraderError(f"the grader raised {type(error).__name__}: {error}") from error
 
 
-def make_grade(answer: Answer, marks: Marks, rubric: Rubric) -> Grade:
+def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "") -> Grade:
     """The category of an answer, and the signals that led to it: all of the grader's, and the flags that are up."""
     facts = answer_facts(answer)
     if not marks.signals.get("has_answer", True) and reads_as_refusal(answer.text):
         facts["refusal"] = True
     raised = {flag: True for flag in FLAGS if facts[flag]}
-    return Grade(rubric.category({**facts, **marks.signals}), {**marks.signals, **raised}, marks.extracted)
+    found = categorised({**facts, **marks.signals}, rubric, question)
+    return Grade(found.category, {**marks.signals, **raised, **found.measured}, marks.extracted)
 
 
 def _default_workers() -> int:

@@ -8,24 +8,33 @@ rubric:
     - {name: unboxed, weight: 0.5, when: {is_correct: true, has_box: false}}
     - {name: correct, weight: 1, when: {is_correct: true}}
     - {name: wrong, weight: 0}       # the one without conditions: everything else
+
+A number that a condition compares with may be a percentile, as in {completion_tokens: {at_most: p33}}. `fit` says what
+it is fitted on, before any category is given; a rubric that `lacks` it gives none.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.sections import Section, refuse
 from scorio.categorical import SCHEMATA, Schema, Signals, Thresholds, classify
 from scorio.categorical.signals import RANGES
-from scorio.categorical.variables import PERCENTILES
+from scorio.categorical.variables import PERCENTILES, Percentile
 
-Facts = Mapping[str, SignalValue]
+PercentileName = Annotated[str, Field(pattern=r"^p\d{1,2}(\.\d+)?$")]
+"""p33 for the 33rd percentile."""
+TIMES = frozenset({"latency", "ttft", "judge_gpu_seconds"})
+"""Signals by which the same answers would not have the same categories."""
 
 
 class Rubric(Protocol):
@@ -46,32 +55,52 @@ class Rubric(Protocol):
         """The signals that it looks at."""
         ...
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What has to be fitted before it can give a category."""
+        ...
+
+    @property
+    def medians(self) -> Mapping[str, float]:
+        """Tokens of an answer to each question, where it looks at `length_ratio`."""
+        ...
+
     def category(self, facts: Facts) -> int:
         """The category of a trial; `GraderError` names a signal that is missing."""
         ...
 
 
-class SignalBounds(Section):
-    """Limits on a number."""
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    "above": operator.gt,
+    "at_least": operator.ge,
+    "below": operator.lt,
+    "at_most": operator.le,
+}
 
-    above: float | None = None
+
+class SignalBounds(Section):
+    """Limits on a number: each a number, or a percentile of the signal such as p33, which `rubric.fit` finds."""
+
+    above: float | PercentileName | None = None
     """The number is larger than this."""
-    at_least: float | None = None
+    at_least: float | PercentileName | None = None
     """The number is this or larger."""
-    below: float | None = None
+    below: float | PercentileName | None = None
     """The number is smaller than this."""
-    at_most: float | None = None
+    at_most: float | PercentileName | None = None
     """The number is this or smaller."""
+
+    @property
+    def percentiles(self) -> Mapping[str, str]:
+        """The limits that are percentiles, by what they limit."""
+        limits = {name: getattr(self, name) for name in COMPARISONS}
+        return {name: limit for name, limit in limits.items() if isinstance(limit, str)}
 
     def hold(self, value: SignalValue) -> bool:
         """The value, as a number, is within all limits."""
         number = float(value) if not isinstance(value, str) else float("nan")
-        return (
-            (self.above is None or number > self.above)
-            and (self.at_least is None or number >= self.at_least)
-            and (self.below is None or number < self.below)
-            and (self.at_most is None or number <= self.at_most)
-        )
+        limits = ((compare, getattr(self, name)) for name, compare in COMPARISONS.items())
+        return all(compare(number, limit) for compare, limit in limits if limit is not None)
 
 
 class CategoryConfig(Section):
@@ -84,11 +113,31 @@ class CategoryConfig(Section):
     when: Mapping[str, bool | float | str | SignalBounds] = Field(default_factory=dict)
     """Signals and what each must be: true or false, a text, a number, or limits such as {at_most: 0.5}."""
 
+    @field_validator("when")
+    @classmethod
+    def _timeless(
+        cls, when: Mapping[str, bool | float | str | SignalBounds]
+    ) -> Mapping[str, bool | float | str | SignalBounds]:
+        if times := sorted(TIMES & when.keys()):
+            raise refuse(
+                f"may not look at {', '.join(times)}, since the same answers would have other categories another time",
+                "look at completion_tokens, or at length_ratio",
+            )
+        return when
+
 
 BINARY = (
     CategoryConfig(name="wrong", weight=0.0),
     CategoryConfig(name="correct", weight=1.0, when={"is_correct": True}),
 )
+
+
+class EarlierThresholds(Section):
+    """A run that thresholds are taken from."""
+
+    run: Path
+    """The directory of the earlier run, from the current directory: what it has frozen itself, else what its opening
+    gives."""
 
 
 class RubricConfig(Section):
@@ -101,7 +150,11 @@ class RubricConfig(Section):
     weights: tuple[float, ...] | None = None
     """Other weights for the categories of a schema, from category 0 (invalid) on."""
     thresholds: Mapping[str, float] = Field(default_factory=dict)
-    """The fitted thresholds that a schema compares with, such as {high: 0.31}."""
+    """Numbers for percentiles that a schema or a condition compares with, such as {high: 0.31}, or
+    {completion_tokens p33: 1200}."""
+    fit: Literal["opening"] | EarlierThresholds | None = None
+    """Where the other percentiles, and the lengths that `length_ratio` goes by, come from: from all models' answers
+    before the first look, which get their categories then, or from an earlier run. Once fitted they never move."""
     assume: Mapping[str, float] = Field(default_factory=dict)
     """Values for signals that this run does not have, such as {verifier_c: 0}."""
 
@@ -139,13 +192,47 @@ class RubricConfig(Section):
             )
         return weights
 
+    @property
+    def percentiles(self) -> Mapping[str, Percentile]:
+        """What it compares with that is a percentile, given as a number or not."""
+        if self.categories or self.name == "binary":
+            return _percentiles(self.categories)
+        return {name: PERCENTILES[name] for name in SCHEMATA[self.name].thresholds}
+
+    @property
+    def looks_at_lengths(self) -> bool:
+        """Some category looks at `length_ratio`."""
+        return any(LENGTH_RATIO in category.when for category in self.categories)
+
+    @property
+    def unfitted(self) -> Mapping[str, Percentile]:
+        """The percentiles that are not given as numbers."""
+        return {name: rule for name, rule in self.percentiles.items() if name not in self.thresholds}
+
     @field_validator("thresholds", "assume")
     @classmethod
     def _known_names(cls, values: Mapping[str, float], info: ValidationInfo) -> Mapping[str, float]:
-        known = PERCENTILES if info.field_name == "thresholds" else RANGES
+        own = _percentiles(info.data.get("categories", ()))
+        known = {**PERCENTILES, **own} if info.field_name == "thresholds" else RANGES
         if unknown := sorted(values.keys() - known.keys()):
             raise refuse(f"may not name {', '.join(unknown)}", f"the names are {', '.join(known)}")
         return values
+
+
+def _percentiles(categories: tuple[CategoryConfig, ...]) -> dict[str, Percentile]:
+    """The percentiles that conditions compare with, by their names."""
+    return {
+        percentile_name(signal, limit): Percentile(signal, float(limit[1:]))
+        for category in categories
+        for signal, wanted in category.when.items()
+        if isinstance(wanted, SignalBounds)
+        for limit in wanted.percentiles.values()
+    }
+
+
+def percentile_name(signal: str, limit: str) -> str:
+    """What the percentile of a signal is called, such as `completion_tokens p33`."""
+    return f"{signal} {limit}"
 
 
 @dataclass(frozen=True)
@@ -153,6 +240,8 @@ class DeclaredRubric:
     """Categories with conditions: the first whose conditions all hold."""
 
     categories: tuple[CategoryConfig, ...]
+    lacks: tuple[str, ...] = ()
+    medians: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -167,6 +256,7 @@ class DeclaredRubric:
         return frozenset(name for category in self.categories for name in category.when)
 
     def category(self, facts: Facts) -> int:
+        _require_fitted(self)
         rest = 0
         for number, category in enumerate(self.categories):
             if not category.when:
@@ -206,10 +296,19 @@ class SchemaRubric:
         return self.schema.labels
 
     @property
+    def lacks(self) -> tuple[str, ...]:
+        return tuple(name for name in self.schema.thresholds if getattr(self.thresholds, name) is None)
+
+    @property
+    def medians(self) -> Mapping[str, float]:
+        return {}
+
+    @property
     def needs(self) -> frozenset[str]:
         return frozenset(self.schema.signals) - self.assume.keys()
 
     def category(self, facts: Facts) -> int:
+        _require_fitted(self)
         signals = self.schema.signals
         values = tuple(self.assume[name] if name in self.assume else _number(facts, name) for name in signals)
         return _classified(self.schema.name, self.thresholds, values)
@@ -230,12 +329,33 @@ def _number(facts: Facts, name: str) -> float:
     return float(value)
 
 
-def open_rubric(config: RubricConfig) -> Rubric:
-    """The rubric that the configuration names."""
+def _require_fitted(rubric: Rubric) -> None:
+    if rubric.lacks:
+        raise GraderError(f"the rubric gives no category before {', '.join(rubric.lacks)} are fitted")
+
+
+def open_rubric(config: RubricConfig, frozen: FrozenThresholds = NOTHING_FROZEN) -> Rubric:
+    """The rubric that the configuration names, with what was fitted for it; it lacks what was not."""
+    known = {**frozen.values, **config.thresholds}
     if config.categories:
-        return DeclaredRubric(config.categories)
+        lacks = [name for name in config.percentiles if name not in known]
+        if config.looks_at_lengths and not frozen.medians:
+            lacks.append(LENGTH_RATIO)
+        categories = tuple(_with_numbers(category, known) for category in config.categories)
+        return DeclaredRubric(categories, tuple(lacks), frozen.medians if config.looks_at_lengths else {})
     if config.name == "binary":
         return DeclaredRubric(BINARY)
     schema = SCHEMATA[config.name]
-    thresholds = Thresholds(**config.thresholds)
+    thresholds = Thresholds(**{name: value for name, value in known.items() if name in PERCENTILES})
     return SchemaRubric(schema, config.weights or schema.weights, thresholds, config.assume)
+
+
+def _with_numbers(category: CategoryConfig, known: Mapping[str, float]) -> CategoryConfig:
+    """The category with a number for each percentile that is known."""
+    when: dict[str, bool | float | str | SignalBounds] = dict(category.when)
+    for signal, wanted in category.when.items():
+        if isinstance(wanted, SignalBounds) and wanted.percentiles:
+            names = {side: percentile_name(signal, limit) for side, limit in wanted.percentiles.items()}
+            numbers = {side: known[name] for side, name in names.items() if name in known}
+            when[signal] = wanted.model_copy(update=numbers)
+    return category.model_copy(update={"when": when})

@@ -34,7 +34,8 @@ class Marks(NamedTuple):
 class Grade:
     """A graded trial: its category, and what led to it."""
 
-    category: int
+    category: int | None
+    """None: it waits for thresholds that are fitted on the opening."""
     signals: Mapping[str, SignalValue]
     extracted: str | None
     cost: Cost = NO_COST

@@ -26,7 +26,17 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.prior import EarlierRun, PriorOutcomes, kept_prior, read_prior
-from adaptive_eval.store import Event, PriorTaken, Roster, RunBegun, RunReader, TrialsImported, events_of_kind
+from adaptive_eval.record.thresholds import frozen_of, kept_rubric, kept_thresholds, thresholds_from_run
+from adaptive_eval.store import (
+    Event,
+    PriorTaken,
+    Roster,
+    RunBegun,
+    RunReader,
+    ThresholdsFrozen,
+    TrialsImported,
+    events_of_kind,
+)
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.store import require_same_meaning
@@ -112,6 +122,13 @@ class StartingPoint(NamedTuple):
     prepared: PreparedRun
     prior: PriorTaken | None
     """R0, where it has to be written down yet."""
+    thresholds: ThresholdsFrozen | None = None
+    """Those of an earlier run, where they have to be written down yet."""
+
+    @property
+    def news(self) -> list[Event]:
+        """What has to be written down yet."""
+        return [event for event in (self.prior, self.thresholds) if event is not None]
 
 
 def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> Plan:
@@ -165,12 +182,15 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     """
     prepared = _as_it_began(prepared, directory)
     held = _held(prepared, directory)
+    had = kept_thresholds(prepared.config.rubric, held.events)
+    thresholds = thresholds_from_run(prepared.config.rubric) if had is None else None
+    prepared = replace(prepared, rubric=open_rubric(prepared.config.rubric, frozen_of(had or thresholds)))
     section = prepared.config.prior_evidence
     kept = kept_prior(section, held.events)
     if section is None or (kept is not None and kept.covers(prepared.models)):
-        return StartingPoint(_planned(prepared, held, kept), None)
+        return StartingPoint(_planned(prepared, held, kept), None, thresholds)
     prior = _read(section, prepared, directory, kept)
-    return StartingPoint(_planned(prepared, held, prior), prior.event(section))
+    return StartingPoint(_planned(prepared, held, prior), prior.event(section), thresholds)
 
 
 def _as_it_began(prepared: PreparedRun, directory: Path) -> PreparedRun:
@@ -263,10 +283,11 @@ def _read(
 def _earlier(reader: RunReader) -> EarlierRun:
     """A run whose first trials are taken; no plan is made of it, so none of its plug-ins is loaded."""
     config, questions, _, roster = setup_of(reader.header())
-    first = _cells(roster, reader, reader.events())
+    events = reader.events()
+    first = _cells(roster, reader, events)
     if first is None:
         first = np.full((len(roster.models), len(questions)), config.trials.min, dtype=np.int32)
-    return EarlierRun(config.name, tuple(roster.models), questions, open_rubric(config.rubric), first)
+    return EarlierRun(config.name, tuple(roster.models), questions, kept_rubric(config.rubric, events), first)
 
 
 def _planned(prepared: PreparedRun, held: _StoredBeginning, prior: PriorOutcomes | None) -> PreparedRun:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.rubric import Rubric, SchemaRubric
 from adaptive_eval.questions import Question
 from adaptive_eval.store import Event, Json, PriorTaken, RunReader, events_of_kind
 from scorio.moments import CountArray
@@ -147,6 +147,11 @@ def _problems(section: PriorEvidenceConfig, prepared: PreparedRun, earlier: Earl
     if earlier.rubric.names != prepared.rubric.names or earlier.rubric.weights != prepared.rubric.weights:
         ours, theirs = (", ".join(one.rubric.names) for one in (prepared, earlier))
         yield f"was graded by another rubric ({theirs}, not {ours}); `adaptive-eval regrade` it with this one"
+    elif prepared.rubric != earlier.rubric and (_goes_by_thresholds(prepared.rubric, earlier.rubric)):
+        yield (
+            "was graded with other thresholds, so that its categories mean something else; take them from it, with "
+            "`rubric: {fit: {run: ...}}`"
+        )
     for name, source in section.models.items():
         if name not in prepared.models:
             yield f"cannot serve {name!r}, which is no model of this run; they are {', '.join(prepared.models)}"
@@ -162,6 +167,11 @@ def _problems(section: PriorEvidenceConfig, prepared: PreparedRun, earlier: Earl
     for ours_one, theirs_one in common:
         if _differ(ours_one, theirs_one):
             yield f"asked something else as question {ours_one.id!r}; R0 needs outcomes of the same questions"
+
+
+def _goes_by_thresholds(*rubrics: Rubric) -> bool:
+    """Some category depends on what was fitted."""
+    return any(one.lacks or one.medians or (isinstance(one, SchemaRubric) and one.schema.thresholds) for one in rubrics)
 
 
 def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs: Sequence[Question]) -> Iterator[str]:

@@ -21,16 +21,19 @@ from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.ungraded import why_unjudgeable
 from adaptive_eval.errors import ConfigError, GraderError
+from adaptive_eval.graders.frozen import LENGTH_RATIO, FrozenThresholds
 from adaptive_eval.graders.many import (
     NO_CATEGORY,
     AnswerMeasures,
     TrialSignals,
     categories_of,
-    fitted_thresholds,
+    completed,
     lacking,
+    with_length_ratios,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.record.thresholds import FIRST_ROUND, frozen_of, kept_thresholds
 from adaptive_eval.store import MarkedTrial
 from scorio.categorical import SCHEMATA, Schema, Thresholds
 from scorio.categorical.variables import INVALID, VARIABLES
@@ -119,14 +122,17 @@ def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = N
     trials = _Trials.of(stored, rows)
     own = stored.setup.config.rubric
     judge = _Judge.of(stored)
-    first = judge.rubric(OWN, open_rubric(own), trials, np.array([row.category for row in rows], dtype=np.int64))
+    kept = frozen_of(kept_thresholds(own, stored.events))
+    frozen = FrozenThresholds({**kept.values, **own.thresholds}, kept.rest_on, kept.medians)
+    graded = np.array([row.category for row in rows], dtype=np.int64)
+    first = judge.rubric(OWN, open_rubric(own, frozen), trials, graded, _used(own, frozen))
     order = np.argsort([one.rank or len(rows) for one in first.models], kind="stable")
     found, not_there = [_in_order(first, order)], []
     wanted = default_rubrics(own, trials.signals) if rubrics is None else rubrics
     labels: dict[str, tuple[bytes, tuple[float, ...]]] = {}
     for name, config in wanted.items():
         try:
-            one, categories = judge.asked(name, config, trials)
+            one, categories = judge.asked(name, config, trials, frozen)
         except GraderError as error:
             not_there.append(RubricNotThere(name, str(error)))
             continue
@@ -166,6 +172,13 @@ class _Trials:
     model: NDArray[np.int64]
     question: NDArray[np.int64]
     signals: TrialSignals
+    opening: NDArray[np.bool_]
+    """Those of the first round."""
+
+    @property
+    def labels(self) -> list[str]:
+        """The question of each."""
+        return [self.questions[at] for at in self.question.tolist()]
 
     @classmethod
     def of(cls, stored: StoredRun, rows: Sequence[MarkedTrial]) -> "_Trials":
@@ -174,7 +187,12 @@ class _Trials:
         said = [(row.signals, row.flags) for row in rows]
         measured = [AnswerMeasures._make(row[row._fields.index("finish_reason") :]) for row in rows]
         return cls(
-            tuple(roster.models), tuple(roster.questions), cells[:, 0], cells[:, 1], TrialSignals.of(said, measured)
+            tuple(roster.models),
+            tuple(roster.questions),
+            cells[:, 0],
+            cells[:, 1],
+            TrialSignals.of(said, measured),
+            np.array([row.round == FIRST_ROUND for row in rows], dtype=bool),
         )
 
     def tally(self, categories: NDArray[np.int64], levels: int) -> NDArray[np.int64]:
@@ -203,19 +221,33 @@ class _Judge:
         rule = plan.rule if plain else Sequential(config.stopping.confidence)
         return cls(rule, plan.prior, plan.trials.max)
 
-    def asked(self, name: str, config: RubricConfig, trials: _Trials) -> tuple[RelabelledRubric, NDArray[np.int64]]:
-        """A rubric that somebody wants to see; `GraderError` says why it cannot be had."""
-        fitted: tuple[str, ...] = ()
-        rubric = open_rubric(config)
-        if absent := lacking(trials.signals, rubric):
+    def asked(
+        self, name: str, config: RubricConfig, trials: _Trials, frozen: FrozenThresholds
+    ) -> tuple[RelabelledRubric, NDArray[np.int64]]:
+        """A rubric that somebody wants to see, with what the run has `frozen`; `GraderError` says why it cannot be had.
+
+        What the run has not is fitted: on its opening where the rubric asks for that, else on all of these trials.
+        """
+        if absent := [one for one in lacking(trials.signals, open_rubric(config)) if one != LENGTH_RATIO]:
             raise GraderError(f"needs {', '.join(absent)}, which no trial has")
-        if isinstance(rubric, SchemaRubric) and rubric.schema.thresholds:
-            rubric, fitted = _with_thresholds(rubric, trials.signals)
-        categories = categories_of(trials.signals, rubric)
-        return self.rubric(name, rubric, trials, categories, fitted), categories
+        questions, signals = trials.labels, trials.signals
+        some = trials.opening if config.fit == "opening" else np.ones(len(signals), dtype=bool)
+        basis = [label for label, chosen in zip(questions, some.tolist(), strict=True) if chosen]
+        rubric, whole = completed(config, signals.only(some), basis, frozen)
+        if config.looks_at_lengths:
+            signals = with_length_ratios(signals, questions, whole.medians)
+        categories = categories_of(signals, rubric)
+        fitted = tuple(one for one in config.unfitted if one not in frozen.values)
+        return self.rubric(name, rubric, trials, categories, _used(config, whole), fitted), categories
 
     def rubric(
-        self, name: str, rubric: Rubric, trials: _Trials, categories: NDArray[np.int64], fitted: tuple[str, ...] = ()
+        self,
+        name: str,
+        rubric: Rubric,
+        trials: _Trials,
+        categories: NDArray[np.int64],
+        thresholds: Mapping[str, float],
+        fitted: tuple[str, ...] = (),
     ) -> RelabelledRubric:
         """The models in the order of the run."""
         tally = trials.tally(categories, len(rubric.weights))
@@ -246,7 +278,7 @@ class _Judge:
             same_as=None,
             categories=rubric.names,
             weights=rubric.weights,
-            thresholds={} if schema is None else _used(schema),
+            thresholds=thresholds,
             fitted=fitted,
             assumed={} if schema is None else dict(schema.assume),
             models=models,
@@ -275,17 +307,10 @@ def _told_apart(evidence: Evidence, called: NDArray[np.int8], above: int, below:
     return bool(sign * called[at] > 0)
 
 
-def _with_thresholds(rubric: SchemaRubric, trials: TrialSignals) -> tuple[SchemaRubric, tuple[str, ...]]:
-    """The schema with the thresholds that it lacks fitted on these trials, and which these are."""
-    fitted = tuple(name for name in rubric.schema.thresholds if getattr(rubric.thresholds, name) is None)
-    thresholds = fitted_thresholds(trials, rubric.thresholds, rubric.schema.thresholds)
-    if unfit := [name for name in rubric.schema.thresholds if getattr(thresholds, name) is None]:
-        raise GraderError(f"needs the thresholds {', '.join(unfit)}, and no trial is there to fit them on")
-    return SchemaRubric(rubric.schema, rubric.weights, thresholds, rubric.assume), fitted
-
-
-def _used(rubric: SchemaRubric) -> dict[str, float]:
-    return {name: float(getattr(rubric.thresholds, name)) for name in rubric.schema.thresholds}
+def _used(config: RubricConfig, frozen: FrozenThresholds) -> dict[str, float]:
+    """The numbers that a rubric compares with where it names percentiles."""
+    known = {**frozen.values, **config.thresholds}
+    return {name: float(known[name]) for name in config.percentiles if name in known}
 
 
 def _in_order(found: RelabelledRubric, order: NDArray[np.intp]) -> RelabelledRubric:

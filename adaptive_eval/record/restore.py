@@ -217,7 +217,7 @@ def _outcomes(reader: RunReader, roster: Roster, usages: Sequence[TrialUsage]) -
             continue
         model, question = roster.cell(stored.model, stored.question)
         usages[model].add(stored)
-        yield stored.as_outcome(model, question)
+        yield None if stored.awaits else stored.as_outcome(model, question)
 
 
 def _held(reader: RunReader, roster: Roster) -> list[HeldTime | None]:

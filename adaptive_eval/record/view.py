@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.core.registry import OBJECTIVES
-from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.record.build import question_posteriors
 from adaptive_eval.record.ending import mishap_of
 from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import BatchRow, Results
+from adaptive_eval.record.thresholds import frozen_words, kept_thresholds
 from adaptive_eval.record.words import Words, words_of
 from adaptive_eval.store import (
     Event,
@@ -163,6 +164,8 @@ class RunView:
     """That are pending at batch services."""
     relabelled: Relabelling | None = None
     """How it stands under other rubrics; None where that was not worked out, as while it goes on."""
+    thresholds: str | None = None
+    """What the rubric compares with, and on which trials it was fitted; None where nothing had to be."""
     judge: JudgeUse | None = None
     """What a judge has used; None where there was none, or the run goes on."""
 
@@ -170,7 +173,7 @@ class RunView:
 STEPS = 200
 
 
-UNTOLD = {"outcomes", "host", "pid", "longest_prompts", "requests", "key"}
+UNTOLD = {"outcomes", "host", "pid", "longest_prompts", "requests", "key", "medians"}
 """Of events: what is many, or of no use to others; reports are published."""
 
 
@@ -250,7 +253,17 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
         batches=batch_rows(events),
         elapsed=source.elapsed,
         error=None if mishap is None else mishap.headline,
+        thresholds=_thresholds(config.rubric, events),
     )
+
+
+def _thresholds(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
+    """A sentence about what was fitted."""
+    kept = kept_thresholds(rubric, events)
+    if kept is not None:
+        return frozen_words(kept)
+    waiting = "The rubric's thresholds are fitted when the run's opening is complete; until then nothing is judged."
+    return waiting if open_rubric(rubric).lacks else None
 
 
 def counts_of_graded(graded: Mapping[GradedCell, int], roster: Roster, categories: int) -> NDArray[np.int64]:

@@ -25,6 +25,7 @@ from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCode, StoreError
+from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import Snapshot, build_results, subject_of, take_snapshot
 from adaptive_eval.record.ending import Ended, ended_of, note_mishap
 from adaptive_eval.record.history import fresh_directory, load_starting_point, newest_directory, stored_trial_count
@@ -40,12 +41,12 @@ from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.ledger import Ledger
+from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import (
     CommitBatch,
     Event,
     OpenedStore,
-    PriorTaken,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -210,21 +211,22 @@ async def _notified(
 async def _execute(
     prepared: PreparedRun, directory: Path, watcher: Watcher, tell: Callable[[Ended], None], stops: StopSource | None
 ) -> ExitCode:
-    prepared, prior = load_starting_point(prepared, directory)
+    beginning = load_starting_point(prepared, directory)
+    prepared = beginning.prepared
     await adopt_grader(prepared, directory)
     if not stored_trial_count(prepared, directory):
         await check_keys(prepared)
     opened = Store.open(directory, prepared.header)
     store = opened.store
     try:
-        if prior is not None:
-            store.commit(CommitBatch(events=[prior]))
+        if beginning.news:
+            store.commit(CommitBatch(events=beginning.news))
         with stops or Interrupts() as interrupts:
             async with opened_endpoints(prepared.config, directory / LOGS) as serving:
                 grading = grading_of(prepared)
                 try:
                     session = _Session(prepared, store, serving, grading, watcher)
-                    ended = await session.carry_on(opened, prior, interrupts)
+                    ended = await session.carry_on(opened, beginning.news, interrupts)
                 finally:
                     await grading.close()
                 store.close()  # who reads how it ended may go on with the run
@@ -253,6 +255,9 @@ class _Session:
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
         opening, stop_on = prepared.plan.opening, prepared.config.stop_on_alarm
         drawn = [Drawn.of(model.sampling) for model in prepared.config.models]
+        section = prepared.config.rubric
+        goes_by_opening = bool(open_rubric(section).lacks)
+        fit = OpeningFit(section, prepared.rubric, prepared.roster, opening) if goes_by_opening else None
         self._alarms = Alarms(prepared.models, prepared.questions, opening, drawn, stop_on)
         self._scheduler = Scheduler(
             self._controller,
@@ -264,6 +269,7 @@ class _Session:
             serving.hosts,
             self._alarms,
             Ledger(lanes) if prepared.plan.budget.bought else None,
+            fit,
         )
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(self._subject, self._controller, self._scheduler, serving.endpoints)
@@ -273,7 +279,7 @@ class _Session:
         self._commands = SettledCommands(prepared.config, self._note)
         self._failed = False
 
-    async def carry_on(self, opened: OpenedStore, prior: PriorTaken | None, interrupts: StopSource) -> Ended:
+    async def carry_on(self, opened: OpenedStore, news: Sequence[Event], interrupts: StopSource) -> Ended:
         """Run until the end, and write it down."""
         _warm_up(self._prepared.plan)
         trials = self._store.reader.trial_count()
@@ -285,7 +291,7 @@ class _Session:
                 interrupts.hear(self._on_interrupt)
                 self._store.commit(CommitBatch(events=[begun]))  # seen by watchers while stored answers are taken up
                 self.happened(begun)
-                for event in (opened.changed, prior):
+                for event in (opened.changed, *news):
                     if event is not None:
                         self._watcher.happened(event)
                 self._commands.begin(self._events)

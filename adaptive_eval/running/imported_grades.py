@@ -8,7 +8,7 @@ from adaptive_eval.config.prepare import PreparedRun, stored_config, stored_ques
 from adaptive_eval.errors import RunChanged
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
 from adaptive_eval.graders.registry import Logged
-from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.store import GraderChosen, RunHeader, RunReader, Store
 from adaptive_eval.store.database import is_run
 
@@ -35,9 +35,9 @@ async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement
         header = reader.header()
         if not isinstance(stored_config(header).grader, Logged):
             return None
-        sample = _sample(reader, header)
+        sample, events = _sample(reader, header), reader.events()
     config = prepared.config
-    rubric = open_rubric(stored_config(header).rubric)
+    rubric = kept_rubric(stored_config(header).rubric, events)
     found = await agreement(config.grader, rubric, sample, config.folder, config.keys)
     if not found.all_agree or not sample:
         told = found.words if sample else "no stored answer has a text that could be graded again"

@@ -9,19 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.config.prepare import run_header, stored_config, stored_questions
+from adaptive_eval.config.prepare import StoredSetup, roster_of, run_header, stored_config, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.registry import Python
-from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question, load_questions
+from adaptive_eval.record.history import stored_plan
+from adaptive_eval.record.thresholds import frozen_of, kept_rubric, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_grading
 from adaptive_eval.scheduler.grading import grade_stored
+from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
     Regrade,
     RunHeader,
     Store,
+    ThresholdsFrozen,
     TrialRecord,
     TrialsImported,
     TrialsRegraded,
@@ -75,16 +79,57 @@ async def _regrade(
             before.append(record.category)
             yield record
 
-    records = noted(store.reader.trials("ungraded" if header is None else "all"))
-    pool = open_grading(config, open_rubric(config.rubric))
+    there = store.reader.trials("ungraded" if header is None else "all")
+    records = noted(record for record in there if header is not None or not record.awaits)
+    if header is None:
+        rubric, thresholds = kept_rubric(config.rubric, store.reader.events()), None
+    else:
+        thresholds = thresholds_from_run(config.rubric)
+        rubric = open_rubric(config.rubric, frozen_of(thresholds))
+    pool = open_grading(config, rubric)
     try:
         regrades = await grade_stored(pool, records, {question.id: question for question in questions})
     finally:
         await pool.close()
+    if header is not None and rubric.lacks:
+        thresholds, regrades = _fitted(store, config, questions, rubric, regrades)
     done = _count(before, regrades)
     if regrades or header is not None:
-        store.regrade(regrades, TrialsRegraded(done.answers, **done._asdict()), header)
+        events = [TrialsRegraded(done.answers, **done._asdict()), *([] if thresholds is None else [thresholds])]
+        store.regrade(regrades, events, header)
     return done
+
+
+def _fitted(
+    store: Store, config: RunConfig, questions: tuple[Question, ...], rubric: Rubric, regrades: list[Regrade]
+) -> tuple[ThresholdsFrozen | None, list[Regrade]]:
+    """Fit the thresholds anew on the opening, as these grades have it, and give every trial its category.
+
+    Before the first look they wait: the run fits them when all of its opening is there.
+    """
+    reader = store.reader
+    if not reader.most_looks():
+        return None, regrades
+    roster = roster_of(config, questions)
+    setup = StoredSetup(config, questions, {}, roster)
+    fit = OpeningFit(config.rubric, rubric, roster, stored_plan(setup, reader, reader.events()).opening)
+    there: dict[Place, int] = {}
+    for number, (record, regrade) in enumerate(zip(reader.trials(), regrades, strict=True)):
+        judged = record.judged(regrade)
+        if judged.model not in roster.models:
+            continue
+        if judged.awaits:
+            there[place_of(judged)] = number
+            fit.hold(judged, asked=False)
+        else:
+            fit.count(judged.outcome())
+    if not fit.ready(fit.lacks_some):
+        return None, regrades
+    event, found = fit.freeze(), list(regrades)
+    for verdict in fit.verdicts():
+        number = there[place_of(verdict)]
+        found[number] = verdict._replace(cost=regrades[number].cost)
+    return event, found
 
 
 def _without_code(config: RunConfig, directory: Path) -> RunConfig:
@@ -116,7 +161,7 @@ def _require_texts(store: Store) -> None:
 
 def _count(before: list[int | None], regrades: list[Regrade]) -> Regraded:
     changed = sum(old != new.category for old, new in zip(before, regrades, strict=True))
-    return Regraded(len(regrades), changed, sum(new.category is None for new in regrades))
+    return Regraded(len(regrades), changed, sum(new.failed for new in regrades))
 
 
 def _graded_as(stored: RunHeader, now: RunHeader) -> RunHeader:

@@ -16,11 +16,12 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.redaction import BLOT, blotted
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, GraderExhausted, JudgeFailed
+from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.store import Regrade, TrialRecord
-from adaptive_eval.store.records import WAITS
+from adaptive_eval.store.records import AWAITS, WAITS
 
 ATTEMPTS = 3
 """A grader that raised an error so often on one answer is taken to fail on it always."""
@@ -35,6 +36,8 @@ class Grading(Protocol):
     """A grade takes a request: the answer is stored before it is graded."""
     lost: Cost
     """The most that such a request may have cost that has come to nothing."""
+    rubric: Rubric
+    """Replaced once its thresholds are fitted."""
 
     async def grade(self, answer: Answer, question: Question) -> Grade:
         """The grade of one answer."""
@@ -80,7 +83,11 @@ def record_of(
     trial_at = (lane.name, question.id, trial, round_, answer)
     if isinstance(grade, GraderError):
         return TrialRecord(*trial_at, category=None, grader_error=str(grade), cost=cost)
-    return TrialRecord(*trial_at, grade.category, grade.signals, grade.extracted, cost=cost)
+    return TrialRecord(*trial_at, grade.category, grade.signals, grade.extracted, _awaits(grade), cost=cost)
+
+
+def _awaits(grade: Grade) -> str | None:
+    return AWAITS if grade.category is None else None
 
 
 def without_secrets(
@@ -113,4 +120,4 @@ def regrade_of(record: TrialRecord, result: Grade | GraderError) -> Regrade:
     if isinstance(result, GraderError):
         spent = result.cost if isinstance(result, JudgeFailed) and isinstance(result.cost, Cost) else NO_COST
         return Regrade(*at, category=None, signals={}, extracted=None, grader_error=str(result), cost=spent)
-    return Regrade(*at, result.category, result.signals, result.extracted, grader_error=None, cost=result.cost)
+    return Regrade(*at, result.category, result.signals, result.extracted, _awaits(result), result.cost)

@@ -20,15 +20,32 @@ class Intake:
 
     def take(self, stored: StoredOutcome) -> Outcome:
         """What the core is told of an answer."""
+        self.spend(stored)
+        return self.judge(stored)
+
+    def spend(self, stored: StoredOutcome) -> None:
+        """Count what an answer has used."""
+        self.usages[self._roster.models.position_of(stored.model)].spend(stored)
+
+    def judge(self, stored: StoredOutcome) -> Outcome:
+        """What the core is told of an answer that is counted, and has its category now."""
         model, question = self._roster.cell(stored.model, stored.question)
-        self.usages[model].add(stored)
+        self.usages[model].judge(stored)
         if self._alarms is not None:
             self._alarms.add(model, question, stored)
         return stored.as_outcome(model, question)
 
     def take_new(self, record: TrialRecord) -> Outcome:
         """The same of an answer that has just come: the alarms may show it."""
-        told = self.take(record.outcome())
+        self.see(record)
+        return self.take(record.outcome())
+
+    def hold(self, record: TrialRecord) -> None:
+        """An answer that has just come, and has no category yet."""
+        self.see(record)
+        self.spend(record.outcome())
+
+    def see(self, record: TrialRecord) -> None:
+        """The alarms may show it."""
         if self._alarms is not None:
-            self._alarms.see(told.model, record)
-        return told
+            self._alarms.see(self._roster.models.position_of(record.model), record)

@@ -52,7 +52,7 @@ class Regrading:
             event = TrialsRegraded(len(regrades), so_far=graded, of=total)
             self._store.regrade(regrades, event)
             happened(event)
-            failed += [regrade for regrade in regrades if regrade.category is None]
+            failed += [regrade for regrade in regrades if regrade.failed]
         return failed
 
     def stop(self) -> None:
@@ -77,4 +77,5 @@ class Regrading:
 
     def _ungraded(self) -> Iterator[TrialRecord]:
         """What has no grade now, in the order of commitment: what has failed again stays in front."""
-        return (record for record in self._store.reader.trials("ungraded") if record.model in self._models)
+        ungraded = self._store.reader.trials("ungraded")
+        return (record for record in ungraded if record.model in self._models and not record.awaits)

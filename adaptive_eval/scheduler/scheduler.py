@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import StoreError
+from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.batched_lanes import BatchedLanes
@@ -26,6 +26,7 @@ from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of, 
 from adaptive_eval.scheduler.held import ServerTimes, gpu_seconds_used
 from adaptive_eval.scheduler.intake import Intake
 from adaptive_eval.scheduler.ledger import Ledger, LostAnswers, at_least_elapsed
+from adaptive_eval.scheduler.opening_fit import OpeningFit, place_of
 from adaptive_eval.scheduler.regrading import Regrading
 from adaptive_eval.scheduler.sending import RequestSender, SendCallbacks
 from adaptive_eval.scheduler.time_outs import forget_time_outs
@@ -38,7 +39,6 @@ from adaptive_eval.store import (
     Event,
     HeldTime,
     ModelSetAside,
-    Regrade,
     Roster,
     Store,
     TrialRecord,
@@ -70,8 +70,9 @@ class Scheduler:
         hosts: Sequence[ServerHost] = (),
         alarms: Alarms | None = None,
         ledger: Ledger | None = None,
+        opening_fit: OpeningFit | None = None,
     ) -> None:
-        """`ledger`: where caps must hold through kills."""
+        """`ledger`: where caps must hold through kills; `opening_fit`: where the rubric has thresholds to be fitted."""
         self.taken_up = (0, 0)
         """Trials and tokens that earlier starts of the run have stored."""
         self.halt: Halt | None = None
@@ -93,6 +94,7 @@ class Scheduler:
         lost = grading.lost if ledger is not None else NO_COST
         self._regrading = Regrading(grading, store, by_id, set(self._names), lost)
         self._intake = Intake(self._roster, alarms)
+        self._opening_fit = opening_fit
         self._losses = LostAnswers(ledger, lanes, controller, self.note)
         self._departures = self._make_departures()
         self._committer = self._make_committer()
@@ -124,7 +126,8 @@ class Scheduler:
             ended=self._end_if_over,
             broken=self.abort,
         )
-        return RequestSender(self._lanes, self._controller, self._committer, self._times, self._losses, tell)
+        is_here = None if self._opening_fit is None else self._opening_fit.is_here
+        return RequestSender(self._lanes, self._controller, self._committer, self._times, self._losses, tell, is_here)
 
     def _make_turns(self, hosts: Sequence[ServerHost]) -> Turns:
         asking = TurnCallbacks(
@@ -234,8 +237,12 @@ class Scheduler:
         for regrade in await self._regrading.run(self._observer.happened):
             self._departures.ungraded(models.position_of(regrade.model), regrade.question, str(regrade.grader_error))
         outcomes: list[Outcome] = []
+        self._take_up_opening()
         for stored in reader.outcomes():
-            if stored.model in models:
+            if stored.awaits and stored.model in models:
+                self._intake.spend(stored)
+                self._stop_beyond(models.position_of(stored.model), stored.cost)
+            elif stored.model in models:
                 outcomes.append(self._intake.take(stored))
                 self._stop_beyond(outcomes[-1].model, stored.cost)
         self.taken_up = self._intake.total
@@ -249,6 +256,15 @@ class Scheduler:
         self._store.forget_looks(len(looks))
         self._store_looks(looks)
         self._departures.hear_settled(self._launched)
+
+    def _take_up_opening(self) -> None:
+        """Take up answers that wait for thresholds, and fit these where nothing else is missing."""
+        if self._opening_fit is None:
+            return
+        event = self._opening_fit.take_up(self._store)
+        self._grading.rubric = self._opening_fit.rubric
+        if event is not None:
+            self._observer.happened(event)
 
     async def _carry_on(self) -> None:
         """Ask, commit and look until the end; what was noted on the way here is committed first."""
@@ -333,7 +349,8 @@ class Scheduler:
 
     def _owed(self, model: int) -> bool:
         """Something that this model was asked for is not told to the core."""
-        return not self._departures.gone(model) and self._controller.outstanding(model) > 0
+        waiting = 0 if self._opening_fit is None else self._opening_fit.asked(model)
+        return not self._departures.gone(model) and self._controller.outstanding(model) > waiting
 
     def _settled(self, model: int) -> bool:
         """Its server may go: nobody waits for an answer, and nothing further will be asked."""
@@ -380,15 +397,21 @@ class Scheduler:
 
     def _on_committed(self, batch: CommitBatch) -> None:
         told: list[Outcome | SetAside] = []
+        waited = self._waited(batch)
         for record in self._graded(batch):
+            if record.awaits:
+                self._hold(record)
+                continue
             outcome = self._intake.take_new(record)
             told.append(outcome)
+            if self._opening_fit is not None and not self._opening_fit.over:
+                self._opening_fit.count(record.outcome())
             if record.grader_error is not None:
                 self._departures.ungraded(outcome.model, record.question, record.grader_error)
         for event in events_of_kind(batch.events, ModelSetAside):
             told.append(SetAside(self._roster.models.position_of(event.model), event.reason, event.cause))
-        if told and self._controller.finished is None:
-            looks = self._controller.tell(told)
+        if (told or waited) and self._controller.finished is None:
+            looks = [*self._controller.tell(told), *(self._controller.take(waited) if waited else ())]
             self._sender.waiting.core_was_told()
             self._departures.hear_set_aside()
             if looks:
@@ -397,14 +420,50 @@ class Scheduler:
                 self._raise_alarms()
                 self._departures.hear_settled(self._launched)
         self._sender.send_booked(batch)
+        self._end_opening()
         if not self.over:
             self._pump()
+
+    def _waited(self, batch: CommitBatch) -> list[Outcome]:
+        """Answers that have waited for thresholds, and have a category on disk now."""
+        if self._opening_fit is None:
+            return []
+        outcomes: list[Outcome] = []
+        for verdict in batch.verdicts:
+            if (settled := self._opening_fit.settle(verdict)) is not None:
+                outcomes.append(self._intake.judge(settled))
+                if verdict.grader_error is not None:
+                    self._departures.ungraded(outcomes[-1].model, verdict.question, verdict.grader_error)
+        return outcomes
+
+    def _hold(self, record: TrialRecord) -> None:
+        """Have an answer wait for thresholds, or for no more than the next commit where these are there by now."""
+        assert self._opening_fit is not None
+        self._intake.hold(record)
+        self._opening_fit.hold(record, asked=True)
+        if self._opening_fit.over:
+            self._committer.add_verdict(self._opening_fit.verdict_on(record))
+
+    def _end_opening(self) -> None:
+        """Freeze the thresholds once nothing of the opening is missing: every answer that waits gets its category."""
+        fit = self._opening_fit
+        if fit is None or self._controller.finished is not None or not fit.ready(self._departures.gone):
+            return
+        try:
+            self.note(fit.freeze())
+        except ConfigError as error:
+            self.abort(error)
+            return
+        self._grading.rubric = fit.rubric
+        for verdict in fit.verdicts():
+            self._committer.add_verdict(verdict)
 
     def _graded(self, batch: CommitBatch) -> list[TrialRecord]:
         """What has a grade now, or never will: answers whose verdict is on its way are taken in with it."""
         records = [record for record in batch.trials if not record.waits]
-        self._unjudged |= {_place(record): record for record in batch.trials if record.waits}
-        return [*records, *(self._unjudged.pop(_place(one)).judged(one) for one in batch.verdicts)]
+        verdicts = [one for one in batch.verdicts if place_of(one) in self._unjudged]
+        self._unjudged |= {place_of(record): record for record in batch.trials if record.waits}
+        return [*records, *(self._unjudged.pop(place_of(one)).judged(one) for one in verdicts)]
 
     def _raise_alarms(self, known: Sequence[Event] = ()) -> None:
         """At the first look; a run that ends for them lets what is in flight come back, as at a user's wish."""
@@ -418,11 +477,6 @@ class Scheduler:
     def _store_looks(self, looks: Sequence[Look]) -> None:
         for look in looks:
             self._committer.add_look(plain_look(look, self._names))
-
-
-def _place(one: TrialRecord | Regrade) -> tuple[str, str, int]:
-    """Which trial it is."""
-    return one.model, one.question, one.trial
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from adaptive_eval.core.types import Ask
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import EndpointError, NotAskedAgain
 from adaptive_eval.scheduler.committer import Committer
@@ -53,10 +54,12 @@ class RequestSender:
         times: ServerTimes,
         losses: LostAnswers,
         tell: SendCallbacks,
+        is_here: Callable[[Ask], bool] | None = None,
     ) -> None:
+        """`is_here`: of a trial that the core asks for, whether its answer is stored already."""
         self._lanes, self._controller, self._committer = lanes, controller, committer
         self._times, self._losses, self._tell = times, losses, tell
-        self.waiting = WaitingLines(controller, lanes)
+        self.waiting = WaitingLines(controller, lanes, is_here)
         self.in_flight = [0] * len(lanes)
         """Requests of each model that its server has."""
         self._booked: list[tuple[int, TrialGroup, range]] = []

@@ -54,6 +54,10 @@ class Decider(Protocol):
         """Take the outcomes of earlier starts, and what they have spent on answers that never came."""
         ...
 
+    def take(self, outcomes: Iterable[Outcome]) -> list[Look]:
+        """Take committed outcomes, of trials that were asked for or not: those that are not needed now are kept."""
+        ...
+
     def lose(self, model: int, cost: Cost) -> None:
         """Count what was spent on answers that were lost."""
         ...

@@ -1,7 +1,7 @@
 """Trials that were asked for and wait for a free slot of their model."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from adaptive_eval.core.types import Ask
@@ -66,8 +66,11 @@ class WaitingLine:
 class WaitingLines:
     """The lines of all models, which the core fills."""
 
-    def __init__(self, controller: Decider, lanes: Sequence[Lane]) -> None:
-        self._controller, self._lanes = controller, lanes
+    def __init__(
+        self, controller: Decider, lanes: Sequence[Lane], is_here: Callable[[Ask], bool] | None = None
+    ) -> None:
+        """`is_here`: of a trial that the core asks for, whether its answer is stored already."""
+        self._controller, self._lanes, self._is_here = controller, lanes, is_here
         self._lines = [WaitingLine() for _ in lanes]
         self._dry = [False] * len(lanes)
         """Models that the core has no further trials for until it issues more."""
@@ -112,7 +115,7 @@ class WaitingLines:
         lane, line = self._lanes[model], self._lines[model]
         if self._dry[model] or line.trials >= needed + lane.samples_per_request:
             return
-        want = needed + ASKED_AHEAD * lane.samples_per_request - line.trials
-        asks = self._controller.ask(want, model)
-        line.add(asks)
-        self._dry[model] = len(asks) < want
+        while (want := needed + ASKED_AHEAD * lane.samples_per_request - line.trials) > 0 and not self._dry[model]:
+            asks = self._controller.ask(want, model)
+            line.add(asks if self._is_here is None else [ask for ask in asks if not self._is_here(ask)])
+            self._dry[model] = len(asks) < want

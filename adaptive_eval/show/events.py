@@ -26,6 +26,7 @@ from adaptive_eval.store import (
     ServersNoticed,
     SettingsChanged,
     SettledCommandEnded,
+    ThresholdsFrozen,
     TrialsImported,
     TrialsRegraded,
     UnknownEvent,
@@ -102,6 +103,12 @@ def _of_the_run(event: Event) -> str | None:
             return f"begins with {event.trials} trials imported from {', '.join(event.files[:NAMED])}{more}"
         case PriorTaken():
             return f"outcomes of the run {event.run} count as R0"
+        case ThresholdsFrozen():
+            told = ", ".join(f"{name} {value:.4g}" for name, value in event.values.items())
+            lengths = f"the usual length of {len(event.medians)} questions" if event.medians else ""
+            where = "the opening" if event.run is None else f"the run {event.run}"
+            trials = sum(event.models.values())
+            return f"thresholds frozen, from {trials} trials of {where}: {', '.join(filter(None, (told, lengths)))}"
         case RegradingBegun():
             return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C leaves them for later"
         case TrialsRegraded(so_far=int(), of=int()):

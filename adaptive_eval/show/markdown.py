@@ -376,8 +376,10 @@ def _rubrics(view: RunView) -> Iterator[str]:
 def _how(view: RunView) -> Iterator[str]:
     words = view.words
     yield "## How"
-    said = [words.objective, words.rule, words.promise, words.allocation, words.prior, words.seeds]
-    yield "\n".join(f"- {sentence}" for sentence in (*said, _depth(view)))
+    said = [words.objective, words.rule, words.promise, words.allocation, words.prior, words.seeds, _depth(view)]
+    if view.thresholds is not None:
+        said.append(markdown_cell(view.thresholds))
+    yield "\n".join(f"- {sentence}" for sentence in said)
     yield from _without_prior(view)
     yield f"Looks: {len(view.looks)}."
     rubric = ([markdown_cell(name), f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))

@@ -424,6 +424,24 @@ class PriorTaken(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ThresholdsFrozen(Event):
+    """Percentiles that the rubric compares with, and lengths that are usual: fitted once, they move no more."""
+
+    KIND: ClassVar[str] = "thresholds"
+    section: Json = field(default_factory=dict)
+    """The rubric, as the configuration has it."""
+    run: str | None = _where_known()
+    """The earlier run that they come from; None: this run's opening."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    rest_on: Mapping[str, int] = field(default_factory=dict)
+    """Trials that each was fitted on."""
+    medians: Mapping[str, float] = field(default_factory=dict)
+    """Tokens of an answer to each question, where the rubric looks at `length_ratio`."""
+    models: Mapping[str, int] = field(default_factory=dict)
+    """Trials of each model among those that all were fitted on."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunStopped(Event):
     """The run ended before it was finished: by the user, or by an error."""
 
@@ -470,6 +488,7 @@ CLASSES: tuple[type[Event], ...] = (
     TrialsImported,
     GraderChosen,
     PriorTaken,
+    ThresholdsFrozen,
     RunStopped,
     RunFinished,
 )

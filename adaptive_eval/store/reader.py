@@ -13,6 +13,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.store import checksums, database
 from adaptive_eval.store.events import Event, Json, event_of
 from adaptive_eval.store.records import (
+    AWAITS,
     LARGEST_SIZE,
     CellCount,
     GradedCell,
@@ -59,6 +60,7 @@ class _OutcomeRow(NamedTuple):
     completion_bpt: float | None
     completion_tokens: int
     latency: float
+    awaits: int | None
 
 
 class _TrialRow(NamedTuple):
@@ -109,6 +111,7 @@ _MEANT = {
     "correct": _SAID.format("is_correct"),
     "found": _SAID.format("has_answer"),
     "trials": "count(*)",
+    "awaits": f"category IS NULL AND grader_error = '{AWAITS}'",
     "damaged": "(SELECT crc FROM trial_checks WHERE id = trials.id) <> "
     + checksums.checksum_in_sql("trials", "trials."),
 }
@@ -246,9 +249,10 @@ class RunReader:
         """Every trial without its texts, in the order of commitment."""
         for row in map(_OutcomeRow._make, self._rows(_OUTCOMES)):
             cost, said = Cost(row.tokens, row.usd, row.gpu_seconds), (_truth(row.correct), _truth(row.found))
+            digest = (row.flags or "", row.digest, row.size)
             trial = (row.model, row.question, row.trial, row.category)
             bits = bits_of(row.completion_bpt, row.completion_tokens)
-            yield StoredOutcome(*trial, cost, row.flags or "", row.digest, row.size, *said, bits, row.latency)
+            yield StoredOutcome(*trial, cost, *digest, *said, bits, row.latency, bool(row.awaits))
 
     def in_flight(self) -> dict[str, int]:
         """How many trials of each model were sent and have no answer."""

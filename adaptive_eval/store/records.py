@@ -14,6 +14,9 @@ SignalValue = float | bool | str
 WAITS = "its verdict has not come yet"
 """The error of an answer that is stored, and graded next."""
 
+AWAITS = "its category waits for thresholds that are fitted on the opening"
+"""The error of an answer that a grader has read, where the rubric is not complete yet."""
+
 LARGEST_SIZE = 512
 """Bytes from which on the length of a text makes no difference: up to here texts are stored as they are."""
 
@@ -39,6 +42,8 @@ class StoredOutcome(NamedTuple):
     """-log2 of the chance of its tokens, as its server tells it; None where it does not."""
     seconds: float = 0.0
     """How long the answer took; 0 where nobody knows."""
+    awaits: bool = False
+    """It gets its category when the thresholds of the rubric are fitted."""
 
     @property
     def timed_out(self) -> bool:
@@ -142,6 +147,11 @@ class TrialRecord:
         """Its grade is on its way."""
         return self.category is None and self.grader_error == WAITS
 
+    @property
+    def awaits(self) -> bool:
+        """It is read by the grader, and gets its category when the thresholds of the rubric are fitted."""
+        return self.category is None and self.grader_error == AWAITS
+
     def judged(self, grade: "Regrade") -> "TrialRecord":
         """The same with a grade that has come."""
         cost = self.cost.plus(grade.cost)
@@ -170,6 +180,7 @@ class TrialRecord:
             said_in(self.signals, "has_answer"),
             bits_of(self.answer.completion_bpt, self.answer.completion_tokens),
             self.answer.latency,
+            self.awaits,
         )
 
 
@@ -185,6 +196,11 @@ class Regrade(NamedTuple):
     grader_error: str | None
     cost: Cost = NO_COST
     """What it has cost, besides what is stored."""
+
+    @property
+    def failed(self) -> bool:
+        """There is none, and nothing that it waits for."""
+        return self.category is None and self.grader_error != AWAITS
 
 
 class StoredLook(NamedTuple):

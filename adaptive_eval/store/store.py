@@ -187,7 +187,9 @@ class Store:
                 "DELETE FROM looks WHERE configuration = ? AND number >= ?", (self._configuration, number)
             )
 
-    def regrade(self, regrades: Sequence[Regrade], event: Event, header: RunHeader | None = None) -> None:
+    def regrade(
+        self, regrades: Sequence[Regrade], event: Event | Sequence[Event], header: RunHeader | None = None
+    ) -> None:
         """Replace the grades of stored trials, all at once; `header` comes with them where the grading changed."""
         changes = [] if header is None else self._changes(header)
         with self._transaction() as connection:
@@ -199,7 +201,7 @@ class Store:
                 bodies = ((dump_json(body), key) for key, body in header.questions.items())
                 connection.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
                 self._configure(header.configuration)
-            write_events(connection, [event], time.time())
+            write_events(connection, [event] if isinstance(event, Event) else event, time.time())
 
     def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
         """Drop trials of a model that turned out to be no answers; `event` says why."""

@@ -29,13 +29,23 @@ class TrialUsage:
 
     def add(self, outcome: StoredOutcome) -> None:
         """Count one more trial."""
+        self.spend(outcome)
+        self.judge(outcome)
+
+    def spend(self, outcome: StoredOutcome) -> None:
+        """What one more answer has used, whatever it is worth."""
         self.trials += 1
-        self.ungraded += outcome.category is None
         self.tokens += outcome.cost.tokens
         self.usd += outcome.cost.usd
         self.gpu_seconds += outcome.cost.gpu_seconds
         if outcome.flags:
             self.signals.update(outcome.flags.split())
+
+    def judge(self, outcome: StoredOutcome) -> None:
+        """What it is worth, where it is known."""
+        if outcome.awaits:
+            return
+        self.ungraded += outcome.category is None
         self.answers.add(outcome)
         self.pairs.add(outcome)
         if outcome.digest is not None and outcome.size >= SHORTEST_REPEAT:

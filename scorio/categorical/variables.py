@@ -111,9 +111,19 @@ def _fit(signals: Signals, rule: Percentile, name: str) -> float | None:
     if getattr(signals, rule.signal) is None or (rule.correct is not None and signals.is_correct is None):
         return None
     values: FloatArray = signals.require(rule.signal, f"threshold {name}")
-    if rule.correct is not None:
-        is_correct = signals.require("is_correct", f"threshold {name}")
-        values = values[(is_correct >= 0.5) == rule.correct]
+    is_correct = None if rule.correct is None else signals.require("is_correct", f"threshold {name}")
+    return fit_percentile(rule, chosen_values(rule, values, is_correct))
+
+
+def chosen_values(rule: Percentile, values: FloatArray, is_correct: FloatArray | None) -> FloatArray:
+    """The values that a threshold is fitted on: all, or those of the right or the wrong trials."""
+    if rule.correct is None or is_correct is None:
+        return values
+    return np.asarray(values[(is_correct >= 0.5) == rule.correct])
+
+
+def fit_percentile(rule: Percentile, values: FloatArray) -> float | None:
+    """The percentile with linear interpolation between the order statistics; None of no value."""
     return float(np.percentile(values, rule.percent)) if values.size else None
 
 

@@ -47,6 +47,7 @@ def test_these_are_all() -> None:
         "vllm",
         "quickstart",
         "regression-gate",
+        "right-and-brief",
         "vllm-aime",
     ]
     assert [path.stem for path in EXAMPLES] == names

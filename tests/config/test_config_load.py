@@ -341,7 +341,7 @@ class TestBetweenSections:
             ("rubric: {name: format_aware}", "needs the signal verifier_c, which no answer will have"),
             (
                 "rubric: {name: conf_wrong_penalty, assume: {verifier_c: 0}}\nsampling: {logprobs: true}",
-                "rubric.thresholds must have low_wrong, which conf_wrong_penalty compares with",
+                "rubric.fit must be given: the rubric compares with low_wrong; add `fit: opening`",
             ),
             (
                 "rubric: {categories: [{name: a, weight: 1, when: {is_corect: true}}, {name: b, weight: 0}]}",

@@ -1,19 +1,19 @@
 """A rubric on many trials at once gives what it gives of each trial by itself."""
 
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.frozen import NOTHING_FROZEN, FrozenThresholds, fit_frozen
 from adaptive_eval.graders.many import (
     NO_CATEGORY,
     AnswerMeasures,
     TrialSignals,
     categories_of,
-    fitted_thresholds,
+    completed,
     lacking,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
@@ -84,8 +84,8 @@ def one_by_one(rubric: Rubric, answers: list[Answer], said: list[dict[str, objec
 def test_many_at_once_are_as_one_by_one(name: str) -> None:
     answers, said = drawn()
     trials = stored(answers, said)
-    thresholds = {key: value for key, value in asdict(fitted_thresholds(trials, Thresholds())).items()}
-    rubric = open_rubric(OWN if name == "own" else RubricConfig(name=name, thresholds=thresholds))
+    config = OWN if name == "own" else RubricConfig(name=name)
+    rubric, _ = completed(config, trials, ["q"] * TRIALS, NOTHING_FROZEN)
     found = categories_of(trials, rubric).tolist()
     assert found == one_by_one(rubric, answers, said)
     assert len(set(found)) > 2 and (NO_CATEGORY in found) == (name != "own")
@@ -93,8 +93,14 @@ def test_many_at_once_are_as_one_by_one(name: str) -> None:
 
 def test_a_threshold_is_the_percentile_of_the_trials_that_have_its_signal() -> None:
     answers, said = drawn(1)
-    found = fitted_thresholds(stored(answers, said), Thresholds(high=0.5))
-    assert found.high == 0.5
+    trials = stored(answers, said)
+    rubric, kept = completed(
+        RubricConfig(name="format_confidence"), trials, ["q"] * TRIALS, FrozenThresholds({"high": 0.5})
+    )
+    assert kept.values == {"high": 0.5} and not rubric.lacks
+    fitted = fit_frozen(trials, ["q"] * TRIALS, PERCENTILES, with_medians=True)
+    assert fitted.medians == {"q": np.median([one.completion_tokens for one in answers])}
+    found = Thresholds(**fitted.values)
     lengths = np.array([one.completion_tokens / 32768 for one in answers])
     assert found.len_p33 == pytest.approx(np.percentile(lengths, PERCENTILES["len_p33"].percent))
     wrong = [

@@ -45,6 +45,7 @@ from adaptive_eval.store import (
     SettingsChanged,
     SettledCommandEnded,
     Store,
+    ThresholdsFrozen,
     TrialsImported,
     TrialsRegraded,
     UnknownEvent,
@@ -143,6 +144,17 @@ STORED = [
         PriorTaken({"run": "old"}, "old", {"ada": {"q1": [0, 1]}}),
         "prior",
         {"section": {"run": "old"}, "run": "old", "outcomes": {"ada": {"q1": [0, 1]}}},
+    ),
+    (
+        ThresholdsFrozen({"fit": "opening"}, None, {"high": 0.3}, {"high": 12}, {"q1": 40.0}, {"ada": 12}),
+        "thresholds",
+        {
+            "section": {"fit": "opening"},
+            "values": {"high": 0.3},
+            "rest_on": {"high": 12},
+            "medians": {"q1": 40.0},
+            "models": {"ada": 12},
+        },
     ),
     (
         BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0),
