@@ -114,9 +114,8 @@ def test_the_opening_is_labelled_by_its_own_percentile_before_the_first_look(sit
     assert "this run's opening, all answers of 3 models before the first look" in said
 
 
-@pytest.mark.parametrize(
-    "after", [pytest.param(5, marks=pytest.mark.slow), 40, pytest.param(71, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [5, 40, 71])
 def test_a_run_that_is_killed_in_its_opening_goes_on_as_if_it_had_not_been(
     site: Site, leisurely: str, after: int
 ) -> None:

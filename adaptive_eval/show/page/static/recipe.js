@@ -24,6 +24,7 @@ export const recipe = {
         ["grader", shown(view.configuration.grader.kind)],
         ["seeds of trials", plain(view.words.seeds, 400)],
         ["estimates", plain(view.words.prior, 400)],
+        ["thresholds", view.thresholds ? plain(view.thresholds, 2000) : null],
       ]),
       rubric(view),
       sampling(view),

@@ -23,6 +23,7 @@
  * @property {EventView[]} events
  * @property {number} elapsed
  * @property {string | null} error
+ * @property {string | null} thresholds
  * @property {BatchRow[]} batches
  * @property {Relabelling | null} relabelled
  * @property {JudgeUse | null} judge
