@@ -46,7 +46,8 @@ class Controller:
         bench = plan.bench
         self.plan = plan
         self._keep_looks = keep_looks
-        """Without them, which are for people, a look takes a third less time, and only `latest_look` is described."""
+        """Without them, which are for people, as p-values are, a look takes half the time, only `latest_look` is
+        described, and there is no `result`."""
         self.finished: Reason | None = None
         self.looks: list[Look] = []
         self._looks_taken = 0
@@ -97,6 +98,8 @@ class Controller:
         `costs` are those of a trial of each category; without them trials cost nothing. `seconds` is what all took.
         """
         taken = len(self.looks)
+        require(counts.shape == self.counts.shape[1:], "counts (M, K) must be those of their batch", counts.shape)
+        self._check(counts, batch.extra)
         self._take(batch, counts, costs, seconds)
         self._advance()
         return self.looks[taken:]
@@ -105,6 +108,7 @@ class Controller:
         """All batches of a round at once, as counts (L, M, K)."""
         taken = len(self.looks)
         require(counts.shape == self.counts.shape, "counts are (L, M, K)", counts.shape)
+        self._check(counts, one.extra)
         for model, batch in one.batches.items():
             if model in self.set_aside:
                 continue
@@ -114,13 +118,16 @@ class Controller:
 
     def _take(self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None, seconds: float) -> None:
         require(batch in self._flight.batches(batch.model), "counts are told of a batch in flight", batch.round_index)
-        there = counts.shape == self.counts.shape[1:] and np.array_equal(counts.sum(axis=1), batch.extra)
-        require(there, "counts (M, K) must add up to the trials of their batch", counts.shape)
-        require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
         fresh = batch.missing == batch.size
         require(fresh, "a batch is told in counts or trial by trial, not both", batch.size - batch.missing)
         batch.take(counts, (NO_COST,) * self.plan.bench.categories if costs is None else costs, seconds)
-        self.arrived[batch.model] += counts.astype(np.int32)
+        arrived = self.arrived[batch.model]
+        np.add(arrived, counts, out=arrived, casting="unsafe")
+
+    def _check(self, counts: IntArray, extra: IntArray) -> None:
+        there = np.array_equal(counts.sum(axis=-1), extra)
+        require(there, "counts must add up to the trials of their batch", counts.shape)
+        require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
 
     def restore(self, outcomes: Iterable[Outcome], lost: Mapping[int, Cost] = NOTHING_LOST) -> list[Look]:
         """Take in the outcomes of an earlier run: those that are not needed now are kept until a round needs them.
@@ -234,7 +241,8 @@ class Controller:
         return wanted_again(self.standing, self.supply, self.plan.objective, flying, latch=latch)
 
     def result(self) -> Result | None:
-        """Everything that is known after the latest look; None before the first."""
+        """Everything that is known after the latest look; None before the first. Needs the looks to be kept."""
+        require(self._keep_looks, "a result has p-values, which are made where looks are kept", self._keep_looks)
         if self.standing is None:
             return None
         bounds, spent = self._tally.bounds(time_outs=True), self._flight.account.spent()
@@ -246,7 +254,8 @@ class Controller:
 
     def _in_play(self) -> NDArray[np.bool_]:
         in_play = np.ones(self.plan.bench.models, dtype=bool)
-        in_play[list(self.set_aside)] = False
+        if self.set_aside:
+            in_play[list(self.set_aside)] = False
         return in_play
 
     # -- taking outcomes in -------------------------------------------------------------------------------------
@@ -324,7 +333,10 @@ class Controller:
     def _look(self) -> None:
         plan, supply = self.plan, self.supply
         known, bounds, rule = self._tally.estimates, self._tally.bounds(), self._stages.rule
-        standing = judge_look(known, self._memory, plan.objective, rule, plan.judging, supply, bounds, plan.estimator)
+        told = self._keep_looks
+        standing = judge_look(
+            known, self._memory, plan.objective, rule, plan.judging, supply, bounds, plan.estimator, p_values=told
+        )
         self._stages.seen(standing.evidence)
         self.standing, self._memory = standing, standing.memory
         self._aside_at_look = len(self.set_aside)

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.rules import Correctable, ErrorLeft, GivingUp, Rule, calls, tie_boundary
+from adaptive_eval.core.rules import (
+    Correctable,
+    Rule,
+    calls,
+    has_error_left,
+    is_correctable,
+    is_giving_up,
+    tie_boundary,
+)
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
@@ -105,86 +113,122 @@ class Memory:
         return cls(np.zeros(pairs, np.int8), no, no, np.ones(pairs), np.ones(pairs))
 
 
-class PairForecast(NamedTuple):
-    """Per pair: the chance of being settled by the horizon, the boundary there, and the smallest delta that could be
-    certified."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PairForecast:
+    """What can still be settled by the horizon, per pair: the boundary there, the smallest delta that could be
+    certified, and the chance (`power`)."""
 
-    power: FloatArray
+    evidence: Evidence
+    delta: float
+    horizon: FloatArray
     boundary: FloatArray
+    tie_boundary: FloatArray
     certifiable: FloatArray
+    given_up: BoolArray
+    """Pairs that can only be certified as tied any more."""
+
+    def power(self, at: NDArray[np.intp]) -> FloatArray:
+        """Of the pairs at these positions: all pairs of many models would take most of a look."""
+        evidence, horizon = self.evidence, self.horizon[at]
+        known = evidence.z[at], evidence.information[at], evidence.sigma[at]
+        power = _power(*known, self.boundary[at], self.delta, horizon)
+        given_up = self.given_up[at]
+        if not given_up.any():
+            return power
+        bound = self.tie_boundary[at]
+        tied = _power(*known, bound, self.delta, horizon) - _power(*known, bound, 0.0, horizon)
+        return np.where(given_up, tied if self.delta > 0.0 else 0.0, power)
 
 
 def judge(
-    memory: Memory, ways: Sequence[Evidence], objective: Objective, rule: Rule, judging: Judging
+    memory: Memory,
+    ways: Sequence[Evidence],
+    objective: Objective,
+    rule: Rule,
+    judging: Judging,
+    *,
+    p_values: bool = True,
 ) -> tuple[Memory, Rule]:
     """Memory after this look, and the rule at the error level that the calls so far have reached.
 
-    A call, a tie and a p-value are what every way to see the evidence allows.
+    A call, a tie and a p-value are what every way to see the evidence allows. Without `p_values` there are only those
+    that decide.
     """
     if not judging.latch:
         memory = replace(memory, call=np.zeros_like(memory.call), tie=np.zeros_like(memory.tie))
     called = None
-    if isinstance(rule, Correctable):
+    if (p_values or judging.familywise) and is_correctable(rule):
         p_first, p_second = (np.max([rule.p_value(way, sign) for way in ways], axis=0) for sign in (1, -1))
         memory = replace(
             memory, p_first=np.minimum(memory.p_first, p_first), p_second=np.minimum(memory.p_second, p_second)
         )
         if judging.familywise:
             rule, called = share_error(memory.p_first, memory.p_second, ways, objective, rule)
+    bounds = [rule.boundary(way) for way in ways]
     if called is None:
-        called = calls(rule, ways)
+        called = calls(rule, ways, bounds)
     call = np.where((memory.call == 0) & ~memory.tie & ~memory.given_up, called, memory.call)
-    tie = memory.tie | ((call == 0) & np.all(_ties(ways, rule, judging.delta), axis=0))
+    tie = memory.tie | ((call == 0) & np.all(_ties(ways, rule, judging.delta, bounds), axis=0))
     given_up = memory.given_up
-    if isinstance(rule, GivingUp):  # whatever the grades of ungraded answers: it may be the true one that ends it
+    if is_giving_up(rule):  # whatever the grades of ungraded answers: it may be the true one that ends it
         given_up = given_up | ((call == 0) & np.any([rule.gives_up(way) for way in ways], axis=0))
     return replace(memory, call=call, tie=tie, given_up=given_up), rule
 
 
-def _ties(ways: Sequence[Evidence], rule: Rule, delta: float) -> list[BoolArray]:
-    """For each way, the pairs that are tied."""
-    if isinstance(rule, ErrorLeft) and delta > 0.0:
+def _ties(ways: Sequence[Evidence], rule: Rule, delta: float, bounds: Sequence[FloatArray]) -> list[BoolArray]:
+    """For each way, with its boundary, the pairs that are tied."""
+    if has_error_left(rule) and delta > 0.0:
         return [rule.tied(way, delta) for way in ways]
-    return [tied(way.difference, way.sigma, tie_boundary(rule, way), delta) for way in ways]
+    return [
+        tied(way.difference, way.sigma, tie_boundary(rule, way, bound), delta)
+        for way, bound in zip(ways, bounds, strict=True)
+    ]
 
 
 def pairs_that_hinge(ways: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
     """Pairs that some ways to see the evidence would decide and others not, or otherwise."""
     if len(ways) == 1:
         return np.zeros(len(ways[0].z), bool)
-    some = np.any([calls(rule, [way]) != 0 for way in ways] + _ties(ways, rule, judging.delta), axis=0)
-    every = (calls(rule, ways) != 0) | np.all(_ties(ways, rule, judging.delta), axis=0)
+    bounds = [rule.boundary(way) for way in ways]
+    ties = _ties(ways, rule, judging.delta, bounds)
+    alone = [calls(rule, [way], [bound]) != 0 for way, bound in zip(ways, bounds, strict=True)]
+    some = np.any(alone + ties, axis=0)
+    every = (calls(rule, ways, bounds) != 0) | np.all(ties, axis=0)
     return np.asarray(some & ~every)
 
 
-def forecast(evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray) -> PairForecast:
+def forecast(
+    evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray, given_up: BoolArray | None = None
+) -> PairForecast:
     """What can still be settled with the information of `horizon` (per pair, at most 1)."""
     ahead = _with_information(evidence, horizon)
     bound = rule.boundary(ahead)
+    for_ties = tie_boundary(rule, ahead, bound)
     return PairForecast(
-        power=_power(evidence, bound, delta, horizon),
+        evidence=evidence,
+        delta=delta,
+        horizon=horizon,
         boundary=bound,
-        certifiable=smallest_delta(ahead.sigma, tie_boundary(rule, ahead)),
+        tie_boundary=for_ties,
+        certifiable=smallest_delta(ahead.sigma, for_ties),
+        given_up=np.zeros(len(bound), bool) if given_up is None else given_up,
     )
 
 
-def power_by(evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray) -> FloatArray:
-    """The power of the forecast alone, which costs a tenth of the whole."""
-    return _power(evidence, rule.boundary(_with_information(evidence, horizon)), delta, horizon)
+def power_by(
+    evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray, at: NDArray[np.intp] | slice = slice(None)
+) -> FloatArray:
+    """The power of the forecast alone, for the pairs at these positions."""
+    bound = rule.boundary(_with_information(evidence, horizon))
+    z, information, sigma = evidence.z[at], evidence.information[at], evidence.sigma[at]
+    return _power(z, information, sigma, bound[at], delta, horizon[at])
 
 
-def power_of_tie(evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray) -> FloatArray:
-    """The chance of being certified as tied by then."""
-    if delta == 0.0:
-        return np.zeros_like(evidence.z)
-    bound = tie_boundary(rule, _with_information(evidence, horizon))
-    return _power(evidence, bound, delta, horizon) - _power(evidence, bound, 0.0, horizon)
-
-
-def _power(evidence: Evidence, bound: FloatArray, delta: float, horizon: FloatArray) -> FloatArray:
-    known = np.isfinite(evidence.sigma)
-    sigma = np.where(known, evidence.sigma, 1.0)
-    power = predictive_power(evidence.z, evidence.information, bound, sigma=sigma, delta=delta, horizon=horizon)
+def _power(
+    z: FloatArray, information: FloatArray, sigma: FloatArray, bound: FloatArray, delta: float, horizon: FloatArray
+) -> FloatArray:
+    known = np.isfinite(sigma)
+    power = predictive_power(z, information, bound, sigma=np.where(known, sigma, 1.0), delta=delta, horizon=horizon)
     return np.where(known, power, 1.0)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import BoolArray, Judging, after, power_by
-from adaptive_eval.core.rules import GivingUp, Rule, tie_boundary
+from adaptive_eval.core.rules import Rule, is_giving_up, tie_boundary
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
 
@@ -28,8 +28,8 @@ def times_to_decision(evidence: Evidence, rule: Rule, judging: Judging) -> Float
         same = after(evidence, u)
         bound = rule.boundary(same)
         ends = np.abs(same.z) >= bound
-        ends |= tied(same.difference, same.sigma, tie_boundary(rule, same), judging.delta)
-        if isinstance(rule, GivingUp):
+        ends |= tied(same.difference, same.sigma, tie_boundary(rule, same, bound), judging.delta)
+        if is_giving_up(rule):
             ends |= rule.gives_up(after(evidence, u, drift=False))
         elif judging.futility is not None:
             ends |= _given_up(after(evidence, u, drift=False), rule, judging.delta, judging.futility)

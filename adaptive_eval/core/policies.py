@@ -187,19 +187,24 @@ def _check_tempering(shrink: float, floor: float) -> None:
     require(floor >= 0.0, "floor must not be negative", floor)
 
 
-def spread(issued: IntArray, weights: FloatArray, size: int) -> IntArray:
-    """`size` further trials over the questions so that totals come nearest to the weights; ties go to the first.
+def spread(issued: IntArray, weights: FloatArray, size: IntArray | int) -> IntArray:
+    """`size` further trials of each model (...) over its questions (..., M) so that totals come nearest to the
+    weights; ties go to the first.
 
     A question that is ahead of its share gets none; what is missing elsewhere is scaled to `size`, and
     fractions are rounded by largest remainder.
     """
-    target = weights / weights.sum() * (issued.sum() + size)
+    each = np.asarray(size)[..., None]
+    target = weights / weights.sum(axis=-1, keepdims=True) * (issued.sum(axis=-1, keepdims=True) + each)
     missing = np.maximum(target - issued, 0.0)
-    wanted = missing * (size / missing.sum())
+    wanted = missing * (each / missing.sum(axis=-1, keepdims=True))
     whole = np.floor(wanted).astype(np.int64)
-    left = size - int(whole.sum())
-    whole[np.argsort(whole - wanted, kind="stable")[:left]] += 1
-    return np.asarray(whole)
+    left = each - whole.sum(axis=-1, keepdims=True)
+    largest_first = np.argsort(whole - wanted, axis=-1, kind="stable")
+    extra = np.broadcast_to(np.arange(issued.shape[-1]) < left, whole.shape).astype(np.int64)
+    further = np.empty_like(whole)
+    np.put_along_axis(further, largest_first, extra, axis=-1)
+    return np.asarray(whole + further)
 
 
 def _members(view: View, pairs: IndexArray) -> NDArray[np.bool_]:
@@ -212,6 +217,6 @@ def _members(view: View, pairs: IndexArray) -> NDArray[np.bool_]:
 
 def _spread_all(view: View, models: NDArray[np.bool_], weights: FloatArray) -> IntArray:
     plan = np.zeros_like(view.issued)
-    for model in np.flatnonzero(models & (view.sizes > 0)):
-        plan[model] = spread(view.issued[model], weights[model], int(view.sizes[model]))
+    served = np.flatnonzero(models & (view.sizes > 0))
+    plan[served] = spread(view.issued[served], weights[served], view.sizes[served])
     return plan

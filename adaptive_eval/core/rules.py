@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +47,16 @@ class Rule(Protocol):
         ...
 
 
-def calls(rule: Rule, ways: Sequence[Evidence]) -> NDArray[np.int8]:
+def calls(rule: Rule, ways: Sequence[Evidence], boundaries: Sequence[FloatArray] | None = None) -> NDArray[np.int8]:
     """The sign of each pair's call (0: none), where every way to see the evidence gives the same."""
-    signs = [np.where(np.abs(way.z) >= rule.boundary(way), np.sign(way.z), 0).astype(np.int8) for way in ways]
+    if boundaries is None:
+        boundaries = [rule.boundary(way) for way in ways]
+    signs = [
+        np.where(np.abs(way.z) >= bound, np.sign(way.z), 0).astype(np.int8)
+        for way, bound in zip(ways, boundaries, strict=True)
+    ]
+    if len(signs) == 1:
+        return signs[0]
     return np.where(np.all(np.stack(signs) == signs[0], axis=0), signs[0], 0).astype(np.int8)
 
 
@@ -108,9 +115,26 @@ class GivingUp(Rule, Protocol):
         ...
 
 
-def tie_boundary(rule: Rule, evidence: Evidence) -> FloatArray:
-    """What certifies a tie: the boundary on |z|, unless that counts on what is given up."""
-    return rule.tie_boundary(evidence) if isinstance(rule, GivingUp) else rule.boundary(evidence)
+def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:
+    """As `isinstance` says, which takes a tenth of a look for protocols."""
+    return hasattr(rule, "gives_up") and hasattr(rule, "tie_boundary")
+
+
+def has_error_left(rule: Rule) -> TypeGuard[ErrorLeft]:
+    """The same for a rule under a changed horizon."""
+    return hasattr(rule, "left") and hasattr(rule, "spent") and hasattr(rule, "tied")
+
+
+def is_correctable(rule: Rule) -> TypeGuard[Correctable]:
+    """The same for a rule with an error level."""
+    return hasattr(rule, "confidence") and hasattr(rule, "p_value") and hasattr(rule, "at_level")
+
+
+def tie_boundary(rule: Rule, evidence: Evidence, boundary: FloatArray | None = None) -> FloatArray:
+    """What certifies a tie: the boundary on |z|, which may be given, unless that counts on what is given up."""
+    if is_giving_up(rule):
+        return rule.tie_boundary(evidence)
+    return rule.boundary(evidence) if boundary is None else boundary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,10 +60,15 @@ class Sequential:
         return ContinuedSequential(self, (_spent(self, looks, now, delta, self.start),))
 
     def _shape(self) -> WangTsiatis:
-        from scorio.sinf.boundary import WangTsiatis
+        return _shape_of(self.kappa, self.start)
 
-        # a hair below, so that rounding in t never hides the first look
-        return WangTsiatis(self.kappa, self.start * (1.0 - 1e-9))
+
+@lru_cache(maxsize=64)
+def _shape_of(kappa: float, start: float) -> WangTsiatis:
+    from scorio.sinf.boundary import WangTsiatis
+
+    # a hair below, so that rounding in t never hides the first look
+    return WangTsiatis(kappa, start * (1.0 - 1e-9))
 
 
 def _sequential(confidence: float, start: float) -> Sequential:

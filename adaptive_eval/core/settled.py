@@ -29,7 +29,7 @@ def wanted_again(
     verdicts = standing.verdicts_of(pairs)
     there = ~np.append(supply.set_aside, False)
     at = standing.evidence.positions(pairs)
-    for_good = standing.memory.given_up[at] & (standing.forecast.power[at] <= 0.0)
+    for_good = standing.memory.given_up[at] & (standing.forecast.power(at) <= 0.0)
     undecided = there[pairs].all(axis=1) & (((verdicts < _LATCHED) & ~for_good) | (not latch))
     could_open = undecided & ((verdicts == _OPEN) | np.isfinite(supply.affordable))
     wanted = np.append(in_flight, False)

@@ -25,11 +25,10 @@ from adaptive_eval.core.judge import (
     judge,
     pairs_that_hinge,
     power_by,
-    power_of_tie,
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.rules import ErrorLeft, GivingUp, Rule
+from adaptive_eval.core.rules import Rule, has_error_left, is_giving_up
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
@@ -81,7 +80,7 @@ class JudgedLook:
         return np.asarray(self.pairs[self.verdicts == VERDICTS.index(Verdict.OPEN)])
 
     def open_power(self) -> FloatArray:
-        return self.forecast.power[self.evidence.positions(self.open_pairs())]
+        return self.forecast.power(self.evidence.positions(self.open_pairs()))
 
 
 def judge_look(
@@ -93,8 +92,10 @@ def judge_look(
     supply: Supply,
     bounds: ScoreBounds | None = None,
     estimator: Estimator = "average",
+    *,
+    p_values: bool = True,
 ) -> JudgedLook:
-    """Judge every pair, then give the objective's comparisons their verdicts."""
+    """Judge every pair, then give the objective's comparisons their verdicts; `p_values` may be left out."""
     compared = estimates.on(estimator)
     evidence = weigh_evidence(compared, objective.reference, objective.margin)
     ways = [evidence]
@@ -102,12 +103,9 @@ def judge_look(
         lowest, highest = bounds.lowest.on(estimator), bounds.highest.on(estimator)
         ways.append(weigh_evidence(highest, objective.reference, objective.margin, other=lowest))
         ways.append(weigh_evidence(lowest, objective.reference, objective.margin, other=highest))
-    memory, level = judge(memory, ways, objective, rule, judging)
+    memory, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
     reach, certain = _reach(evidence, supply), cautious(ways)
-    ahead = forecast(certain, level, judging.delta, reach)
-    if memory.given_up.any():
-        only_tied = power_of_tie(certain, level, judging.delta, reach)
-        ahead = ahead._replace(power=np.where(memory.given_up, only_tied, ahead.power))
+    ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     order = np.argsort(-compared.score, kind="stable")
     in_play_first = order[np.argsort(supply.set_aside[order], kind="stable")]
     pairs = _by_rank(order, objective.comparisons(in_play_first))
@@ -122,7 +120,7 @@ def judge_look(
         judging=judging,
         supply=supply,
         spent=_spent(level, evidence),
-        gives_up=isinstance(level, GivingUp),
+        gives_up=is_giving_up(level),
         ungraded_decide=pairs_that_hinge(ways, level, judging),
     )
     return JudgedLook(
@@ -166,7 +164,7 @@ def _reach(evidence: Evidence, supply: Supply) -> FloatArray:
 
 def _spent(rule: Rule, evidence: Evidence) -> BoolArray:
     """Comparisons that have used their error up under an earlier horizon: nothing will call them any more."""
-    return rule.spent(evidence) if isinstance(rule, ErrorLeft) else np.zeros(len(evidence.z), bool)
+    return rule.spent(evidence) if has_error_left(rule) else np.zeros(len(evidence.z), bool)
 
 
 def _verdicts(
@@ -188,9 +186,10 @@ def _verdicts(
     set_aside = np.append(supply.set_aside, False)
     first, second = pairs[:, 0], pairs[:, 1]
     over = spent[at] | (evidence.information[at] >= AT_HORIZON) | ((left[first] <= 0) & (left[second] <= 0))
-    over |= memory.given_up[at] & (ahead.power[at] <= 0.0)
+    power = ahead.power(at)
+    over |= memory.given_up[at] & (power <= 0.0)
     if judging.futility is not None:
-        futile = ahead.power[at] < judging.futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
+        futile = power < judging.futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
         # a rule that gives up itself knows all but that a cap may come before the horizon
         over |= futile & (memory.given_up[at] | (reach[at] < AT_HORIZON) | (not gives_up))
     verdict = np.where(over, VERDICTS.index(Verdict.OUT_OF_REACH), VERDICTS.index(Verdict.OPEN))
@@ -221,7 +220,7 @@ def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[n
     now, then = np.append(held, 0)[pairs].sum(axis=1), np.append(issued, 0)[pairs].sum(axis=1)
     reach = evidence.information.copy()
     reach[at] = np.minimum(reach[at] * then / np.maximum(now, 1), 1.0)
-    return np.asarray(power_by(standing.cautious, standing.rule, delta, reach)[at] <= 0.5)
+    return np.asarray(power_by(standing.cautious, standing.rule, delta, reach, at) <= 0.5)
 
 
 def look_of(standing: JudgedLook, supply: Supply, index: int, questions: int) -> Look:
@@ -268,7 +267,7 @@ def describe(
         (told * evidence.rho[at]).tolist(),
         (told * boundary).tolist(),
         evidence.information[at].tolist(),
-        ahead.power[at].tolist(),
+        ahead.power(at).tolist(),
         needed.tolist(),
         ((call != 0) & (np.sign(z) == -call)).tolist(),
     )

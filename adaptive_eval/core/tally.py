@@ -84,7 +84,10 @@ class Tally:
     def ungradable(self, models: Iterable[int]) -> Iterator[tuple[int, str]]:
         """Those of the models of which too much has no grade, and why that is too much (see `ungraded`)."""
         before = self._bench.prior_counts
+        failed = np.asarray(self.ungraded.any(axis=1))
         for model in models:
+            if not failed[model]:  # every question of a round has trials, so that each has a grade
+                continue
             counts = self.counts[model] if before is None else self.counts[model] + before[model]
             if (reason := why_unjudgeable(counts.sum(axis=-1), self.ungraded[model])) is not None:
                 yield model, reason

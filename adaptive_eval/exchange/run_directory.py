@@ -224,5 +224,6 @@ def _imported(gathering: Gathering, terms: ImportTerms) -> TrialsImported:
         without_text=gathering.without_text,
         missing=gathering.missing,
         repeated=gathering.repeated,
+        repeats_count=terms.request.repeats_are_samples,
         graded_by=None if terms.grader is None else getattr(terms.grader, "kind", None),
     )

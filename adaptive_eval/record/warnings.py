@@ -202,6 +202,14 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
                 "longest, its score is that of its quick answers, which are more often right"
             )
             yield Caution("missing", model, text)
+        if event.repeats_count:
+            yield Caution(
+                "repeats_count",
+                None,
+                "answers of the logs that equal another one word for word count each, since `import "
+                "--repeats-are-samples` has called them samples; of whom they agree more often than samples do is said "
+                "all the same",
+            )
         for model, number in event.repeated.items():
             yield Caution("repeats", model, repeats_left_out(number))
 

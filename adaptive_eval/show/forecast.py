@@ -11,7 +11,7 @@ from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME
 from adaptive_eval.show.text import count, duration, fit_columns, number_or_dash, safe_line
 from adaptive_eval.study.judged import JudgedReplay
-from adaptive_eval.study.types import Costs, Forecast, Outlook, Range, TableCell, Undecided
+from adaptive_eval.study.types import Costs, Forecast, Outlook, Range, Undecided
 
 ROWS = {
     "cost": "cost, share of the maximum",
@@ -215,19 +215,14 @@ def _known(forecast: Forecast, name: str) -> bool:
 
 def _table(forecast: Forecast) -> Iterator[str]:
     """Chance to reach the objective, and the share of comparisons that are decided."""
-    columns = sorted({cell.confidence for cell in forecast.table})
-    rows: dict[float, dict[float, TableCell]] = {}
-    for cell in forecast.table:
-        rows.setdefault(cell.factor, {})[cell.confidence] = cell
-    labels = {factor: _budget(next(iter(row.values())).budget) for factor, row in rows.items()}
-    width = max(map(len, labels.values()))
+    labels = [_budget(cell.budget) for cell in forecast.table]
+    width = max(map(len, labels))
     few = f"{forecast.table_worlds} of the {forecast.worlds} worlds"
-    yield f"chance to reach the objective, and share of comparisons decided, by budget and confidence, in {few}"
-    heads = "   ".join(f"{f'{confidence:g}':>10}" for confidence in columns)
-    yield f"  {'':<6}  {'':<{width}}  {heads}"
-    for factor, row in rows.items():
-        body = "   ".join(f"{row[each].reached:>4.0%}  {row[each].decided:>4.0%}" for each in columns)
-        yield f"  {f'x {factor:g}':<6}  {labels[factor]:<{width}}  {body}"
+    yield f"with other budgets, and with another confidence at the budget of this one, in {few}"
+    yield f"  {'budget':<{8 + width}}  confidence  objective reached  comparisons decided"
+    for cell, label in zip(forecast.table, labels, strict=True):
+        shares = f"{cell.reached:>17.0%}  {cell.decided:>19.0%}"
+        yield f"  {f'x {cell.factor:g}':<6}  {label:<{width}}  {cell.confidence:>10g}  {shares}"
 
 
 def _budget(caps: Mapping[str, float]) -> str:

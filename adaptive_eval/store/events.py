@@ -398,6 +398,8 @@ class TrialsImported(Event):
     """The grader that graded them anew; None where their own grades were taken."""
     repeated: Mapping[str, int] = field(default_factory=dict)
     """By model: answers of the logs that repeat another one, and are not counted beside it."""
+    repeats_count: bool = False
+    """Those that repeat another one are counted too, since the user has said that they are samples."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.core import Budget
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.core import Budget, Plan
 from adaptive_eval.record.history import fresh_directory, load_starting_point, newest_directory
 from adaptive_eval.store import require_same_meaning
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
-from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs
-from adaptive_eval.study.pilot import AnswerUsage, Pilot, cost_table, guess, known_usage, read_pilot
+from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs, paces_to_try
+from adaptive_eval.study.pilot import (
+    GUESSED_BATCH,
+    AnswerUsage,
+    Pilot,
+    cost_table,
+    guess,
+    known_usage,
+    read_pilot,
+    through_batches,
+)
 from adaptive_eval.study.simulated import (
     Scene,
     ServiceCosts,
@@ -62,11 +72,12 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, request, pilot))
     budget, left_out = _simulable(prepared.plan.budget, usage)
-    simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch)
+    paces = paces_to_try(prepared, scene)
+    simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch, paces)
     basis = (*_basis(request, pilot, begun is not None), *guesses, *_swaps(scene), *left_out)
     found = summarise(prepared, scene, pilot, worlds, simulations, basis)
     return replace(
-        found, paces=tuple(pace_costs(prepared, scene, worlds, simulations)), why_favoured=prepared.why_favoured
+        found, paces=tuple(pace_costs(prepared, scene, simulations.paces)), why_favoured=prepared.why_favoured
     )
 
 
@@ -117,7 +128,7 @@ def _scene(prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed:
         served=ServiceCosts(
             usage=usage,
             costs=cost_table(models, usage),
-            slots=[model.concurrency.concurrency * len(model.replicas) for model in models],
+            slots=[_slots(model, prepared.plan) for model in models],
             recorded=None if begun is None else begun.outcomes,
             in_turn=groups_in_turn(prepared),
             swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
@@ -126,6 +137,13 @@ def _scene(prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed:
         elapsed=0.0 if begun is None else begun.elapsed,
         first=prepared.plan.first,
     )
+
+
+def _slots(model: ModelConfig, plan: Plan) -> int:
+    """Requests at a time: of a batch all that there may be."""
+    if model.batch is not None:
+        return min(model.batch.most_requests, plan.bench.questions * plan.trials.max)
+    return model.concurrency.concurrency * len(model.replicas)
 
 
 def _worlds(prepared: PreparedRun, request: ForecastRequest, pilot: Pilot | None) -> Iterator[FloatArray]:
@@ -157,7 +175,10 @@ def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, lis
     guessed = guess(models, prepared.prompts, prepared.plan.bench.categories)
     nobody = np.zeros(len(models), dtype=bool)
     known = (guessed, nobody, nobody) if pilot is None else known_usage(pilot.measured, guessed)
-    return known[0], list(_guesses(*known))
+    usage, guesses = through_batches(models, known[0]), list(_guesses(*known))
+    if any(model.batch is not None for model in models):
+        guesses.append(f"a batch is guessed to be answered in {GUESSED_BATCH / 3600.0:g} h, whatever its size")
+    return usage, guesses
 
 
 def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:

@@ -1,43 +1,31 @@
 """What the run would cost at every pace that `trials.favour` knows, in a few of the worlds of its forecast."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import get_args
 
 import numpy as np
 
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.study.simulated import Scene, Simulated, Variant
-from adaptive_eval.study.simulations import Simulations, WorkerCrew, in_worlds
+from adaptive_eval.study.simulated import Scene, Simulated
 from adaptive_eval.study.types import PaceCosts
-from scorio.moments import FloatArray
 
-WORLDS = 5
 MOST_AT_ONCE = 2_000_000
 """Trials of a design that is simulated so often."""
-ENOUGH, FEWEST = 500_000, 2
-"""Trials of all worlds of a pace, where a design has many; the fewest worlds of one."""
 
 
-def pace_costs(
-    prepared: PreparedRun, scene: Scene, worlds: Sequence[FloatArray], simulated: Simulations
-) -> Iterator[PaceCosts]:
-    """Medians for each pace, without any cap; none where the pace is given by itself, or that would take too long.
-
-    The run's own pace is `simulated` already, and the others are in the same worlds.
-    """
+def paces_to_try(prepared: PreparedRun, scene: Scene) -> tuple[Favour, ...]:
+    """All there are; none where the pace is given by itself, or where they would take too long."""
     trials = scene.bench.models * scene.bench.questions * prepared.plan.trials.max
     if prepared.config.allocation.lookahead is not None or trials > MOST_AT_ONCE:
-        return
-    few = worlds[: min(max(ENOUGH // trials, FEWEST), WORLDS)]
-    confidence, taken = prepared.config.stopping.confidence, scene.decisions.trials.favour
-    others: list[Favour] = [favour for favour in get_args(Favour) if favour != taken]
-    budget = simulated.need.budget
-    with WorkerCrew(scene, len(others) * len(few)) as crew:
-        runs = in_worlds(crew, few, [Variant(confidence, budget, favour) for favour in others])
-    of = dict(zip(others, runs, strict=True))
-    for favour in get_args(Favour):
-        yield _medians(favour, of.get(favour, simulated.runs[simulated.need][: len(few)]), prepared, scene)
+        return ()
+    return get_args(Favour)
+
+
+def pace_costs(prepared: PreparedRun, scene: Scene, paces: Mapping[Favour, Sequence[Simulated]]) -> Iterator[PaceCosts]:
+    """Medians over the runs of each pace."""
+    for favour, runs in paces.items():
+        yield _medians(favour, runs, prepared, scene)
 
 
 def _medians(favour: str, runs: Sequence[Simulated], prepared: PreparedRun, scene: Scene) -> PaceCosts:
@@ -66,7 +54,7 @@ def _paid_by_the_hour(prepared: PreparedRun, scene: Scene) -> list[tuple[Sequenc
     GPUs are named."""
     turned = {model for group in scene.served.in_turn for model in group.models}
     alone = [
-        ((number,), 1)
+        ((number,), len(model.replicas))
         for number, model in enumerate(prepared.config.models)
         if number not in turned and (model.launch is not None or model.gpus is not None)
     ]

@@ -7,7 +7,7 @@ last of its answers.
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,8 @@ BYTES_A_TOKEN = 4.0
 """Of a prompt in English, by the makers of tokenizers."""
 GUESSED_SPREAD = 0.5
 """Standard deviation of the logarithm of an answer's seconds."""
+GUESSED_BATCH = 3600.0
+"""Seconds until a batch is answered: the services promise a day, and most of them take an hour at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +70,16 @@ def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], ca
     columns = (asked, completion, completion / GUESSED_SPEED)
     prompt_tokens, completion_tokens, seconds = (np.repeat(one[:, None], categories, axis=1) for one in columns)
     return AnswerUsage(prompt_tokens, completion_tokens, seconds, np.full(len(models), GUESSED_SPREAD))
+
+
+def through_batches(models: Sequence[ModelConfig], usage: AnswerUsage) -> AnswerUsage:
+    """The same, but that an answer of a batch service comes with its batch, whatever the size of that."""
+    batched = np.array([model.batch is not None for model in models])
+    return replace(
+        usage,
+        seconds=np.where(batched[:, None], GUESSED_BATCH, usage.seconds),
+        log_spread=np.where(batched, 0.0, usage.log_spread),
+    )
 
 
 def known_usage(measured: Measured, otherwise: AnswerUsage) -> tuple[AnswerUsage, NDArray[np.bool_], NDArray[np.bool_]]:

@@ -4,6 +4,10 @@ Worlds are added until what they say stands (`figures_settled`), so that many mo
 world to world, take few of them. They run on all cores, with results in the order of the jobs, the same whatever the
 number of processes.
 
+Beside the run as it is configured stand a table (its budget times some factors at the configured confidence, and other
+confidences at its budget) and the other paces, all in the first of the same worlds: worlds differ more than what is
+varied does in one of them, so that few are enough to tell.
+
 Standard errors after n runs: of a quantile of about normal values sqrt(p (1 - p)/n) / phi(z_p) standard deviations,
 1.71/sqrt(n) for the ends of the 80% interval; of a share sqrt(p (1 - p)/(n + 4)), with two more runs either way so that
 a few runs that all end alike are not taken for certain (Agresti and Coull 1998).
@@ -24,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from adaptive_eval.config.pace import Favour
 from adaptive_eval.core import Budget
 from adaptive_eval.study.simulated import (
     BOUNDLESS,
@@ -49,6 +54,9 @@ CHANCE_TO = 0.06
 """How well the chance to reach the objective is known."""
 CELL_TO = 0.10
 """The same in a cell of the table, for a chance and for the share of comparisons that are decided."""
+PACE_TO = 0.03
+"""The ratio of a pace's trials to those of the configured pace in the same world."""
+MEDIAN_ERROR = float(np.sqrt(np.pi / 2.0))
 END_ERROR = float(np.sqrt(END * (1.0 - END)) / (np.exp(-(ndtri(END) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)))
 
 
@@ -63,6 +71,12 @@ def cell_settled(runs: Sequence[Simulated]) -> bool:
     """Whether a cell of the table stands."""
     shares = [run.decided / max(len(run.comparisons), 1) for run in runs]
     return chance_error(runs) <= CELL_TO and float(np.std(shares, ddof=1)) <= CELL_TO * np.sqrt(len(shares))
+
+
+def pace_settled(runs: Sequence[Simulated], configured: Sequence[Simulated]) -> bool:
+    """Whether it stands how a pace's trials compare with those of the configured one in the same worlds."""
+    ratios = [one.trials / max(other.trials, 1) for one, other in zip(runs, configured, strict=True)]
+    return bool(MEDIAN_ERROR * np.std(ratios, ddof=1) <= PACE_TO * np.sqrt(len(ratios)))
 
 
 def chance_error(runs: Sequence[Simulated]) -> float:
@@ -107,10 +121,10 @@ class WorkerCrew:
         """The simulated runs in the order of the jobs; `another` is called after each of them."""
         done: list[Simulated] = []
         while self._pool is None and len(done) < len(jobs):
-            start = time.perf_counter()
+            start = time.process_time()
             done.append(self._worker.do(jobs[len(done)]))
             another()
-            self._took.append(time.perf_counter() - start)
+            self._took.append(time.process_time() - start)
             self._hire_if_worth_it()
         for run in () if self._pool is None else self._pool.map(_do, jobs[len(done) :]):
             done.append(run)
@@ -145,12 +159,6 @@ class _Worker:
         return simulate_run(plan, job.chances, scene.served, seed, timed=job.timed and scene.served.usage.knows_seconds)
 
 
-def in_worlds(crew: WorkerCrew, worlds: Sequence[FloatArray], variants: Sequence[Variant]) -> list[Sequence[Simulated]]:
-    """The timed runs of each variant in all of the worlds."""
-    runs = crew.simulate([SimulationJob(number, each, one) for one in variants for number, each in enumerate(worlds)])
-    return [runs[first : first + len(worlds)] for first in range(0, len(runs), len(worlds))]
-
-
 _here: list[_Worker] = []
 """The worker of a spawned process."""
 
@@ -166,9 +174,13 @@ def _do(job: SimulationJob) -> Simulated:
 
 TABLE_SHARE = 3
 """The table has this many times fewer worlds: each of its cells costs as much as a forecast."""
+OWN = 1.0
+"""The factor of the configured budget."""
 FIRST, STEP = 20, 10
 """Worlds before the first question whether they are enough, and from one such question to the next."""
 TABLE_FIRST, TABLE_STEP = 10, 5
+PACE_FIRST, PACE_MOST = 2, 5
+"""Worlds of each pace: at least, and at most."""
 AT_ONCE = 3
 """Worlds of the first figures."""
 
@@ -193,6 +205,8 @@ class Simulations:
     worlds: int
     """How many were enough."""
     table_worlds: int
+    paces: Mapping[Favour, Sequence[Simulated]]
+    """The runs of each pace that was asked for, without any cap, all in the same worlds."""
 
     @property
     def configured(self) -> Variant:
@@ -201,9 +215,15 @@ class Simulations:
 
 
 def simulate_all(
-    scene: Scene, worlds: Sequence[FloatArray], budget: Budget, most: int, watch: OnForecastProgress
+    scene: Scene,
+    worlds: Sequence[FloatArray],
+    budget: Budget,
+    most: int,
+    watch: OnForecastProgress,
+    paces: Sequence[Favour] = (),
 ) -> Simulations:
-    """The runs of the forecast in as many of the worlds as it takes, and those of the table in the first of them.
+    """The runs of the forecast in as many of the worlds as it takes, and those of the table and of other `paces` in the
+    first of them.
 
     `budget` is the run's own, and `most` its maximum of trials a question.
     """
@@ -211,7 +231,9 @@ def simulate_all(
     need = Variant(own, scaled(budget, BOUNDLESS))
     capped = Variant(own, budget) if is_capped(budget) else None
     first = [need] if capped is None else [need, capped]
-    expected = len(worlds) * len(first) + few * (len(confidences(scene.decisions)) * len(FACTORS) - 1)
+    at_pace = {pace: need if pace == scene.decisions.trials.favour else need._replace(favour=pace) for pace in paces}
+    cells = len(confidences(scene.decisions)) + len(FACTORS) - 2
+    expected = len(worlds) * len(first) + few * cells + PACE_MOST * len(paces)
     with WorkerCrew(scene, expected) as crew:
         work = _Workload(crew, worlds, _Progress(expected, watch))
         for end in (min(AT_ONCE, len(worlds)), *_ends(len(worlds), STEP, STEP)):
@@ -223,9 +245,12 @@ def simulate_all(
         median = round(float(np.median([run.trials for run in work.runs[need]])))
         reference = budget if capped is not None else Budget(trials=max(median, 1))
         table = _table(scene, reference, need.budget, most)
-        work.progress.so_many_more(few * sum(one not in work.runs for one in table.values()))
+        to_come = few * sum(one not in work.runs for one in table.values())
+        work.progress.so_many_more(to_come + PACE_MOST * len(paces))
         table_worlds = _fill_table(work, table, few)
-    return Simulations(work.runs, need, capped, reference, table, end, table_worlds)
+        pace_worlds = _try_paces(work, need, list(at_pace.values()), min(PACE_MOST, end))
+    tried = {pace: work.runs[one][:pace_worlds] for pace, one in at_pace.items()}
+    return Simulations(work.runs, need, capped, reference, table, end, table_worlds, tried)
 
 
 def _ends(worlds: int, first: int, step: int) -> list[int]:
@@ -243,6 +268,16 @@ def _fill_table(work: "_Workload", table: Mapping[tuple[float, float], Variant],
         if end >= TABLE_FIRST and all(cell_settled(work.runs[one][:end]) for one in cells):
             break
     return done
+
+
+def _try_paces(work: "_Workload", need: Variant, paces: Sequence[Variant], most: int) -> int:
+    """Simulate the other paces in the first worlds, in `most` of them at most; how many were enough."""
+    others = [one for one in paces if one != need]
+    for end in range(min(PACE_FIRST, most), most + 1) if others else ():
+        work.do(others, end, timed=True)
+        if end > 1 and all(pace_settled(work.runs[one][:end], work.runs[need][:end]) for one in others):
+            return end
+    return most
 
 
 class _Workload:
@@ -272,8 +307,9 @@ class _Workload:
         """The run in this world with a larger cap on trials, where it was so far from it that this one is the same."""
         cap = _cap(variant.budget)
         for other, runs in self.runs.items():
-            larger = only_trials(other.budget) and _cap(other.budget) > cap and other.confidence == variant.confidence
-            if larger and only_trials(variant.budget) and world < len(runs) and runs[world].unhindered <= cap:
+            alike = other._replace(budget=variant.budget) == variant and only_trials(other.budget)
+            larger = alike and _cap(other.budget) > cap and only_trials(variant.budget)
+            if larger and world < len(runs) and runs[world].unhindered <= cap:
                 return runs[world]
         return None
 
@@ -313,9 +349,13 @@ class _Progress:
 
 def _table(scene: Scene, reference: Budget, boundless: Budget, most: int) -> dict[tuple[float, float], Variant]:
     """What is simulated for each cell; a budget that holds nothing back is like none."""
+    own = scene.decisions.stopping.confidence
+    cells = [(factor, own) for factor in FACTORS]
+    cells += [(OWN, confidence) for confidence in confidences(scene.decisions) if confidence != own]
     budgets = {factor: scaled(reference, factor) for factor in FACTORS}
     return {
-        (factor, confidence): Variant(confidence, boundless if covers_everything(caps, scene.bench, most) else caps)
-        for factor, caps in budgets.items()
-        for confidence in confidences(scene.decisions)
+        (factor, confidence): Variant(
+            confidence, boundless if covers_everything(budgets[factor], scene.bench, most) else budgets[factor]
+        )
+        for factor, confidence in sorted(cells)
     }

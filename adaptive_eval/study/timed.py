@@ -6,6 +6,7 @@ trial, as counts: whole arrays take a tenth of the time of as many trials.
 """
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -90,14 +91,18 @@ class AnswerTimes:
 class _Flying:
     """A batch that was issued: its load, and what will come of it.
 
-    It is told as a whole, unless answers that have come decide before all are there: then one by one.
+    It is told as a whole, unless it is of an `opening`, whose answers decide before all are there: then, from the end
+    of the first of its batches on, one by one.
     """
 
-    def __init__(self, batch: Batch, drawn: DrawnRound, seconds: FloatArray, *, one_by_one: bool) -> None:
+    def __init__(self, batch: Batch, drawn: DrawnRound, seconds: FloatArray, opening: "list[TrialLoad] | None") -> None:
         self.batch = batch
         self.load = TrialLoad(batch.model, seconds)
         self._drawn = drawn
-        self._one_by_one = one_by_one
+        self._opening = opening
+        """The loads of all its batches."""
+        if opening is not None:
+            opening.append(self.load)
         self._told = 0
         self._outcomes: list[Outcome] | None = None
         """All of them, where they are told one by one."""
@@ -105,7 +110,14 @@ class _Flying:
     @property
     def next(self) -> float:
         """When there is something to tell."""
-        return self.load.in_order[0][self._told] if self._one_by_one else self.load.end
+        return self.load.end if self._opening is None else self.load.in_order[0][self._until() - 1]
+
+    def _until(self) -> int:
+        """How many of its answers have come when there is something to tell: until the first batch of the opening is
+        complete nothing comes of any of them."""
+        assert self._opening is not None
+        quiet = bisect_left(self.load.in_order[0], min(load.end for load in self._opening))
+        return max(quiet, self._told + 1)
 
     @property
     def told(self) -> bool:
@@ -114,11 +126,12 @@ class _Flying:
 
     def tell(self, controller: Controller, costs: CostTable | None) -> list[Look]:
         """What comes next."""
-        if self._one_by_one:
+        if self._opening is not None:
             if self._outcomes is None:
                 self._outcomes = list(self._made(np.ones(self.batch.size, dtype=np.bool_), costs))
-            self._told += 1
-            return controller.tell([self._outcomes[self.load.in_order[1][self._told - 1]]])
+            come = self.load.in_order[1][self._told : self._until()]
+            self._told += len(come)
+            return controller.tell([self._outcomes[number] for number in come])
         self._told = self.batch.size
         own = None if costs is None else costs[self.batch.model]
         return controller.tell_batch(self.batch, self._drawn.counts, own, float(self.load.seconds.sum()))
@@ -140,13 +153,13 @@ def _flying(asked: Round, tape: Tape, times: ServiceTimes, controller: Controlle
     """The batches of a round; where servers are held, those of the first set the clock while they come."""
     drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
     seconds = times.seconds(drawn.trials, drawn.categories)
-    one_by_one = controller.plan.pace.held and asked.index == 0
+    opening: list[TrialLoad] | None = [] if controller.plan.pace.held and asked.index == 0 else None
     end = 0
     for model, batch in sorted(asked.batches.items()):
         own = slice(end, end := end + batch.size)
         trials = TrialArrays(*(column[own] for column in drawn.trials))
         part = DrawnRound(trials, drawn.categories[own], drawn.counts[model])
-        yield _Flying(batch, part, seconds[own], one_by_one=one_by_one)
+        yield _Flying(batch, part, seconds[own], opening)
 
 
 def drive_in_time(
@@ -172,8 +185,10 @@ def drive_in_time(
     now, looks = 0.0, []
     while controller.finished is None:
         for asked in controller.ask_rounds():
-            for one in _flying(asked, tape, times, controller):
+            issued = list(_flying(asked, tape, times, controller))
+            for one in issued:
                 hosts[one.load.model].issue(one.load, now)
+            for one in issued:
                 flying.add(one)
         landed = flying.next_to_land()
         now = max(now, landed.next)

@@ -129,17 +129,19 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
     """
     trials = n.sum(axis=-1, keepdims=True)
     most = int(trials.max(initial=0))
-    above, trials_above = _exceedances(n, most), _exceedances(trials, most)[:, 0]
+    # all trials of a question are one more category, of share 1, whose sums are taken away
+    above = _exceedances(np.concatenate([n, trials], axis=-1), most)
+    above[:, -1] *= -1.0
+    share = np.concatenate([shares, np.ones((len(n), 1))], axis=-1)[:, :, None]
     j = np.arange(most)
     x, moving = np.zeros(len(n)), np.ones(len(n), dtype=bool)
     low, high = (np.full_like(x, end) for end in LOG_S_RANGE)
     for _ in range(MOST_STEPS):
-        s = np.exp(x)[:, None]
-        term = shares[:, :, None] / ((s * shares)[:, :, None] + j)
-        rest = 1.0 / (s + j)
-        slope = np.einsum("bkj,bkj->b", above, term) - np.einsum("bj,bj->b", trials_above, rest)
-        bend = np.einsum("bj,bj->b", trials_above, rest * rest) - np.einsum("bkj,bkj->b", above, term * term)
-        s, weight = s[:, 0], s[:, 0] / (1.0 + s[:, 0])
+        s = np.exp(x)
+        term = share / (s[:, None, None] * share + j)
+        slope = np.einsum("bkj,bkj->b", above, term)
+        bend = -np.einsum("bkj,bkj,bkj->b", above, term, term)
+        weight = s / (1.0 + s)
         first = s * slope + 1.0 - 2.0 * weight
         second = s * slope + s * s * bend - 2.0 * weight * (1.0 - weight)
         low, high = np.where(first > 0.0, x, low), np.where(first > 0.0, high, x)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from contrary_server import MODELS, Asked, Said, listening, write_config
+from patient_time import HANGS
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -54,15 +55,13 @@ def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, stat
     assert f"HTTP {status}: gateway says no" in told.output
 
 
-def test_a_model_that_is_really_refused_is_told_within_seconds(tmp_path: Path) -> None:
+def test_a_model_that_is_really_refused_is_told_after_few_requests(tmp_path: Path) -> None:
     def script(asked: Asked) -> Said | None:
         return Said(401, {"error": {"message": "who are you"}})
 
     with listening(script) as server:
         config = write_config(tmp_path, server, concurrency=32)
-        began = time.monotonic()
         told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "run")])
-        assert time.monotonic() - began < 12.0
         assert told.exit_code == ExitCode.ENDPOINTS
         assert "ada: HTTP 401: who are you" in told.stderr and "bob: HTTP 401" in told.stderr
         assert len(server.said) <= 2 * (24 + 4)
@@ -104,7 +103,7 @@ def test_absurd_waits_cost_a_moment_and_are_told(tmp_path: Path, undisturbed: Ou
         config, run = write_config(tmp_path, server), tmp_path / "run"
         began = time.monotonic()
         told = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
-        assert time.monotonic() - began < 30.0
+        assert time.monotonic() - began < HANGS
         assert told.exit_code == ExitCode.REACHED, told.output
     assert found(run) == undisturbed
     kind = "absurd_wait" if told_wait[0] in "8F" else "unreadable_wait"

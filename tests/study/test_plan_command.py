@@ -106,12 +106,15 @@ def test_a_budget_is_forecast_beside_the_need_and_multiplied_in_the_table() -> N
     assert found["capped"]["costs"]["trials"]["high"] <= 200 <= found["need"]["costs"]["trials"]["high"]
     assert found["capped"]["reached"] <= found["need"]["reached"]
     assert {(cell["factor"], cell["confidence"]) for cell in found["table"]} == {
-        (factor, confidence) for factor in (0.25, 0.5, 1.0, 2.0, 4.0) for confidence in (0.9, 0.95, 0.99)
+        *((factor, 0.95) for factor in (0.25, 0.5, 1.0, 2.0, 4.0)),
+        (1.0, 0.9),
+        (1.0, 0.99),
     }
     assert {cell["budget"]["trials"] for cell in found["table"]} == {50, 100, 200, 400, 800}
     decided = {(cell["factor"], cell["confidence"]): cell["decided"] for cell in found["table"]}
     assert decided[0.25, 0.95] == 0.0, "50 trials are no first round"
-    assert decided[4.0, 0.9] >= decided[4.0, 0.99] and decided[4.0, 0.95] >= decided[1.0, 0.95]
+    assert decided[1.0, 0.9] >= decided[1.0, 0.99] and decided[4.0, 0.95] >= decided[1.0, 0.95]
+    assert "x 1     200 trials        0.99  " in found["shown"]
 
 
 def test_a_gap_is_what_neighbours_differ_by() -> None:
@@ -228,3 +231,24 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     assert wide["gate"]["PASS"] > found["gate"]["PASS"]
     assert wide["costs"]["trials"]["median"] <= found["costs"]["trials"]["median"]
     assert "gate: PASS " in broad["shown"] and "with which an equal build passes in 80%" in broad["shown"]
+
+
+def test_batches_are_waited_for_and_priced_as_such() -> None:
+    """Every round takes the turn of a batch, so that the pace of fewest looks takes the least time by far."""
+    path = write_config(Path())
+    direct, batched = (
+        forecast(str(path), "--set", f"models={json.dumps(models)}", "--set", "trials.max=40", "--gap", "8%")
+        for models in (batch_models({}), batch_models({"batch": {"kind": "openai", "price_factor": 0.5}}))
+    )
+    assert any("a batch is guessed to be answered in 1 h, whatever its size" in one for one in batched["basis"])
+    assert batched["fixed"]["seconds"] == pytest.approx(3600.0)
+    assert batched["fixed"]["usd"] == pytest.approx(direct["fixed"]["usd"] / 2)
+    at = {pace["favour"]: pace["seconds"] / 3600.0 for pace in batched["paces"]}
+    assert all(hours == pytest.approx(round(hours)) for hours in at.values()) and at["batches"] <= 0.6 * at["cost"]
+    assert batched["decisions"]["trials"]["favour"] == "batches"
+    assert "a batch is" not in " ".join(direct["basis"])
+
+
+def batch_models(changes: dict[str, object]) -> list[dict[str, object]]:
+    shared = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": 1, "output": 4}}
+    return [{"name": one, **shared, **changes} for one in ("ada", "bob", "cyd")]

@@ -45,8 +45,25 @@ def by_events(controller: Controller, tape: Tape, times: AnswerTimes, slots: int
                 free[model] -= 1
         now, ask, category = heapq.heappop(pending)
         free[ask.model] += 1
-        looks += [now] * len(controller.tell([Outcome(ask.model, ask.question, ask.trial, category)]))
+        took = times.of(ask, category)
+        told = Outcome(ask.model, ask.question, ask.trial, category, seconds=took)
+        looks += [now] * len(controller.tell([told]))
     return now, looks
+
+
+@given(st.integers(1, 40), st.integers(0, 4), st.integers(4, 12), st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
+    slots: int, lookahead: int, opening: int, seed: int
+) -> None:
+    """It is told in stretches, in which nothing can be decided."""
+    pace = Pace(0.0, lookahead, share=0.5, opening=opening, held=True)
+    one, other = controller(pace), controller(pace)
+    timeline = drive_in_time(one, tape(seed), times(seed), slots)
+    seconds, looks = by_events(other, tape(seed), times(seed), slots)
+    assert timeline.seconds == pytest.approx(seconds)
+    assert timeline.looks == pytest.approx(looks)
+    assert np.array_equal(one.counts, other.counts) and one.finished is other.finished
 
 
 @given(st.integers(1, 40), st.integers(0, 4), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
