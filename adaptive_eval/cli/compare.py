@@ -14,6 +14,7 @@ from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
 from adaptive_eval.show.changed import changes_markdown
 from adaptive_eval.show.changes import Changes, changes_between
+from adaptive_eval.show.text import without_markup
 from adaptive_eval.store import Change
 
 FORMAT = "adaptive-eval.comparison/1"
@@ -22,7 +23,10 @@ FORMAT = "adaptive-eval.comparison/1"
 def compare(
     run_a: Annotated[Path, typer.Argument(help="The run before.", metavar="RUN_A", show_default=False)],
     run_b: Annotated[Path, typer.Argument(help="The run after.", metavar="RUN_B", show_default=False)],
-    kind: Annotated[Literal["md", "json"], typer.Option("--format", help="What to write.")] = "md",
+    kind: Annotated[
+        Literal["text", "md", "json"] | None,
+        typer.Option("--format", help="What to write; default: text in the terminal, Markdown in a file."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.", show_default=False)
     ] = None,
@@ -33,7 +37,8 @@ def compare(
         _require_comparable(a, b)
         if a.name == b.name:
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
-        text = _rendered(changes_between(a, read_counts(run_a), b, read_counts(run_b)), a, kind)
+        found = changes_between(a, read_counts(run_a), b, read_counts(run_b))
+        text = _rendered(found, a, kind or ("text" if output is None else "md"))
         if output is None:
             typer.echo(text, nl=False)
         else:
@@ -41,9 +46,11 @@ def compare(
             typer.echo(str(output))
 
 
-def _rendered(found: Changes, view: RunView, kind: Literal["md", "json"]) -> str:
+def _rendered(found: Changes, view: RunView, kind: Literal["text", "md", "json"]) -> str:
     if kind == "md":
         return changes_markdown(found, view.weights)
+    if kind == "text":
+        return without_markup(changes_markdown(found, view.weights))
     return orjson.dumps({"format": FORMAT, "changes": found}, option=orjson.OPT_APPEND_NEWLINE, default=_plain).decode()
 
 

@@ -16,6 +16,7 @@ from adaptive_eval.record.relabel import Relabelling
 from adaptive_eval.record.relabel import relabel as relabel_run
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.show.relabelled import relabelled_markdown
+from adaptive_eval.show.text import without_markup
 
 FORMAT = "adaptive-eval.relabelling/1"
 
@@ -28,7 +29,10 @@ def relabel(
             "--rubric", metavar="FILE", help="A file with a `rubric:`, such as a configuration; may be given again."
         ),
     ] = None,
-    kind: Annotated[Literal["md", "json"], typer.Option("--format", help="What to write.")] = "md",
+    kind: Annotated[
+        Literal["text", "md", "json"] | None,
+        typer.Option("--format", help="What to write; default: text in the terminal, Markdown in a file."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.", show_default=False)
     ] = None,
@@ -44,7 +48,7 @@ def relabel(
     with reported():
         found = relabel_run(run, _rubrics(run, rubric) if rubric else None)
         drawn = [] if plots is None else _drawn(found, plots)
-        text = _rendered(found, kind)
+        text = _rendered(found, kind or ("text" if output is None else "md"))
         if output is None:
             typer.echo(text, nl=False)
         else:
@@ -73,7 +77,9 @@ def _drawn(found: Relabelling, folder: Path) -> list[Path]:
     return draw_rubrics(found, folder)
 
 
-def _rendered(found: Relabelling, kind: Literal["md", "json"]) -> str:
+def _rendered(found: Relabelling, kind: Literal["text", "md", "json"]) -> str:
     if kind == "md":
         return relabelled_markdown(found)
+    if kind == "text":
+        return without_markup(relabelled_markdown(found))
     return orjson.dumps({"format": FORMAT, "relabelling": found}, option=orjson.OPT_APPEND_NEWLINE).decode()

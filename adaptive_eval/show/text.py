@@ -7,6 +7,7 @@ Markdown also reads well as it stands: columns are as wide as what is in them.
 """
 
 import math
+import re
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -129,6 +130,29 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int
     padded = ([_pad(text, widths[at], at < left) for at, text in enumerate(line)] for line in lines)
     first, *others = (f"| {' | '.join(line)} |" for line in padded)
     return "\n".join([first, f"| {' | '.join(rule)} |", *others])
+
+
+ESCAPED = re.compile(rf"\\([{re.escape(MARKUP)}])")
+
+
+def without_markup(document: str) -> str:
+    """A Markdown document of this program as a terminal shows it: tables by their columns, nothing escaped."""
+    lines = document.splitlines()
+    rules = {at for at, line in enumerate(lines) if re.fullmatch(r"\|( :?-+:? \|)+", line)}
+    shown, left = [], []
+    for at, line in enumerate(lines):
+        if at + 1 in rules:
+            left = [cell.startswith(":") for cell in lines[at + 1][2:-2].split(" | ")]
+        if line.startswith("| "):
+            line = "  ".join(map(_unescaped, line[2:-2].split(" | "), left)).rstrip()
+        if at not in rules:
+            shown.append(ESCAPED.sub(r"\1", re.sub(r"^#+ ", "", line)))
+    return "\n".join(shown) + "\n"
+
+
+def _unescaped(cell: str, left: bool) -> str:
+    """As wide as it was."""
+    return _pad(ESCAPED.sub(r"\1", cell).strip(), cell_len(cell), left)
 
 
 def informative_columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[list[str], list[list[str]]]:

@@ -109,6 +109,17 @@ def test_the_report_has_it_as_a_section_and_a_figure(run: Path, tmp_path: Path) 
     assert "efficiency" in (tmp_path / "figures" / "rubrics.svg").read_text()
 
 
+def test_a_terminal_shows_no_markup_and_a_file_has_it(run: Path, tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["relabel", str(run)]).stdout
+    assert "length_robust is exact_match by another name" in shown
+    assert not set("|\\#") & set(shown) and "---" not in shown
+    path = tmp_path / "relabelled.md"
+    assert CliRunner().invoke(app, ["relabel", str(run), "--output", str(path)]).stdout == f"{path}\n"
+    assert "length\\_robust is exact\\_match by another name" in path.read_text()
+    again = CliRunner().invoke(app, ["relabel", str(run), "--format", "md"])
+    assert again.stdout == path.read_text()
+
+
 def test_what_is_wrong_with_a_file_is_told(run: Path, site: Site) -> None:
     none, bad = site.folder / "none.yaml", site.folder / "bad.yaml"
     none.write_text("trials: {max: 8}\n")

@@ -19,7 +19,15 @@ from adaptive_eval.record.results import CallRow
 from adaptive_eval.record.view import RunView, read_view
 from adaptive_eval.show.markdown import markdown, ranking_csv
 from adaptive_eval.show.summary import findings
-from adaptive_eval.show.text import amount, count, fenced_block, informative_columns, markdown_cell, markdown_table
+from adaptive_eval.show.text import (
+    amount,
+    count,
+    fenced_block,
+    informative_columns,
+    markdown_cell,
+    markdown_table,
+    without_markup,
+)
 
 
 @pytest.fixture
@@ -202,3 +210,14 @@ def test_small_costs_add_up_as_they_are_shown() -> None:
     assert shown == ["0.0041", "0.0049", "0.0101", "0.0109", "0.0300"]
     assert amount(1234.5, [1234.5, 0.5]) == "1,234.50" and amount(0.0, ()) == "0.00"
     assert amount(0.000000001, ()) == "0.000000"
+
+
+def test_a_document_without_markup_has_its_columns_and_its_texts() -> None:
+    cells = ["a_b", "x|y", r"back\slash", "<b>", "- [1](2)"]
+    rows = [[markdown_cell(cell), str(number)] for number, cell in enumerate(cells)]
+    document = f"# {markdown_cell('runs_of*')}\n\n{markdown_table(['name', 'trials'], rows)}\n\n8 -\\> 32\n"
+    title, _, head, *body, _, last = without_markup(document).splitlines()
+    assert (title, last) == ("runs_of*", "8 -> 32") and head.split() == ["name", "trials"]
+    ends = {line.rindex(str(number)) for number, line in enumerate(body)}
+    assert ends == {len(head) - 1}
+    assert [line[: line.rindex(" ")].strip() for line in body] == cells
