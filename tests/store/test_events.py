@@ -138,6 +138,7 @@ STORED = [
             "missing": {"ada": {"error": 3}},
             "graded_by": None,
             "repeated": {"ada": 5},
+            "repeats_count": False,
         },
     ),
     (
