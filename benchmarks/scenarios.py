@@ -10,7 +10,9 @@ from adaptive_eval.core import Bench, Controller, Plan
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import WORLDS, World, binary
 from adaptive_eval.study.drive import drive
+from adaptive_eval.study.judged import EQUAL
 from adaptive_eval.study.tape import Tape
+from scorio.rank.order import pair_signs, tau_b
 
 CAP = 80
 RECORDED = {
@@ -98,18 +100,9 @@ def replay(scenario: Scenario, plan: Plan, seed: int) -> Run:
         pairs_false=int(((call != 0) & (sign == 0)).sum()),
         errors=scores - truth,
         covered_share=float((np.abs(scores - truth) <= 1.959964 * sigmas).mean()),
-        tau=kendall(scores, truth),
+        tau=float(np.nan_to_num(tau_b(pair_signs(scores), pair_signs(truth, EQUAL)))),
         regret=float(truth.max() - truth[look.order[0]]),
         looks=len(controller.looks),
         usd=result.spent.usd,
         reason=str(controller.finished),
     )
-
-
-def kendall(scores: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
-    """Kendall's tau-b of the order found against the true one."""
-    upper = np.triu_indices(len(truth), 1)
-    a = np.sign(scores[upper[0]] - scores[upper[1]])
-    b = np.sign(np.round(truth[upper[0]] - truth[upper[1]], 12))
-    scale = np.sqrt(np.abs(a).sum() * np.abs(b).sum())
-    return float((a * b).sum() / scale) if scale else 0.0

@@ -148,3 +148,31 @@ def intervals(
     from adaptive_eval.study.intervals import IntervalsRequest, study_intervals
 
     _conduct(lambda told: study_intervals(IntervalsRequest(replicates, seed), told), output)
+
+
+@app.command()
+def adaptive(
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Worlds, .npz files of outcomes, or runs; default: coins exact_ties.",
+            metavar="[DATA]...",
+            show_default=False,
+        ),
+    ] = None,
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Replays of each setup.")] = 200,
+    trials: Annotated[
+        int | None,
+        typer.Option("--trials", min=1, help="Of each question at most; default: all, 80 at most.", show_default=False),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=2, help="Only so many best models.", show_default=False)
+    ] = None,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """What each rule and policy saves on the way to the gold standards, and what it calls wrongly."""
+    from adaptive_eval.study.adaptive import GOLD, AdaptiveRequest, study_adaptive
+
+    request = AdaptiveRequest(data or GOLD, replicates, trials, top, seed)
+    _conduct(lambda told: study_adaptive(request, told), output)

@@ -104,7 +104,7 @@ def judge_replay(
         out_of_reach=sum(pair.verdict is Verdict.OUT_OF_REACH for pair in pairs),
         wrong=sum(is_wrong(pair, compared_scores(controller.plan, truth), reference) for pair in calls),
         covered=_covered(result, truth),
-        tau_b=float(tau_b(pair_signs(_scores(result, len(truth))), pair_signs(truth, EQUAL))),
+        tau_b=float(tau_b(pair_signs(_scores(result, len(truth)), EQUAL), pair_signs(truth, EQUAL))),
         minutes=np.nan if timeline is None else timeline.seconds / 60.0,
         busy=np.nan if timeline is None or timeline.swaps else slot_use(timeline, controller.looks).slowest,
         swaps=len(timeline.swaps) if timeline is not None and timeline.swaps else np.nan,

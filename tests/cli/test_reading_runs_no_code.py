@@ -85,7 +85,7 @@ CASES: dict[str, Sequence[str] | None] = {
     "verify": ("verify RUN",),
     "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),
     "plan": ("plan PLAIN.yaml --pilot RUN --worlds 10", "plan PLAIN.yaml --worlds 10"),
-    "study": ("study cost RUN", "study convergence RUN --replicates 5"),
+    "study": ("study cost RUN", "study convergence RUN --replicates 5", "study adaptive RUN --replicates 1"),
     "validate": ("validate NEW.yaml",),
     "init": None,  # writes a configuration
     "schema": None,  # prints what configurations may have
@@ -100,6 +100,7 @@ CASES: dict[str, Sequence[str] | None] = {
 REFUSED = {
     "run NEW.yaml --dry-run --run-dir RUN",
     "regrade RUN",
+    "study adaptive RUN --replicates 1",  # some question has four trials alone
     "import RUN/report.csv --to IMPORTED",
     "import RUN --to IMPORTED",
 }

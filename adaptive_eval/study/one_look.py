@@ -1,0 +1,77 @@
+"""The fixed design as it is usually run: N trials of every question by every model, and one look at the end.
+
+At a single look, neighbours in the order of the scores are told apart where z is 1.645 or more (paper, section 2.9).
+What it would have called is worked out for every N at once, so that a run that stops by itself can be held against the
+smallest N that calls as many pairs, and not only against one that calls more.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from adaptive_eval.core.evidence import estimate
+from adaptive_eval.study.judged import EQUAL
+from adaptive_eval.study.tape import Tape, TrialArrays
+from scorio.moments import FloatArray, IntArray
+from scorio.rank.order import pair_signs, tau_b
+from scorio.sinf.compare import compare
+
+Z = 1.645
+
+
+class OneLook(NamedTuple):
+    """What one draw comes to after N = 1, 2 ... trials of everything, each an array of as many values."""
+
+    called: FloatArray
+    """Neighbours that are told apart."""
+    wrong: FloatArray
+    """Of these, the calls for a model that is truly worse or equal."""
+    any_wrong: FloatArray
+    """1 where there is one."""
+    ties: FloatArray
+    """Of those, the calls between equals."""
+    tau_b: FloatArray
+    """Kendall's tau-b of the scores with the true ones; nan where these are all equal."""
+
+
+def one_look_at(tape: Tape, truth: FloatArray, questions: int, most: int) -> OneLook:
+    """The fixed design on a tape, after each of its first `most` trials."""
+    score, variance = _estimates(_drawn(tape, len(truth), questions, most), tape.weights)
+    order = np.argsort(-score, axis=1, kind="stable")
+    ranked, spread, true = (np.take_along_axis(one, order, axis=1) for one in (score, variance, truth + 0.0 * score))
+    called = compare(ranked[:, :-1], spread[:, :-1], ranked[:, 1:], spread[:, 1:]).z >= Z
+    ahead = true[:, :-1] - true[:, 1:]
+    wrong = called & (ahead <= EQUAL)
+    ties = called & (np.abs(ahead) <= EQUAL)
+    taus = np.asarray(tau_b(pair_signs(score, EQUAL), pair_signs(truth, EQUAL)))
+    return OneLook(
+        *(one.sum(axis=1).astype(float) for one in (called, wrong, wrong.any(axis=1, keepdims=True), ties)), taus
+    )
+
+
+def _drawn(tape: Tape, models: int, questions: int, most: int) -> IntArray:
+    """The first `most` outcomes of every cell: (L, M, N)."""
+    shape = (models, questions)
+    trials = TrialArrays.of_round(np.zeros(shape, dtype=np.int64), np.full(shape, most))
+    return tape.categories(trials).astype(np.int64).reshape(*shape, most)
+
+
+def _estimates(outcomes: IntArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Score and variance of every model (N, L), after each trial, under the uniform prior."""
+    models, questions, most = outcomes.shape
+    counts = (outcomes[..., None] == np.arange(len(weights))).cumsum(axis=2)
+    cells = np.moveaxis(counts, 2, 0).reshape(most * models, questions, len(weights))
+    found = estimate(cells, weights, "uniform", cells.sum(axis=-1))
+    return found.score.reshape(most, models), found.var.reshape(most, models)
+
+
+def smallest_fixed(curve: FloatArray, wanted: float) -> float | None:
+    """The N, whole or not, at which a curve over N = 1, 2 ... first comes to `wanted`; None where it never does."""
+    reached = np.flatnonzero(curve >= wanted)
+    if not reached.size:
+        return None
+    after = int(reached[0])
+    if after == 0:
+        return 1.0
+    before = curve[after - 1]
+    return float(after + (wanted - before) / (curve[after] - before))
