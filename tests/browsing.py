@@ -31,11 +31,15 @@ class Tabs:
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def open(self, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
-        """An empty page of that size."""
+    def open(
+        self, *, width: int = 1280, height: int = 900, dark: bool = False, touch: bool = False, still: bool = False
+    ) -> "Page":
+        """An empty page of that size; `touch` for fingers, `still` for those who want reduced motion."""
         context = self.browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
+            has_touch=touch,
+            reduced_motion="reduce" if still else "no-preference",
         )
         page = context.new_page()
         page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))

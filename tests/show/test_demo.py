@@ -5,6 +5,7 @@ import re
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from adaptive_eval.show.page.documents import demo_page, script
 from scorio.convergence import Study, trajectory
 from scorio.rank import compare_rankings, rank_scores, rank_with_uncertainty
 from scorio.sinf import WangTsiatis
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 LARGEST = 300_000
 EXACT = 1e-9
@@ -165,3 +169,101 @@ def test_a_run_is_loaded_and_a_bad_file_refused(tabs: Tabs, tmp_path: Path) -> N
         page.set_input_files("#file", tmp_path / name)
         page.wait_for_selector("#problem:not(:empty)")
         page.click("form button")
+
+
+def opened(tabs: Tabs, folder: Path, **how: bool | int) -> "Page":
+    """The demonstration, drawn."""
+    path = folder / "demo.html"
+    path.write_text(demo_page())
+    page = tabs.open(**how)  # type: ignore[arg-type]
+    page.set_default_timeout(30_000)
+    page.goto(path.as_uri())
+    page.wait_for_selector("#told:text-is('1 of 80')")
+    return page
+
+
+STEPS_SEEN = """
+window.seen = [];
+new MutationObserver(() => {
+  seen.push(parseInt(document.getElementById("told").textContent));
+  if (seen.length >= 2) document.body.classList.add("moved");
+}).observe(document.getElementById("told"), { childList: true });
+"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("still", "stride"), [(True, 10), (False, 1)])
+def test_those_who_want_reduced_motion_see_few_steps(tabs: Tabs, tmp_path: Path, still: bool, stride: int) -> None:
+    page = opened(tabs, tmp_path, still=still)
+    page.evaluate(STEPS_SEEN)
+    page.click("#play")
+    page.wait_for_selector("body.moved")
+    page.click("#play")
+    seen = page.evaluate("seen")
+    assert seen == [1 + stride * (at + 1) for at in range(len(seen))]
+    moving = """[...document.querySelectorAll("*")].filter((one) => {
+      const { transitionDuration: turn, animationDuration: play, animationName: name } = getComputedStyle(one);
+      return parseFloat(turn) > 0.01 || (name !== "none" && parseFloat(play) > 0.01);
+    }).length"""
+    assert not still or page.evaluate(moving) == 0
+
+
+@pytest.mark.browser
+def test_all_of_it_can_be_done_by_keyboard(tabs: Tabs, tmp_path: Path) -> None:
+    page = opened(tabs, tmp_path)
+    reached = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        name, outline = page.evaluate(
+            "() => { const it = document.activeElement;"
+            " return [it.id || it.textContent, getComputedStyle(it).outlineStyle]; }"
+        )
+        reached.append(name)
+        assert outline != "none" or name == "", f"{name} does not show that it is reached"
+        if name == "scores":
+            page.keyboard.press("Control+A")
+            page.keyboard.type("90, 10")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("tbody tr:nth-child(2):last-child")
+        if name == "play":
+            page.keyboard.press("Space")
+            page.wait_for_selector("#told:not(:text-is('1 of 80'))")
+            page.keyboard.press("Space")
+            before = int(str(page.text_content("#told")).split()[0])
+            page.keyboard.press("ArrowRight")
+            assert page.text_content("#told") == f"{before + 1} of 80"
+            page.keyboard.press("ArrowLeft")
+            assert page.text_content("#told") == f"{before} of 80"
+        if name == "n":
+            page.keyboard.press("End")
+            assert page.text_content("#told") == "80 of 80"
+            page.keyboard.press("ArrowLeft")
+            assert page.text_content("#told") == "79 of 80"
+        if name == "many":
+            page.keyboard.press("Enter")
+            assert "of the races" in str(page.text_content("#tally"))
+            break
+    wanted = ["scores", "questions", "difficulty", "most", "New draw", "file", "play", "step", "n", "again", "many"]
+    assert [name for name in reached if name in wanted] == wanted
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_phone_is_enough_by_day_and_by_night(tabs: Tabs, tmp_path: Path, dark: bool) -> None:
+    page = opened(tabs, tmp_path, width=360, height=740, dark=dark, touch=True)
+    page.tap("#step")
+    assert page.text_content("#told") == "2 of 80"
+    page.tap("#play")
+    page.wait_for_selector("#told:not(:text-is('2 of 80'))")
+    page.tap("#play")
+    page.tap("#many")
+    assert "of the races" in str(page.text_content("#tally"))
+    for one in page.locator("button, input").all():
+        box = one.bounding_box()
+        assert box is not None and box["height"] >= 24 and box["width"] >= 24, one.evaluate("(it) => it.outerHTML")
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 360
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).slice(0, 3).map(Number)")
+    assert (sum(paper) < 3 * 128) == dark
+    for check in ("nameless()", "faint()"):
+        assert page.evaluate(f"() => {{ {CHECKS.read_text()} return checks.{check}; }}") == []

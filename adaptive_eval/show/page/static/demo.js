@@ -380,8 +380,9 @@ field("many").addEventListener("click", () => {
     `A winner that is none: peeking at 1.645 in ${told(peeked)}; the sequential rule in ${told(sequential)}.`;
 });
 document.addEventListener("keydown", (event) => {
-  if (/** @type {HTMLElement} */ (event.target).closest("input, button")) return;
-  if (event.key === " ") (event.preventDefault(), toggle());
+  const on = /** @type {HTMLElement} */ (event.target);
+  if (on.closest("input")) return;
+  if (event.key === " " && !on.closest("button")) (event.preventDefault(), toggle());
   if (event.key === "ArrowRight") (pause(), move(state.n + 1));
   if (event.key === "ArrowLeft") (pause(), move(state.n - 1));
 });
