@@ -155,12 +155,12 @@ def adaptive(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Worlds, .npz files of outcomes, or runs; default: coins exact_ties.",
+            help="Worlds, .npz files of outcomes, or runs; default: coins.",
             metavar="[DATA]...",
             show_default=False,
         ),
     ] = None,
-    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Replays of each setup.")] = 200,
+    replicates: Annotated[int, typer.Option("--replicates", min=1, help="Replays of each setup.")] = 100,
     trials: Annotated[
         int | None,
         typer.Option("--trials", min=1, help="Of each question at most; default: all, 80 at most.", show_default=False),

@@ -6,6 +6,7 @@ against the fixed design that calls as many pairs of neighbours at its one look 
 """
 
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -38,8 +39,8 @@ from adaptive_eval.study.replay import OutcomeSource, PreparedReplay, ReplayRequ
 from adaptive_eval.study.tape import Tape
 from scorio.moments import FloatArray
 
-GOLD = ("coins", "exact_ties")
-"""The paper's, and one in which every call is wrong."""
+GOLD = ("coins",)
+"""The paper's, two models of which are equal."""
 SETUPS: dict[str, tuple[str, ...]] = {
     "default": (),
     "rule optimal": ("stopping.rule=optimal",),
@@ -74,7 +75,7 @@ class AdaptiveRequest:
     """Which data, and how often each setup is replayed."""
 
     data: Sequence[str] = GOLD
-    replicates: int = 200
+    replicates: int = 100
     trials: int | None = None
     top: int | None = None
     seed: int = 0
@@ -176,8 +177,15 @@ def _performed(jobs: Sequence[_Job]) -> Iterator[_Performed]:
         yield from map(_perform, jobs)
         return
     # spawned, not forked: the caller may have threads
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_ignore_interrupts)
+    try:
         yield from pool.map(_perform, jobs, chunksize=2)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that shows the progress
 
 
 def _perform(job: _Job) -> _Performed:

@@ -45,7 +45,11 @@ def one_look_at(tape: Tape, truth: FloatArray, questions: int, most: int) -> One
     ties = called & (np.abs(ahead) <= EQUAL)
     taus = np.asarray(tau_b(pair_signs(score, EQUAL), pair_signs(truth, EQUAL)))
     return OneLook(
-        *(one.sum(axis=1).astype(float) for one in (called, wrong, wrong.any(axis=1, keepdims=True), ties)), taus
+        called=called.sum(axis=1).astype(float),
+        wrong=wrong.sum(axis=1).astype(float),
+        any_wrong=wrong.any(axis=1).astype(float),
+        ties=ties.sum(axis=1).astype(float),
+        tau_b=taus,
     )
 
 
