@@ -15,6 +15,11 @@ HEIGHT = 3.1
 """Of a panel, in inches."""
 MOST_NAMED = 12
 """Curves that a legend names."""
+MOST_INSIDE = 8
+"""Beyond them the legend stands beside the curves."""
+LONGEST_TITLE = 90
+MARKS = "osD^vPX*<>hp"
+"""Of curves that are one point."""
 
 
 def draw_plates(
@@ -44,11 +49,15 @@ def _draw(axes: "Axes", panel: Panel) -> None:
             axes.step(x, y, where="post", label=label, color=colour(place), linestyle=line_style(place), linewidth=1.3)
         elif panel.kind == "points":
             axes.plot(x, y, "o", label=label, color=colour(place), markersize=3.5, alpha=0.8)
+        elif len(x) == 1:
+            axes.plot(x, y, MARKS[place % len(MARKS)], label=label, color=colour(place), markersize=6)
         else:
             axes.plot(x, y, label=label, color=colour(place), linestyle=line_style(place), linewidth=1.4)
-    axes.set_title(plain_name(panel.title), fontsize=9)
+    axes.set_title(plain_name(panel.title, LONGEST_TITLE), fontsize=9)
     axes.set_xlabel(panel.across)
     axes.set_ylabel(panel.up)
     axes.grid(axis="y", alpha=0.3)
-    if 1 < len(panel.curves) <= MOST_NAMED:
+    if 1 < len(panel.curves) <= MOST_INSIDE:
         axes.legend(frameon=False, fontsize=7, ncols=2)
+    elif MOST_INSIDE < len(panel.curves) <= MOST_NAMED:
+        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))

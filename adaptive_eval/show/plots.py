@@ -330,9 +330,9 @@ def _or_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def plain_name(name: str) -> str:
+def plain_name(name: str, longest: int = LONGEST_NAME) -> str:
     """A name as plain text: matplotlib takes what stands between dollars for a formula."""
-    return safe_line(name, LONGEST_NAME).replace("$", r"\$")
+    return safe_line(name, longest).replace("$", r"\$")
 
 
 def colour(at: int) -> str:

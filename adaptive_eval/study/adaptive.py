@@ -296,7 +296,7 @@ def _plate(one: Studied) -> Plate:
             continue
         line = Curve("fixed N, one look", trials, tuple(map(float, curve)))
         ends = (Curve(row.setup, (row.cost * one.most,), (float(getattr(row, name)),)) for row in one.setups)
-        panels.append(Panel(title, "trials a question, on average", up, (line, *ends), "points"))
+        panels.append(Panel(title, "trials a question, on average", up, (line, *ends)))
     return Plate(f"adaptive_{one.source.name}", tuple(panels))
 
 
