@@ -104,11 +104,11 @@ def _of_the_run(event: Event) -> str | None:
         case PriorTaken():
             return f"outcomes of the run {event.run} count as R0"
         case ThresholdsFrozen():
-            told = ", ".join(f"{name} {value:.4g}" for name, value in event.values.items())
-            lengths = f"the usual length of {len(event.medians)} questions" if event.medians else ""
+            found = [f"{name} {value:.4g}" for name, value in event.values.items()]
+            found += [f"the usual length of {len(event.medians)} questions"] if event.medians else []
             where = "the opening" if event.run is None else f"the run {event.run}"
-            trials = sum(event.models.values())
-            return f"thresholds frozen, from {trials} trials of {where}: {', '.join(filter(None, (told, lengths)))}"
+            basis = f"thresholds frozen, from {sum(event.models.values())} trials of {where}"
+            return f"{basis}: {', '.join(found)}" if found else basis
         case RegradingBegun():
             return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C leaves them for later"
         case TrialsRegraded(so_far=int(), of=int()):

@@ -43,6 +43,7 @@ from adaptive_eval.store import (
     ReplicaLost,
     RunResumed,
     SettingsChanged,
+    ThresholdsFrozen,
     TrialsImported,
     TrialsRegraded,
 )
@@ -315,6 +316,11 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
             "begins with 9 trials imported from a.eval, b, c and 1 more",
         ),
         (PriorTaken(run="old", outcomes={}), "outcomes of the run old count as R0"),
+        (
+            ThresholdsFrozen(values={"high": 0.25}, medians={"q1": 9.0}, models={"ada": 12, "bob": 12}),
+            "thresholds frozen, from 24 trials of the opening: high 0.25, the usual length of 1 questions",
+        ),
+        (ThresholdsFrozen(run="old", models={"ada": 12}), "thresholds frozen, from 12 trials of the run old"),
         (
             SettingsChanged(trials=1, changes=(Change("budget.trials", 1, 2),)),
             "settings changed: budget.trials",
