@@ -289,10 +289,11 @@ class Controller:
     def _lay_aside_ungradable(self, models: Iterable[int]) -> None:
         """Go on without models of which too much has no grade (see `ungraded`).
 
-        What is in flight of them stays reserved at its worst: how much of it has come is chance.
+        What is in flight of them stays reserved at its worst, and counts as not come: how much of it has is chance.
         """
         for model, reason in self._tally.ungradable(models):
             self.set_aside[model] = Lost(Cause.GRADER, reason)
+            self._tally.forget_arrivals(model)
             for batch in self._flight.drop(model):
                 self._flight.account.settle(model, batch.size, 0, NO_COST, lost=batch.size)
 

@@ -81,6 +81,24 @@ def test_looks_depend_on_what_was_committed_alone(plan: Plan, seed: int, share: 
     assert controller.finished is plain.finished
 
 
+def test_what_has_come_of_a_model_that_is_set_aside_depends_on_no_order() -> None:
+    """Its next round is on its way, and may be told before or after the one that sets it aside."""
+    plan = replace(one_look(questions=2, trials=4, bound=99.0), trials=Trials(4, 8), pace=Pace(lookahead=1))
+
+    def told_in(pieces: int) -> Controller:
+        controller = Controller(plan)
+        asks = controller.ask(1 << 20)
+        assert {ask.round for ask in asks} == {0, 1}
+        told = [Outcome(*ask[:3], None if ask.model == 0 and ask.trial < 4 else 1) for ask in asks]
+        for piece in np.array_split(np.arange(len(told)), pieces):
+            controller.tell(told[place] for place in piece)
+        return controller
+
+    first, *others = [told_in(pieces) for pieces in (1, 2, 7, 30)]
+    assert first.set_aside.keys() == {0} and first.arrived[0].sum() == 0 < first.arrived[1].sum()
+    assert all(np.array_equal(first.arrived, other.arrived) for other in others)
+
+
 @settings(max_examples=30, deadline=None)
 @given(plans(), seeds)
 def test_the_run_ends_though_no_answer_has_a_grade(plan: Plan, seed: int) -> None:
