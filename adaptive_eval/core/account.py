@@ -30,6 +30,8 @@ class BudgetAccount:
         self._spent = np.zeros_like(self._worst)
         self._lost = np.zeros_like(self._worst)
         """Spent on answers that never came: no trials."""
+        self._elsewhere = np.zeros(len(CURRENCIES))
+        """Spent on models that are here no more."""
 
     def reserve(self, trials: NDArray[np.int64]) -> None:
         """Set trials of each model aside as in flight."""
@@ -43,6 +45,10 @@ class BudgetAccount:
     def lose(self, model: int, cost: Cost) -> None:
         """Count what was spent on answers that never came."""
         self._lost[model] += (0.0, *cost)
+
+    def spend_elsewhere(self, trials: int, cost: Cost) -> None:
+        """Count what was spent on models that are here no more."""
+        self._elsewhere += (trials, *cost)
 
     def holds(self, came: FloatArray, missing: NDArray[np.int64]) -> bool:
         """Whether what is in flight stays within every cap: `came` is used by its trials so far, others are missing."""
@@ -73,4 +79,4 @@ class BudgetAccount:
         return Cost(int(tokens), usd, gpu_seconds)
 
     def _used(self) -> FloatArray:
-        return np.asarray((self._spent + self._lost).sum(axis=0))
+        return np.asarray((self._spent + self._lost).sum(axis=0) + self._elsewhere)

@@ -20,22 +20,17 @@ from adaptive_eval.core.judge import Memory
 from adaptive_eval.core.opening import Opening
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import asks_only_open
+from adaptive_eval.core.reasons import SILENT, UNPAID, why_no_further
 from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.settings import require
 from adaptive_eval.core.settled import wanted_again
 from adaptive_eval.core.stages import Stages
-from adaptive_eval.core.standing import VERDICTS, JudgedLook, Supply, judge_look, look_of, trials_to_horizon
+from adaptive_eval.core.standing import JudgedLook, Supply, judge_look, look_of, trials_to_horizon
 from adaptive_eval.core.tally import Tally
-from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside, Verdict
+from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
 from scorio.moments import IntArray
 
-SILENT = (
-    "{timed_out} of the {trials} requests of a round ran out of time at every attempt, and time-outs count as answers "
-    "only beside as many real ones: raise sampling.timeout if its answers take longer, or mend its server; the next "
-    "start asks them again"
-)
-"""Why a model is set aside that hardly answers."""
 NOTHING_LOST: Mapping[int, Cost] = {}
 
 
@@ -84,6 +79,8 @@ class Controller:
             else:
                 self._place(event)
         self._advance()
+        if self._flight.bank:
+            self._keep_within_caps()
         return self.looks[taken:]
 
     def ask_rounds(self) -> list[Round]:
@@ -129,6 +126,10 @@ class Controller:
         require(there, "counts must add up to the trials of their batch", counts.shape)
         require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
 
+    def spend_elsewhere(self, trials: int, cost: Cost) -> None:
+        """Count what was spent on models that are here no more: before anything of an earlier run is restored."""
+        self._flight.account.spend_elsewhere(trials, cost)
+
     def restore(self, outcomes: Iterable[Outcome], lost: Mapping[int, Cost] = NOTHING_LOST) -> list[Look]:
         """Take in the outcomes of an earlier run: those that are not needed now are kept until a round needs them.
 
@@ -141,8 +142,8 @@ class Controller:
         for model, cost in lost.items():
             self._flight.account.lose(model, cost)
         self.take(outcomes)
-        if lost:
-            self._end_beyond_caps()
+        if lost or self._flight.bank or self.plan.first is None:  # trials that were imported are looked at in any case
+            self._keep_within_caps()
         return self.looks[taken:]
 
     def take(self, outcomes: Iterable[Outcome]) -> list[Look]:
@@ -160,9 +161,24 @@ class Controller:
         self._flight.account.lose(model, cost)
         self._end_beyond_caps()
 
+    def _keep_within_caps(self) -> None:
+        """See that the rounds in flight fit the caps, with all that was bought.
+
+        Where trials that no round has asked for yet leave too little, go on without those that lack some, if there is
+        much of others that waits for nothing else.
+        """
+        others = 2 if self.plan.objective.reference is None else 1
+        while self.finished is None and not self._flight.within_caps:
+            late = self._flight.holding_up(others)
+            if not late:
+                self._end_beyond_caps()
+            for model in late:
+                self._lay_aside(SetAside(model, UNPAID, Cause.BUDGET))
+            self._advance()
+
     def _end_beyond_caps(self) -> None:
-        """End the run where what was lost has left too little for the rounds in flight."""
-        if self.finished is None and not self._flight.account.holds(*self._flight.used_and_missing()):
+        """End the run where too little is left for the rounds in flight."""
+        if self.finished is None and not self._flight.within_caps:
             self._flight.clear()
             self.finished = Reason.BUDGET
 
@@ -218,6 +234,11 @@ class Controller:
     def arrived(self) -> IntArray:
         """(L, M, K): all outcomes that a round has taken, complete or not: for display only."""
         return self._tally.arrived
+
+    @property
+    def there(self) -> IntArray:
+        """(L, M, K): the same with those of an earlier run that no round has taken."""
+        return self._flight.bank.added_to(self.arrived)
 
     @property
     def trials(self) -> NDArray[np.int64]:
@@ -390,7 +411,7 @@ class Controller:
             self._extend()
             self._compose()
         elif not self._flight.batches():
-            self.finished = _reason(self.standing, fits)
+            self.finished = why_no_further(self.standing, fits, self.set_aside.values())
 
     def _now(self, standing: JudgedLook) -> Now:
         before, stages = self._tally.known_before, self._stages
@@ -400,13 +421,3 @@ class Controller:
         looked = self._looks_taken > 0
         pace = self._stages.pace
         self._place_all(self._flight.issue(extra, in_step=pace.in_step, looked=looked, even=pace.even))
-
-
-def _reason(standing: JudgedLook, fits: bool) -> Reason:
-    """Why there is no further round."""
-    verdicts = {VERDICTS[each] for each in standing.verdicts.tolist()}
-    if Verdict.OPEN in verdicts and not fits:
-        return Reason.BUDGET
-    if Verdict.OUT_OF_REACH in verdicts or Verdict.OPEN in verdicts:
-        return Reason.OUT_OF_REACH
-    return Reason.BLOCKED if Verdict.BLOCKED in verdicts else Reason.SETTLED

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
+from adaptive_eval.core.bank import OutcomeBank
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.settings import Bench, Budget
 from adaptive_eval.core.types import Ask, Outcome
@@ -54,7 +55,7 @@ class Flight:
         self._composed = 0
         self.rounds_issued = 0
         self._not_asked: list[Round] = []
-        self._bank: dict[tuple[int, int, int], Outcome] = {}
+        self.bank = OutcomeBank()
 
     # -- issuing --------------------------------------------------------------------------------------------------
 
@@ -100,14 +101,11 @@ class Flight:
     def remember(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
         """Keep outcomes of an earlier run until a round needs them; returns those that are needed now."""
         for outcome in outcomes:
-            self._bank[outcome[:3]] = outcome
+            self.bank.keep(outcome)
         return [outcome for batch in self._batches for outcome in self._known(batch)]
 
     def _known(self, batch: Batch) -> list[Outcome]:
-        if not self._bank:
-            return []
-        found = (self._bank.pop(place, None) for place in batch.expected())
-        return [outcome for outcome in found if outcome is not None]
+        return self.bank.take(batch.expected()) if self.bank else []
 
     # -- what the shell is given ------------------------------------------------------------------------------------
 
@@ -185,13 +183,25 @@ class Flight:
         self._batches, self._not_asked = [], []
         self._own = [[] for _ in self._own]
 
-    def used_and_missing(self) -> tuple[FloatArray, NDArray[np.int64]]:
-        """What the trials in flight have used so far, and of each model those that are missing."""
-        came, missing = np.zeros(4), np.zeros(len(self.issued), dtype=np.int64)
+    @property
+    def within_caps(self) -> bool:
+        """Whether the caps bear what the trials in flight have used, those that are missing, and what is kept."""
+        came, missing = np.array((len(self.bank), *self.bank.cost)), np.zeros(len(self.issued), dtype=np.int64)
         for batch in self._batches:
             came += (batch.size - batch.missing, *batch.total_cost())
             missing[batch.model] += batch.missing
-        return came, missing
+        return self.account.holds(came, missing)
+
+    def holding_up(self, others: int) -> list[int]:
+        """Models whose missing trials keep so many others from rounds that are there, and from more after those.
+
+        Fewer others have nothing to be compared with, and where there is hardly more nobody joins or comes back: what
+        is there is just not quite what the looks ask for today.
+        """
+        late = sorted({one.model for one in self._batches if one.missing and one.due == self._batches[0].due})
+        ahead = {one.model for one in self._batches if not one.missing and one.model not in late}
+        far = [model for model in ahead if self.bank.of_model[model] >= self.issued.shape[1]]
+        return late if len(far) >= others else []
 
 
 def _order(batch: Batch) -> tuple[float, int, int]:

@@ -54,6 +54,7 @@ class Cause(StrEnum):
 
     SERVER = "server"
     GRADER = "grader"
+    BUDGET = "budget"
 
 
 class Lost(NamedTuple):

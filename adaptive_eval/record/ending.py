@@ -106,7 +106,7 @@ class Ended:
         if gate_outcome(self.gate) == UNDECIDED and self.reason is Reason.SETTLED:
             return ExitCode.SPENT
         servers = any(lost.cause is Cause.SERVER for lost in self.lost.values())
-        if self.reason is Reason.BLOCKED and self.ungraded and not servers:
+        if self.reason is Reason.BLOCKED and (self.ungraded or self._unpaid) and not servers:
             return ExitCode.SPENT  # the servers do answer
         return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
 
@@ -114,6 +114,11 @@ class Ended:
     def ungraded(self) -> bool:
         """Something is not decided because of answers that the grader cannot grade."""
         return any(lost.cause is Cause.GRADER for lost in self.lost.values()) or bool(self._hinging)
+
+    @property
+    def _unpaid(self) -> bool:
+        """Something is not decided because what a model lacks does not fit the budget."""
+        return any(lost.cause is Cause.BUDGET for lost in self.lost.values())
 
     @property
     def _hinging(self) -> list[str]:

@@ -25,6 +25,7 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results, iso_time, subject_of, take_snapshot
 from adaptive_eval.record.ending import mishap_of
+from adaptive_eval.record.former import FormerSpending, spent_on_former
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.results import Caution, Results, read_results
 from adaptive_eval.scheduler.held import gpu_seconds_used
@@ -88,6 +89,7 @@ class StoredRun:
         """What its trials come to; raises `StoreError` where it names a plug-in."""
         setup, reader = self.setup, self.reader
         controller = Controller(self.plan)
+        controller.spend_elsewhere(self.former.trials, self.former.cost)
         usages = [TrialUsage() for _ in setup.roster.models]
         outcomes, taken = _outcomes(reader, setup.roster, usages), 0
         at, (before, since) = setup.roster.models.position_of, _told(self.events)
@@ -104,12 +106,18 @@ class StoredRun:
         controller.tick(reader.elapsed, self._gpu_seconds(usages))
         return controller, usages
 
+    @cached_property
+    def former(self) -> FormerSpending:
+        """What it has spent on models that its configuration names no more."""
+        return spent_on_former(self.reader, self.setup.roster.models)
+
     def _gpu_seconds(self, usages: Sequence[TrialUsage]) -> float:
         """What a cap on GPU time counts, requests that were lost included."""
         setup = self.setup
         lost = lost_so_far(self.events, setup.roster.models)
         requests = [usage.gpu_seconds + lost.get(model, Cost()).gpu_seconds for model, usage in enumerate(usages)]
-        return gpu_seconds_used(_held(self.reader, setup.roster), launched_models(setup.config.models), requests)
+        launched = launched_models(setup.config.models)
+        return self.former.gpu_seconds + gpu_seconds_used(_held(self.reader, setup.roster), launched, requests)
 
     def results(self, *, running: bool) -> Results | None:
         """What was published when the run ended, or what its trials come to by now; None before the first look."""

@@ -323,7 +323,7 @@ class StatusTaker:
                 budget=controller.plan.budget,
                 looks=len(controller.looks),
                 found=self._found,
-                counts=controller.arrived,
+                counts=controller.there,
                 spent=Spending(
                     at=0.0,
                     trials=sum(usage.trials for usage in usages),

@@ -28,6 +28,7 @@ from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCo
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import Snapshot, build_results, subject_of, take_snapshot
 from adaptive_eval.record.ending import Ended, ended_of, note_mishap
+from adaptive_eval.record.former import spent_on_former
 from adaptive_eval.record.history import fresh_directory, load_starting_point, newest_directory, stored_trial_count
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.record.status import StatusTaker
@@ -250,6 +251,8 @@ class _Session:
         self._serving = serving
         self._watcher = watcher
         self._controller = Controller(prepared.plan)
+        former = spent_on_former(store.reader, prepared.roster.models)
+        self._controller.spend_elsewhere(former.trials, former.cost)
         self._publisher = Publisher(store.directory, self._snapshot)
         endpoints, secrets = serving.endpoints, serving.secrets
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
@@ -270,6 +273,7 @@ class _Session:
             self._alarms,
             Ledger(lanes) if prepared.plan.budget.bought else None,
             fit,
+            former.gpu_seconds,
         )
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(self._subject, self._controller, self._scheduler, serving.endpoints)

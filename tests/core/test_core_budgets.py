@@ -9,11 +9,26 @@ from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_eval.core import Bench, Budget, Controller, Cost, Outcome, Pace, Plan, Reason, SetAside, Trials, Verdict
+from adaptive_eval.core import (
+    Ask,
+    Bench,
+    Budget,
+    Controller,
+    Cost,
+    Outcome,
+    Pace,
+    Plan,
+    Reason,
+    SetAside,
+    Trials,
+    Verdict,
+)
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Pairs, Ranking
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
+from adaptive_eval.core.reasons import UNPAID
 from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.types import NO_COST, Cause, Lost
 
 seeds = st.integers(0, 2**20)
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
@@ -47,6 +62,61 @@ def test_caps_are_never_exceeded(plan: Plan, seed: int, one_is_lost: bool) -> No
     assert shell.controller.finished is not None
     if shell.controller.looks and not one_is_lost:
         assert sum(shell.controller.looks[-1].trials) == len(shell.told)  # the last look is on everything
+
+
+@settings(max_examples=80, deadline=None)
+@given(plans(), seeds, st.data())
+def test_what_was_bought_under_other_settings_counts(plan: Plan, seed: int, data: st.DataObject) -> None:
+    """Some models have more than the others, which join them or come back: caps hold, or nothing is asked."""
+    answers, models, questions = Answers(plan, seed), plan.bench.models, plan.bench.questions
+    had = data.draw(st.lists(st.integers(0, plan.trials.max), min_size=models, max_size=models))
+    there = [Ask(m, q, trial, 0) for m in range(models) for q in range(questions) for trial in range(had[m])]
+    shell = Shell(plan, answers, np.random.default_rng(seed))
+    elsewhere = Cost(*(data.draw(st.sampled_from([0, 0, 1, 40])) for _ in range(3)))
+    shell.controller.spend_elsewhere(elsewhere.tokens, elsewhere)
+    shell.told = answers.of(there)
+    shell.controller.restore(shell.told)
+    spent = [owed + more for owed, more in zip(exposure(shell, []), (elsewhere.tokens, *elsewhere), strict=True)]
+    caps = [getattr(plan.budget, name) for name in CURRENCIES]
+    for _ in range(10_000):
+        if shell.controller.finished is not None:
+            break
+        shell.flying = [ask for ask in shell.flying if ask.model not in shell.controller.set_aside]
+        shell.step()
+        each = zip(exposure(shell, []), spent, (elsewhere.tokens, *elsewhere), caps, strict=True)
+        for owed, before, more, cap in each:
+            assert cap is None or owed + more <= max(cap, before) * (1.0 + 1e-12)
+    assert shell.controller.finished is not None
+    beyond = any(cap is not None and owed > cap for owed, cap in zip(spent, caps, strict=True))
+    assert not beyond or len(shell.told) == len(there)  # then nothing is asked
+
+
+def test_a_model_that_joins_is_left_out_where_the_budget_has_been_spent_on_the_others() -> None:
+    """They are looked at all the same, and with a larger budget it takes part."""
+    bench = Bench(3, 5, np.array([0.0, 1.0]))
+    parts = (Ranking(), ZScore(99.0), Uniform(), Judging(futility=None), "uniform", Trials(2, 8))
+    plan = Plan(bench, *parts, Pace(), Budget(trials=85))
+    told = [Outcome(m, q, trial, m) for m in (0, 1) for q in range(5) for trial in range(8)]
+    controller = Controller(plan)
+    assert len(controller.restore(told)) == 7
+    assert controller.set_aside == {2: Lost(Cause.BUDGET, UNPAID)}
+    assert controller.finished is Reason.BUDGET and controller.looks[-1].trials == (40, 40, 0)
+    assert {pair.verdict for pair in controller.looks[-1].comparisons} == {Verdict.OUT_OF_REACH, Verdict.BLOCKED}
+    raised = Controller(replace(plan, budget=Budget(trials=90)))
+    assert raised.restore(told) == [] and len(raised.ask(99)) == 10
+
+
+def test_what_was_spent_on_models_that_are_here_no_more_counts() -> None:
+    controller = Controller(never(Budget(trials=40)))
+    controller.spend_elsewhere(15, Cost(tokens=1500))
+    controller.restore([])
+    assert len(controller.ask(99)) == 20
+    controller.tell([Outcome(m, q, trial, 0) for m in (0, 1) for q in range(5) for trial in range(2)])
+    assert controller.finished is Reason.BUDGET and controller.trials.sum() == 20
+    none = Controller(never(Budget(trials=40)))
+    none.spend_elsewhere(21, NO_COST)
+    none.restore([])
+    assert none.finished is Reason.BUDGET and none.ask(99) == []
 
 
 BENCH = Bench(2, 5, np.array([0.0, 1.0]), (Cost(100, 0.3, 2.0), Cost(100, 0.1, 8.0)))

@@ -228,6 +228,7 @@ GONE = Unavailable("no replica is left\n  a line of a log")
 BASELINE = {"kind": "baseline", "baseline": "ada"}
 TWO = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("ada", "bob")]
 HARD: dict[str, Any] = {"trials": {"min": 3, "max": 3}}
+UNDECIDED: dict[str, Any] = {"budget": {"trials": 100}, "stopping": {"confidence": 0.999999, "futility": False}}
 LIVES = {
     "nothing fits the budget": Life({"budget": {"trials": 5}}),
     "settled": Life({"objective": BASELINE, "trials": {"min": 3, "max": 60}}),
@@ -248,6 +249,8 @@ LIVES = {
     "a longer horizon": Life(HARD, then=Life({"trials": {"min": 3, "max": 12}})),
     "without a model": Life(then=Life({"models": TWO})),
     "resumed at its end": Life(then=Life()),
+    "one joins beyond the budget": Life(UNDECIDED | {"models": TWO}, then=Life(UNDECIDED)),
+    "one leaves": Life(UNDECIDED, then=Life(UNDECIDED | {"models": TWO})),
 }  # fmt: skip
 
 

@@ -91,12 +91,13 @@ class Books:
         """The last look follows from the trials: scores are means of means, and the order is theirs."""
         look = stored_looks(self.directory)[-1]
         assert None not in {row.category for row in self.rows.values()}, "something has no grade in the end"
-        names, order = look["models"], look["order"]
-        scores = dict(zip(names, look["scores"], strict=True))
+        names = [name for name in look["models"] if any(trial[0] == name for trial in self.rows)]
+        order = [name for name in look["order"] if name in names]
+        scores = dict(zip(look["models"], look["scores"], strict=True))
         assert sorted(order, key=lambda name: -scores[name]) == order
-        for name, trials in zip(names, look["trials"], strict=True):
+        for name, trials in zip(look["models"], look["trials"], strict=True):
             mine = {trial: row for trial, row in self.rows.items() if trial[0] == name}
-            if len(mine) == trials:  # the look has all of them
+            if mine and len(mine) == trials:  # the look has all of them
                 assert abs(scores[name] - _score(mine)) < 1e-9
 
 

@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +58,19 @@ class Life:
     reason: str | None
 
 
-def config_of(folder: Path, budget: Mapping[str, float], samples: int, slots: int) -> RunConfig:
+def config_of(
+    folder: Path, budget: Mapping[str, float], samples: int, slots: int, absent: str | None = None
+) -> RunConfig:
     rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     model = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": PRICE, "output": PRICE}, "gpus": GPUS}
     document: dict[str, Any] = {
         "questions": "questions.jsonl",
-        "models": [{"name": name, **model} for name in SKILLS],
+        "models": [{"name": name, **model} for name in SKILLS if name != absent],
         "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS, "timeout": TIMEOUT},
         "grader": "exact",
         "stop_on_alarm": "never",
+        "stopping": {"futility": False},  # budgets end it
         "trials": {"min": 1, "max": 8},
         "budget": dict(budget),
         "concurrency": {"concurrency": slots, "samples_per_request": samples, "attempts": 3, "patience": 5.0},
@@ -82,15 +86,14 @@ def lead(
     slots: int = SLOTS,
     faults: Mapping[str, float] | None = None,
     starts: tuple[Start, ...] = (),
+    absent: tuple[str | None, ...] = (),
 ) -> Life:
-    """A run with these starts, and then one that is left alone."""
+    """A run with these starts, and then one that is left alone; each has all models but one, where one is `absent`."""
     place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder, world = Path(name), Spender(says=says, faults=faults or {})
-        config = config_of(folder, budget, samples, slots)
-        for start in starts:
-            world.run(config, folder / "run", start)
-        ended = world.run(config, folder / "run", Start())
+        for start, gone in zip_longest((*starts, Start()), absent[: len(starts) + 1]):
+            ended = world.run(config_of(folder, budget, samples, slots, gone), folder / "run", start)
         reader = RunReader.open(folder / "run")
         try:
             events = reader.events()
@@ -129,7 +132,9 @@ BUDGETS = {
         ),
         max_size=3,
     ).map(tuple),
+    "absent": st.lists(st.sampled_from([None, None, *sorted(SKILLS)]), max_size=4).map(tuple),
 }
+"""Now and then a model is left out, which comes back or does not."""
 
 
 def within_reserve(attempt: Attempt) -> int:
@@ -191,8 +196,20 @@ def test_some_budgets_hold(**chosen: Any) -> None:
             "faults": {GARBLED: 0.3},
         },
         {"budget": {"tokens": 104_940, "wall_time": 34.4}, "samples": 3, "faults": {HUNG: 0.3, REFUSED: 0.3}},
+        {"budget": {"trials": 40}, "starts": (Start(),), "absent": ("ada",)},
+        {"budget": {"tokens": 80_000}, "starts": (Start(),), "absent": ("ada",)},
+        {"budget": {"trials": 60}, "starts": (Start(),), "absent": (None, "ada")},
+        {"budget": {"tokens": 110_000}, "starts": (Start(),), "absent": (None, "ada")},
     ],
-    ids=["asked again", "time over at the end", "time over while the last come back"],
+    ids=[
+        "asked again",
+        "time over at the end",
+        "time over while the last come back",
+        "one joins, trials",
+        "one joins, tokens",
+        "one leaves, trials",
+        "one leaves, tokens",
+    ],
 )
 def test_what_was_exceeded_once_holds(chosen: dict[str, Any]) -> None:
     holds(lead(**chosen))

@@ -15,6 +15,7 @@ from lives import QUESTIONS, SKILLS, Fate, Start, World
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core import Reason
 
 FATES = st.sampled_from([Fate.NOTHING, Fate.KILL, Fate.KILL, Fate.STOP, Fate.STOP_AT_ONCE])
 MOMENTS = st.one_of(st.integers(1, 12), st.integers(1, 250))
@@ -91,9 +92,16 @@ class Lives(RuleBasedStateMachine):
     @rule(fate=FATES, at=MOMENTS, failing=FAILING)
     def start(self, fate: Fate, at: int, failing: dict[str, int]) -> None:
         self.sound = False
+        before = len(self.books.rows)
         self.world.run(self.config(), self.directory, Start(fate, at, failing))
         self.books.check(self.world, fate, self.models)
+        self.within_budget(before)
         self.sound = True
+
+    def within_budget(self, before: int) -> None:
+        """A cap that was raised, or that models bear together which join, leave and come back, is never exceeded."""
+        now = len(self.books.rows)
+        assert now <= max(self.settings.get("budget", {}).get("trials", now), before)
 
     @precondition(lambda self: self.world.broken)
     @rule()
@@ -139,19 +147,23 @@ class Lives(RuleBasedStateMachine):
     def mended(self) -> None:
         """In the end everything works, and an undisturbed run of the same settings is the judge."""
         self.world.broken, self.models = set(), list(SKILLS)
+        before = len(self.books.rows)
         ended = self.world.run(self.config(), self.directory, Start())
         self.books.check(self.world, Fate.NOTHING)
+        self.within_budget(before)
         plain = World()
         reference = plain.run(self.config(), self.folder / "reference", Start())
         assert ended is not None and reference is not None
         if reference.results is None:  # the budget does not pay for a look
             return
         self.books.check_the_end()
+        there = stored_rows(self.folder / "reference")
+        if self.books.rows.keys() > there.keys() and ended.reason is Reason.BUDGET:  # spent before all were there
+            return
         if self.extended:  # what an extension may still decide depends on when it came
             return
         assert ended.reason == reference.reason
         assert stored_looks(self.directory) == stored_looks(self.folder / "reference")
-        there = stored_rows(self.folder / "reference")
         assert there.items() <= self.books.rows.items()
 
 
