@@ -50,6 +50,10 @@ class BudgetAccount:
         """Count what was spent on models that are here no more."""
         self._elsewhere += (trials, *cost)
 
+    def bears(self, total: Cost) -> bool:
+        """Whether no cap is exceeded if this is all that was spent."""
+        return bool(np.all((0.0, *total) <= self._caps))
+
     def holds(self, came: FloatArray, missing: NDArray[np.int64]) -> bool:
         """Whether what is in flight stays within every cap: `came` is used by its trials so far, others are missing."""
         return bool(np.all(self._used() + came + missing @ self._worst <= self._caps))

@@ -142,7 +142,7 @@ class Controller:
         for model, cost in lost.items():
             self._flight.account.lose(model, cost)
         self.take(outcomes)
-        if lost or self._flight.bank or self.plan.first is None:  # trials that were imported are looked at in any case
+        if lost or self.plan.first is None:  # trials that were imported are looked at in any case
             self._keep_within_caps()
         return self.looks[taken:]
 
@@ -154,7 +154,19 @@ class Controller:
             self._tally.check(outcome)
         self._place_all(self._flight.remember(known))
         self._advance()
+        if self._flight.bank:
+            self._keep_within_caps()
         return self.looks[taken:]
+
+    def bears(self, total: Cost) -> bool:
+        """Whether the caps bear this in all, for trials that are there."""
+        return self._flight.account.bears(total)
+
+    def exhaust(self) -> None:
+        """End the run as it stands: the caps do not bear what the trials that are there still cost."""
+        if self.finished is None:
+            self._flight.clear()
+            self.finished = Reason.BUDGET
 
     def lose(self, model: int, cost: Cost) -> None:
         """Count what was spent on answers that were lost; a round that no longer fits the caps ends the run."""
@@ -178,9 +190,8 @@ class Controller:
 
     def _end_beyond_caps(self) -> None:
         """End the run where too little is left for the rounds in flight."""
-        if self.finished is None and not self._flight.within_caps:
-            self._flight.clear()
-            self.finished = Reason.BUDGET
+        if not self._flight.within_caps:
+            self.exhaust()
 
     def tick(self, elapsed: float, held: float = 0.0) -> bool:
         """Tell the time since the start in seconds, and the GPU seconds for which servers were held: whether the cap on

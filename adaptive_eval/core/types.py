@@ -30,6 +30,10 @@ class Cost(NamedTuple):
         """Both together."""
         return Cost(self.tokens + more.tokens, self.usd + more.usd, self.gpu_seconds + more.gpu_seconds)
 
+    def times(self, number: int) -> "Cost":
+        """As often as that; -1 takes it back."""
+        return Cost(number * self.tokens, number * self.usd, number * self.gpu_seconds)
+
 
 NO_COST = Cost()
 

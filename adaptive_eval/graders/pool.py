@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.core.types import NO_COST
-from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.categorised import categorised
 from adaptive_eval.graders.rubric import Rubric
@@ -184,7 +184,7 @@ class GradingPool:
 
     lasting = False
     """A grade is there in a moment."""
-    lost = NO_COST
+    lost = lost_vote = NO_COST
 
     def __init__(self, grader: Grader, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()) -> None:
         """`keys` are variables that worker processes do not get, besides all that are named like secrets."""
@@ -193,8 +193,11 @@ class GradingPool:
         """Replaced once its thresholds are fitted."""
         self._workers = Workers(grader, grader.workers or _default_workers(), folder, keys)
 
-    async def grade(self, answer: Answer, question: Question) -> Grade:
-        """The grade of an answer; `GraderError` says why there is none, and the answer can be graded again."""
+    async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
+        """The grade of an answer; `GraderError` says why there is none, and the answer can be graded again.
+
+        `again` is never asked: nothing is paid for.
+        """
         return make_grade(answer, await self.marks(answer.text, question), self.rubric, question.id)
 
     async def marks(self, text: str, question: Question) -> Marks:

@@ -218,9 +218,10 @@ def _told(events: Sequence[Event]) -> tuple[list[Event], list[ModelSetAside | An
 
 
 def _outcomes(reader: RunReader, roster: Roster, usages: Sequence[TrialUsage]) -> Iterator[Outcome | None]:
-    """The trials in the order of their commitment; None for one of a model that is no longer there."""
+    """The trials in the order of their commitment; None for one that is not told: of a model that is no longer there,
+    or whose verdict is on its way."""
     for stored in reader.outcomes():
-        if stored.model not in roster.models:
+        if stored.model not in roster.models or stored.waits:
             yield None
             continue
         model, question = roster.cell(stored.model, stored.question)

@@ -171,6 +171,8 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         lost[event.model].append(event)
     for model, losses in lost.items():
         number, killed = (sum(one.answers for one in some) for some in (losses, [one for one in losses if one.killed]))
+        verdicts = sum(one.verdicts for one in losses)
+        of = [f"{number} answers"] * (number > 0) + [f"{verdicts} replies of its judge"] * (verdicts > 0)
         tokens, usd = sum(one.tokens for one in losses), math.fsum(one.usd for one in losses)
         gpu_hours = math.fsum(one.gpu_seconds for one in losses) / 3600.0
         counted = [f"{tokens:,} tokens"] * (tokens > 0) + [f"{usd:.4g} USD"] * (usd > 0.0)
@@ -179,7 +181,7 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         yield Caution(
             "lost",
             model,
-            f"{number} answers were asked for and never came{flying}: the caps count them as spent at the most that "
+            f"{' and '.join(of)} were asked for and never came{flying}: the caps count them as spent at the most that "
             f"they may have cost, {' and '.join(counted)}, besides what the answers that came have used",
         )
 

@@ -7,14 +7,14 @@ next start of the run, try to grade the stored answer.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Protocol
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.redaction import BLOT, blotted
-from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import GraderError, GraderExhausted, JudgeFailed
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
@@ -35,20 +35,27 @@ class Grading(Protocol):
     lasting: bool
     """A grade takes a request: the answer is stored before it is graded."""
     lost: Cost
-    """The most that such a request may have cost that has come to nothing."""
+    """The most that the requests for one grade may cost."""
     rubric: Rubric
     """Replaced once its thresholds are fitted."""
 
-    async def grade(self, answer: Answer, question: Question) -> Grade:
-        """The grade of one answer."""
+    @property
+    def lost_vote(self) -> Cost:
+        """The most that one of them may have cost whose reply did not come."""
+        ...
+
+    async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
+        """The grade of one answer; `again` is asked before a request whose reply was lost is repeated."""
         ...
 
 
-async def grade_or_error(grading: Grading, answer: Answer, question: Question) -> Grade | GraderError:
+async def grade_or_error(
+    grading: Grading, answer: Answer, question: Question, again: Again | None = None
+) -> Grade | GraderError:
     """The grade, or the error of the last attempt."""
     for attempt in range(ATTEMPTS):
         try:
-            return await grading.grade(answer, question)
+            return await (grading.grade(answer, question) if again is None else grading.grade(answer, question, again))
         except GraderError as error:
             if attempt == ATTEMPTS - 1 or isinstance(error, GraderExhausted):
                 return error
@@ -56,22 +63,28 @@ async def grade_or_error(grading: Grading, answer: Answer, question: Question) -
 
 
 async def grade_stored(
-    grading: Grading, records: Iterable[TrialRecord], questions: Mapping[str, Question]
+    grading: Grading,
+    records: Iterable[TrialRecord],
+    questions: Mapping[str, Question],
+    again: Callable[[str], Again | None] = lambda model: None,
 ) -> list[Regrade]:
     """Grade stored answers again, without a request; their texts are in memory only `AT_A_TIME`."""
     regrades: list[Regrade] = []
     rest = iter(records)
     while some := list(islice(rest, AT_A_TIME)):
         results = await asyncio.gather(
-            *(grade_or_error(grading, record.answer, questions[record.question]) for record in some)
+            *(grade_or_error(grading, one.answer, questions[one.question], again(one.model)) for one in some)
         )
         regrades += map(regrade_of, some, results)
     return regrades
 
 
-def waiting_record(lane: Lane, question: Question, trial: int, round_: int, answer: Answer) -> TrialRecord:
-    """What is stored of an answer that is graded next."""
-    return record_of(lane, question, trial, round_, answer, GraderError(WAITS))
+def waiting_record(
+    lane: Lane, question: Question, trial: int, round_: int, answer: Answer, reserved: Cost
+) -> TrialRecord:
+    """What is stored of an answer that is graded next: what its grade may cost counts as spent."""
+    record = record_of(lane, question, trial, round_, answer, GraderError(WAITS))
+    return replace(record, cost=record.cost.plus(reserved))
 
 
 def record_of(

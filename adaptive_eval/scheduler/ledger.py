@@ -8,6 +8,7 @@ soon as it is noticed. A refusal or an error that a server reports costs nothing
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import EndpointStats
@@ -51,6 +52,11 @@ class Ledger:
         lost, self._lost[model] = stats.lost - self._lost[model], stats.lost
         return self._event(self._lanes[model], lost, killed=False) if lost > 0 else None
 
+    def entered(self, reader: RunReader) -> Cost:
+        """What is entered now, at its worst."""
+        counts = reader.in_flight()
+        return reduce(Cost.plus, (lane.lost.times(counts.get(lane.name, 0)) for lane in self._lanes), Cost())
+
     @staticmethod
     def _event(lane: Lane, count: int, *, killed: bool) -> AnswersLost:
         worst = lane.lost
@@ -92,9 +98,13 @@ class LostAnswers:
             return
         for model, lane in enumerate(self._lanes):
             if (event := self.ledger.noticed(model, lane.endpoint.stats)) is not None:
-                self._note(event)
-                self.gpu_seconds[model] += event.gpu_seconds
-                self._controller.lose(model, cost_of(event))
+                self.lose(model, event)
+
+    def lose(self, model: int, event: AnswersLost) -> None:
+        """Note and count one loss."""
+        self._note(event)
+        self.gpu_seconds[model] += event.gpu_seconds
+        self._controller.lose(model, cost_of(event))
 
 
 def cost_of(event: AnswersLost) -> Cost:
@@ -108,10 +118,7 @@ def lost_so_far(events: Sequence[Event], models: Names) -> dict[int, Cost]:
     for event in events_of_kind(events, AnswersLost):
         if event.model in models:
             model, more = models.position_of(event.model), cost_of(event)
-            before = totals.get(model, Cost())
-            totals[model] = Cost(
-                before.tokens + more.tokens, before.usd + more.usd, before.gpu_seconds + more.gpu_seconds
-            )
+            totals[model] = totals.get(model, Cost()).plus(more)
     return totals
 
 

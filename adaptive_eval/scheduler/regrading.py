@@ -4,12 +4,12 @@ A few at a time, each few stored as soon as they are graded: it may take long, s
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading, grade_stored
+from adaptive_eval.scheduler.verdicts import VerdictCosts
 from adaptive_eval.store import Event, Regrade, RegradingBegun, Store, TrialRecord, TrialsRegraded
 
 AT_A_TIME = 16
@@ -25,10 +25,9 @@ class Regrading:
         store: Store,
         questions: Mapping[str, Question],
         models: set[str],
-        lost: Cost = NO_COST,
+        costs: VerdictCosts,
     ) -> None:
-        """`lost`: what a verdict may have cost that was on its way when an earlier start ended, where caps count it."""
-        self._lost = lost
+        self._costs = costs
         self._grading = grading
         self._store = store
         self._questions = questions
@@ -39,13 +38,14 @@ class Regrading:
 
     async def run(self, happened: Callable[[Event], None]) -> list[Regrade]:
         """Grade and store them; gives those on which the grader failed again."""
+        self._costs.give_up(self._ungraded(), happened)
         failed: list[Regrade] = []
         total = sum(1 for _ in self._ungraded())
         graded = 0
         while some := list(islice(self._ungraded(), len(failed), len(failed) + AT_A_TIME)):
             if graded == 0:
                 happened(RegradingBegun(total))
-            regrades = await self._grade(some)
+            regrades = await self._grade(self._costs.affordable(some), happened)
             if not regrades:
                 break
             graded += len(regrades)
@@ -61,19 +61,19 @@ class Regrading:
         if self._at_work is not None:
             self._at_work.cancel()
 
-    async def _grade(self, some: list[TrialRecord]) -> list[Regrade]:
+    async def _grade(self, some: Sequence[TrialRecord], happened: Callable[[Event], None]) -> list[Regrade]:
         """Their grades, none when it is stopped."""
         if self._stopped:
             return []
-        at_work = self._at_work = asyncio.create_task(grade_stored(self._grading, some, self._questions))
+        again = self._costs.stored_again(happened)
+        at_work = self._at_work = asyncio.create_task(grade_stored(self._grading, some, self._questions, again))
         try:
             await asyncio.wait([at_work])
         finally:
             at_work.cancel()  # where the whole run is cancelled
         if at_work.cancelled():
             return []
-        each = zip(some, at_work.result(), strict=True)
-        return [one._replace(cost=one.cost.plus(self._lost)) if record.waits else one for record, one in each]
+        return [self._costs.used(one) for one in at_work.result()]
 
     def _ungraded(self) -> Iterator[TrialRecord]:
         """What has no grade now, in the order of commitment: what has failed again stays in front."""

@@ -13,6 +13,7 @@ server comes up. Only then does anything exist that could ask, so that nothing i
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from functools import reduce
 
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.endpoints.types import Answer
@@ -33,6 +34,7 @@ from adaptive_eval.scheduler.time_outs import forget_time_outs
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import ServerHost, TurnCallbacks, Turns
 from adaptive_eval.scheduler.types import Decider, Halt, Lane, Observer
+from adaptive_eval.scheduler.verdicts import VerdictCosts
 from adaptive_eval.scheduler.waiting import TrialGroup
 from adaptive_eval.store import (
     CommitBatch,
@@ -94,11 +96,11 @@ class Scheduler:
         self._times = ServerTimes(lanes, self._launched, store.reader.held())
         self._troubles = [Troubles(name) for name in self._names]
         by_id = {question.id: question for question in questions}
-        lost = grading.lost if ledger is not None else NO_COST
-        self._regrading = Regrading(grading, store, by_id, set(self._names), lost)
-        self._intake = Intake(self._roster, alarms)
         self._opening_fit = opening_fit
         self._losses = LostAnswers(ledger, lanes, controller, self.note)
+        self._verdict_costs = VerdictCosts(grading, store, self._losses, controller, lanes)
+        self._regrading = Regrading(grading, store, by_id, set(self._names), self._verdict_costs)
+        self._intake = Intake(self._roster, alarms)
         self._departures = self._make_departures()
         self._committer = self._make_committer()
         self._batches = BatchedLanes(lanes, self)
@@ -240,18 +242,24 @@ class Scheduler:
         for regrade in await self._regrading.run(self._observer.happened):
             self._departures.ungraded(models.position_of(regrade.model), regrade.question, str(regrade.grader_error))
         outcomes: list[Outcome] = []
+        waiting: list[Cost] = []
         self._take_up_opening()
         for stored in reader.outcomes():
-            if stored.awaits and stored.model in models:
+            if stored.waits and stored.model in models:
+                waiting.append(stored.cost)
+            elif stored.awaits and stored.model in models:
                 self._intake.spend(stored)
-                self._stop_beyond(models.position_of(stored.model), stored.cost)
+                self._stop_beyond_stored(models.position_of(stored.model), stored.cost)
             elif stored.model in models:
                 outcomes.append(self._intake.take(stored))
-                self._stop_beyond(outcomes[-1].model, stored.cost)
+                self._stop_beyond_stored(outcomes[-1].model, stored.cost)
         self.taken_up = self._intake.total
         left = self._batches.take_up(reader.events(), [(one.model, one.question, one.trial) for one in outcomes])
         lost = self._losses.take_up(self._store, models, self._observer.happened, left)
+        self._controller.spend_elsewhere(0, reduce(Cost.plus, waiting, NO_COST))
         looks = self._controller.restore(outcomes, lost)
+        if waiting and self.halt is None:  # nobody pays for their verdicts
+            self._controller.exhaust()
         self._departures.hear_set_aside()
         if looks and self._alarms is not None:
             self._alarms.look_up(reader)
@@ -373,28 +381,36 @@ class Scheduler:
         lane, question = self._lanes[model], self._questions[group.question]
         each = list(zip(group.trials, answers, strict=True))
         if self._grading.lasting:
-            records = [waiting_record(lane, question, trial, group.round, answer) for trial, answer in each]
-            await self._judge(question, records)
+            reserved = self._verdict_costs.reserved
+            records = [waiting_record(lane, question, trial, group.round, answer, reserved) for trial, answer in each]
+            await self._judge(model, question, records)
         else:
             for trial, answer in each:
                 grade = await grade_or_error(self._grading, answer, question)
                 self._committer.add_trial(record_of(lane, question, trial, group.round, answer, grade))
         self._batches.kept(model, group)
 
-    async def _judge(self, question: Question, records: Sequence[TrialRecord]) -> None:
+    async def _judge(self, model: int, question: Question, records: Sequence[TrialRecord]) -> None:
         """Store answers, then have them graded: whoever ends the run between the two loses neither."""
+        costs = self._verdict_costs
         for record in records:
             self._committer.add_trial(record)
         await self._committer.safe()
-        grades = await asyncio.gather(*(grade_or_error(self._grading, record.answer, question) for record in records))
-        for record, grade in zip(records, grades, strict=True):
-            self._committer.add_verdict(regrade_of(record, grade))
+        again = costs.asked_again(model, self._committer.safe)
+        grading = (grade_or_error(self._grading, record.answer, question, again) for record in records)
+        for record, grade in zip(records, await asyncio.gather(*grading), strict=True):
+            self._committer.add_verdict(costs.used(regrade_of(record, grade)))
 
     def _stop_beyond(self, model: int, cost: Cost) -> None:
         """Ask nothing more of a model whose server goes beyond what caps reserve for an answer."""
-        reserved = self._lanes[model].lost.tokens
+        reserved = self._lanes[model].lost.tokens - self._verdict_costs.reserved.tokens
         if self._losses.ledger is not None and 0 < reserved < cost.tokens:
             self._departures.set_aside(model, Lost(Cause.SERVER, BEYOND.format(cost.tokens, reserved)))
+
+    def _stop_beyond_stored(self, model: int, cost: Cost) -> None:
+        """The same by what is stored of it, unless that has verdicts in it: then its next answer shows it."""
+        if not self._grading.lasting:
+            self._stop_beyond(model, cost)
 
     # -- what was committed --------------------------------------------------------------------------------------
 

@@ -50,6 +50,10 @@ class Decider(Protocol):
         """Take committed outcomes; gives a look for every round that they completed."""
         ...
 
+    def spend_elsewhere(self, trials: int, cost: Cost) -> None:
+        """Count what was spent on trials that are not told."""
+        ...
+
     def restore(self, outcomes: Iterable[Outcome], lost: Mapping[int, Cost]) -> list[Look]:
         """Take the outcomes of earlier starts, and what they have spent on answers that never came."""
         ...
@@ -60,6 +64,14 @@ class Decider(Protocol):
 
     def lose(self, model: int, cost: Cost) -> None:
         """Count what was spent on answers that were lost."""
+        ...
+
+    def bears(self, total: Cost) -> bool:
+        """Whether the caps bear this in all, for trials that are there."""
+        ...
+
+    def exhaust(self) -> None:
+        """End the run as it stands: the caps do not bear what the trials that are there still cost."""
         ...
 
     def tick(self, elapsed: float, held: float) -> bool:

@@ -158,6 +158,8 @@ class AnswersLost(Event):
     gpu_seconds: float = 0.0
     killed: bool = False
     """They were in flight when an earlier start ended."""
+    verdicts: int = 0
+    """A judge's replies on answers that are there, which were lost in their place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from adaptive_eval.store.events import Event, Json, event_of
 from adaptive_eval.store.records import (
     AWAITS,
     LARGEST_SIZE,
+    WAITS,
     CellCount,
     GradedCell,
     HeldTime,
@@ -61,6 +62,7 @@ class _OutcomeRow(NamedTuple):
     completion_tokens: int
     latency: float
     awaits: int | None
+    waits: int | None
 
 
 class _TrialRow(NamedTuple):
@@ -112,6 +114,7 @@ _MEANT = {
     "found": _SAID.format("has_answer"),
     "trials": "count(*)",
     "awaits": f"category IS NULL AND grader_error = '{AWAITS}'",
+    "waits": f"category IS NULL AND grader_error = '{WAITS}'",
     "damaged": "(SELECT crc FROM trial_checks WHERE id = trials.id) <> "
     + checksums.checksum_in_sql("trials", "trials."),
 }
@@ -252,7 +255,8 @@ class RunReader:
             digest = (row.flags or "", row.digest, row.size)
             trial = (row.model, row.question, row.trial, row.category)
             bits = bits_of(row.completion_bpt, row.completion_tokens)
-            yield StoredOutcome(*trial, cost, *digest, *said, bits, row.latency, bool(row.awaits))
+            flags = (bool(row.awaits), bool(row.waits))
+            yield StoredOutcome(*trial, cost, *digest, *said, bits, row.latency, *flags)
 
     def in_flight(self) -> dict[str, int]:
         """How many trials of each model were sent and have no answer."""

@@ -44,6 +44,8 @@ class StoredOutcome(NamedTuple):
     """How long the answer took; 0 where nobody knows."""
     awaits: bool = False
     """It gets its category when the thresholds of the rubric are fitted."""
+    waits: bool = False
+    """Its grade is on its way, or was when the run ended."""
 
     @property
     def timed_out(self) -> bool:

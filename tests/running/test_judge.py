@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results import read_results
+from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
@@ -138,23 +140,78 @@ def test_caps_hold_with_the_verdicts_in_them(site: Site, fair_url: str) -> None:
         assert float(used[2]) == pytest.approx(judged, rel=0.02)
 
 
+def tokens_in(site: Site) -> int:
+    with closing(RunReader.open(site.directory())) as reader:
+        return sum(one.tokens for one in reader.sums())
+
+
 @pytest.mark.slow
-def test_a_kill_counts_what_verdicts_may_have_cost(site: Site, fair_url: str) -> None:
+def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url: str) -> None:
+    """And what they may still cost: a start for which the budget has too little left asks the judge for nothing."""
     slow = replace(small_world(), latency=Latency(median=0.3))
-    capped = {"budget": {"tokens": 10_000_000}, "concurrency": 64}
     with serving(SimulatedServer(slow, judge=SimulatedJudge())) as url:
-        process = site.start(site.write(**settings(fair_url, grader=judged_by(url), **capped)))
+        capped = {"budget": {"tokens": 10_000_000}, "concurrency": 64}
+        config = site.write(**settings(fair_url, grader=judged_by(url), **capped))
+        process = site.start(config)
         assert wait_for_trials(site.directory(), 10, process)
         kill(process)
-    waiting = {(one.model, one.question, one.trial): one for one in stored(site) if one.grader_error == WAITS}
-    assert waiting and site.run(site.write(**settings(fair_url, **capped))).exit_code in ENDED
+        waiting = {(one.model, one.question, one.trial) for one in stored(site) if one.grader_error == WAITS}
+        spent = tokens_in(site)
+        assert waiting and spent > 32768 * len(waiting)  # the longest answer, and more, is reserved for each verdict
+        little = settings(fair_url, grader=judged_by(url), budget={"tokens": spent + 30_000}, concurrency=64)
+        assert site.run(site.write("little", **little)).exit_code == ExitCode.SPENT
+        given_up = tokens_in(site)
+        assert given_up < spent - 32768 * len(waiting)  # what was reserved is in the losses now
+        assert {(one.model, one.question, one.trial) for one in stored(site) if one.grader_error == WAITS} == waiting
+        process = site.start(config)
+        while process.poll() is None and tokens_in(site) < given_up + 32768:
+            time.sleep(0.005)
+        kill(process)
+    assert site.run(site.write(**settings(fair_url, **capped))).exit_code in ENDED
     for one in stored(site):
-        if (one.model, one.question, one.trial) in waiting:
-            used = one.signals["judge_prompt_tokens"], one.signals["judge_completion_tokens"]
-            own = one.answer.prompt_tokens + one.answer.completion_tokens + sum(map(float, used))
-            assert one.cost.tokens - own > 32768  # the longest answer, and more, was reserved for the verdict
+        used = one.signals["judge_prompt_tokens"], one.signals["judge_completion_tokens"]
+        assert one.cost.tokens == one.answer.prompt_tokens + one.answer.completion_tokens + sum(map(float, used))
     with closing(RunReader.open(site.directory())) as reader:
-        assert all(event.answers for event in events_of_kind(reader.events(), AnswersLost))
+        losses = [event for event in events_of_kind(reader.events(), AnswersLost) if event.verdicts]
+    lost = sum(one.verdicts for one in losses)
+    assert lost > len(waiting), "those that were asked for again count twice"
+    assert all(one.killed and one.tokens > 32768 * one.verdicts for one in losses)
+    whole = site.write("whole", **settings(fair_url, **capped))
+    site.run(whole, "--run-dir", str(site.directory("whole")))
+    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+
+
+def forgetful(share: float) -> SimulatedServer:
+    """A judge that resets a share of its connections, after so long that they cannot have been closed while idle."""
+    world = replace(small_world(), latency=Latency(median=1.2))
+    return SimulatedServer(world, faults=Faults(reset=share), judge=SimulatedJudge())
+
+
+ABREAST = {"concurrency": {"concurrency": 64}}
+
+
+def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_url: str) -> None:
+    judge = forgetful(0.2)
+    with serving(judge) as url:
+        capped = {"budget": {"tokens": 100_000_000}, "concurrency": 64}
+        config = site.write(**settings(fair_url, grader=judged_by(url, **ABREAST), **capped))
+        assert site.run(config).exit_code in ENDED
+    with closing(RunReader.open(site.directory())) as reader:
+        losses = list(events_of_kind(reader.events(), AnswersLost))
+    assert sum(one.verdicts for one in losses) == judge.counts["reset"] > 0
+    assert all(one.tokens > 32768 * one.verdicts and one.answers == 0 for one in losses)
+    assert judge.counts["answered"] == len(stored(site)) and all(one.category is not None for one in stored(site))
+    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
+    assert "replies of its judge were asked for and never came" in report
+
+
+def test_what_the_judge_has_lost_ends_a_run_at_its_cap(site: Site, fair_url: str) -> None:
+    """A judge that loses everything: no more is asked of it than the budget bears at its worst."""
+    judge = forgetful(1.0)
+    with serving(judge) as url:
+        config = site.write(**settings(fair_url, grader=judged_by(url, **ABREAST), budget={"tokens": 3_000_000}))
+        assert site.run(config).exit_code == ExitCode.SPENT
+    assert 0 < judge.counts["reset"] * 32768 < 3_000_000
 
 
 @pytest.mark.parametrize(
