@@ -67,9 +67,9 @@ STORED = [
         {"trials": 9, "looks": 2, "changes": [{"path": "budget.trials", "was": None, "now": 5}]},
     ),
     (
-        AnswersLost("ada", 3, 300, 0.5, 1.5, True),
+        AnswersLost("ada", 3, 300, 0.5, 1.5, True, 2),
         "answers_lost",
-        {"model": "ada", "answers": 3, "tokens": 300, "usd": 0.5, "gpu_seconds": 1.5, "killed": True},
+        {"model": "ada", "answers": 3, "tokens": 300, "usd": 0.5, "gpu_seconds": 1.5, "killed": True, "verdicts": 2},
     ),
     (
         AnswerUngraded("ada", "q1", "too slow"),
