@@ -93,7 +93,8 @@ def _require_there(path: Path, wait: bool) -> None:
         raise ConfigError(f"{path} is not there; did you mean {path.parent / close[0]}?")
     if not wait:
         shown = ", ".join([*names[:SHOWN_RUNS], *(["..."] if len(names) > SHOWN_RUNS else [])])
-        there = f"the runs in {path.parent} are {shown}" if names else f"there are no runs in {path.parent}"
+        place = "this folder" if path.parent == Path() else str(path.parent)
+        there = f"the runs in {place} are {shown}" if names else f"there are no runs in {place}"
         raise ConfigError(f"{path} is not there; {there}. --wait waits for one that is about to begin")
 
 

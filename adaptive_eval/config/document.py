@@ -198,11 +198,22 @@ def _line_of(error: yaml.MarkedYAMLError, text: str) -> int:
     if mark is None:
         return 1
     if error.problem in AFTER_A_MISSING_COLON:
-        codes = [COMMENT.sub("", line).strip() for line in text.split("\n")[: mark.line]]
+        codes = [COMMENT.sub("", line).rstrip() for line in text.split("\n")[: mark.line + 1]]
+        here = codes.pop()
         before = max((number for number, code in enumerate(codes) if code), default=mark.line)
-        if before < mark.line and not COLON.search(codes[before]) and not codes[before].startswith("-"):
+        if before < mark.line and not COLON.search(codes[before]) and _leads_to(codes[before], here):
             return before + 1
     return int(mark.line) + 1
+
+
+def _leads_to(line: str, after: str) -> bool:
+    """Whether the next line may belong to the key that this one should have: of an item, what stands further in."""
+    is_item = line.lstrip().startswith("-")
+    return not is_item or _indent(after) > _indent(line)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 class _Builder:

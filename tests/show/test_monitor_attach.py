@@ -297,3 +297,6 @@ def test_a_run_that_is_not_there_is_told_at_once(
     assert f"the runs in {there.parent} are {there.name}. --wait waits" in told.stderr
     first = CliRunner().invoke(app, ["monitor", str(tmp_path / "none" / "a"), *web])
     assert first.exit_code == ExitCode.CONFIGURATION and "there are no runs in" in first.stderr
+    monkeypatch.chdir(tmp_path)
+    here = CliRunner().invoke(app, ["monitor", "absent", *web])
+    assert "absent is not there; there are no runs in this folder. --wait waits" in here.stderr

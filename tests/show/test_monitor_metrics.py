@@ -11,6 +11,7 @@ from urllib.request import ProxyHandler, build_opener
 import httpx2
 import pytest
 from live_runs import MODELS, Site
+from patient_time import HANGS
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
@@ -34,7 +35,7 @@ def port() -> Iterator[int]:
 
 def scrape(port: int) -> Sample:
     """Every sample by name and labels."""
-    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=5.0) as response:
+    with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics", timeout=HANGS) as response:
         text = response.read().decode()
     families = text_string_to_metric_families(text)
     return {(one.name, frozenset(one.labels.items())): one.value for family in families for one in family.samples}
