@@ -20,9 +20,13 @@ SECONDS_IN = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 
 
 class Section(BaseModel):
-    """A part of the configuration: frozen, strict, and without unknown keys."""
+    """A part of the configuration: frozen, strict, and without unknown keys.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    Its validator is built when it is first used, since most are only parts of another. The texts under its fields are
+    for the JSON schema, which reads them when somebody asks for it (`config.json_schema`).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 def refuse(rule: str, mend: str) -> PydanticCustomError:

@@ -1,10 +1,17 @@
 """The JSON schema of the configuration, for editors: what the file may say, short forms included."""
 
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from inspect import cleandoc, getsource
+from itertools import pairwise
 from typing import Any
 
 from adaptive_eval.config.normal import ALIASES, INHERITED, SHORT_FORMS
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.registry import STORED_ONLY
+from adaptive_eval.sections import Section
 
 FILLED_IN = {"RunConfig": {"name"}, "ModelConfig": {"model", "base_url"}}
 """Keys that a complete configuration has, and a file may leave out."""
@@ -14,6 +21,8 @@ def json_schema() -> dict[str, Any]:
     """The schema of a configuration file."""
     schema = RunConfig.model_json_schema(mode="validation")
     sections = schema["$defs"]
+    for section in _sections(Section):
+        _describe_fields(sections.get(section.__name__, schema if section is RunConfig else {}), section)
     _without_logged(schema)
     for title, section in (("RunConfig", schema), ("ModelConfig", sections["ModelConfig"])):
         _leave_out(section, FILLED_IN[title])
@@ -27,6 +36,40 @@ def json_schema() -> dict[str, Any]:
         for name, value in section.get("properties", {}).items():
             value.setdefault("description", _described(name, value, sections))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "adaptive-eval"}
+
+
+def _sections(section: type[Section]) -> Iterator[type[Section]]:
+    """Every section that derives from this one."""
+    for one in section.__subclasses__():
+        yield one
+        yield from _sections(one)
+
+
+def _describe_fields(schema: dict[str, Any], section: type[Section]) -> None:
+    """Add the texts that stand under the fields; where a class names a field again, its own text counts."""
+    texts: dict[str, str] = {}
+    for base in reversed(section.__mro__):
+        anew = base.__dict__.get("__annotations__", {})
+        texts = {name: text for name, text in texts.items() if name not in anew}
+        if issubclass(base, Section):
+            texts |= _texts_of(base.__module__).get(base.__name__, {})
+    for name, value in schema.get("properties", {}).items():
+        if name in texts:
+            value.setdefault("description", texts[name])
+
+
+@cache
+def _texts_of(module: str) -> dict[str, dict[str, str]]:
+    """The text under each field of each class of a module."""
+    classes = (node for node in ast.parse(getsource(sys.modules[module])).body if isinstance(node, ast.ClassDef))
+    return {one.name: dict(_field_texts(one)) for one in classes}
+
+
+def _field_texts(section: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, text in pairwise(section.body):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                yield name, cleandoc(said)
 
 
 def _without_logged(schema: dict[str, Any]) -> None:

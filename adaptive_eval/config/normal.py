@@ -7,14 +7,18 @@ Settings from the command line, `--set key.path=value`, go over those of the fil
 numbers for the entries of a list (`models.0.name` or `models[0].name`); a value is YAML.
 """
 
+from __future__ import annotations
+
 import copy
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from adaptive_eval.config.document import Document, add_yaml
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value, written_path
 from adaptive_eval.core.registry import PRESETS
+
+if TYPE_CHECKING:
+    from adaptive_eval.config.document import Document
 
 PATH = re.compile(r"[\w-]+(?:\.[\w-]+|\[\d+\])*")
 PART = re.compile(r"[\w-]+")
@@ -22,6 +26,8 @@ PART = re.compile(r"[\w-]+")
 
 def apply_override(document: Document, override: str, environment: Mapping[str, str]) -> None:
     """Put one `key.path=value` into a document, or note there what is wrong with it."""
+    from adaptive_eval.config.document import add_yaml  # here, since the schema needs this module, and no YAML
+
     name, equals, text = override.partition("=")
     name = name.strip()
     if not equals or not PATH.fullmatch(name):

@@ -50,7 +50,7 @@ class ModelConfig(EndpointConfig):
     `prompt` and `concurrency` start from those of the run, and change only the keys they name.
     """
 
-    model_config = ConfigDict(strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True)
 
     name: ModelName
     """What the model is called in results: unique, and kept when the run is resumed."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import betaincinv, expit, logit
 
 from scorio.moments import FloatArray
@@ -69,6 +68,8 @@ def binary(success: FloatArray) -> FloatArray:
 
 def with_mean(profile: FloatArray, mean: float) -> FloatArray:
     """The profile moved on the logit scale until its mean is exact."""
+    from scipy.optimize import brentq  # here, since it takes a while to load, and few worlds need it
+
     scale = logit(np.clip(profile, 1e-9, 1.0 - 1e-9))
     shift = brentq(lambda by: float(expit(scale + by).mean()) - mean, -30.0, 30.0, xtol=1e-13)
     return np.asarray(expit(scale + shift))

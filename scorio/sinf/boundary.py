@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +24,15 @@ from scipy.special import erfcx, log_ndtr
 from scorio import _validate
 from scorio.moments import FloatArray
 from scorio.sinf.crossing import crossing_probability
-
-if TYPE_CHECKING:  # imported when a table is made: it takes a while to load, and whoever reads a run makes none
-    from scipy.interpolate import PchipInterpolator
+from scorio.sinf.monotone import FallingCurve
 
 # p-values are tabulated for boundary constants up to here (about 1e-31); beyond it the last value stands.
 LARGEST = 12.0
-TABLE_STEP = 0.05
+TABLED = np.arange(0.0, LARGEST + 0.025, 0.05)
+ROUGH_STEPS = 16
+"""Enough to know between which of the tabled constants a crossing probability lies, give or take one."""
+AROUND = 4
+"""Tabled constants on either side: a cubic depends on the points at its ends and on one more beyond each."""
 SQRT2 = float(np.sqrt(2.0))
 ROUNDING = 1e-9
 """A look this close before the start is at the start: t is a ratio of sums."""
@@ -282,26 +283,31 @@ class Mixture:
 
 
 @lru_cache(maxsize=32)
-def _log_crossing(kappa: float, start: float, sides: int) -> PchipInterpolator:
-    """Monotone interpolation of ln P(crossing) over the boundary constant."""
-    from scipy.interpolate import PchipInterpolator
+def _log_crossing(kappa: float, start: float, sides: int) -> FallingCurve:
+    """ln P(crossing) over the boundary constant."""
+    return FallingCurve.through(TABLED, _logs(TABLED, kappa, start, sides))
 
+
+def _logs(c: FloatArray, kappa: float, start: float, sides: int) -> FloatArray:
     if sides not in (1, 2):
         raise ValueError(f"sides must be 1 or 2, got {sides!r}")
-    c = np.arange(0.0, LARGEST + TABLE_STEP / 2, TABLE_STEP)
-    crossing = np.minimum.accumulate(crossing_probability(c, kappa, start, sides))
-    return PchipInterpolator(c, np.log(crossing))
+    logs: FloatArray = np.log(np.minimum.accumulate(crossing_probability(c, kappa, start, sides)))
+    return logs
 
 
 @lru_cache(maxsize=256)
 def _critical(kappa: float, start: float, alpha: float, sides: int) -> float:
-    from scipy.optimize import brentq
-
-    log_crossing = _log_crossing(kappa, start, sides)
-    least, most = (float(np.exp(log_crossing(c))) for c in (LARGEST, 0.0))
+    """The place of alpha on the whole curve, of which only the points around it are computed."""
+    near = int(np.searchsorted(-crossing_probability(TABLED, kappa, start, sides, ROUGH_STEPS), -alpha))
+    around = slice(max(near - AROUND, 0), near + AROUND)
+    logs = _logs(np.concatenate((TABLED[:1], TABLED[around], TABLED[-1:])), kappa, start, sides)
+    least, most = float(np.exp(logs[-1])), float(np.exp(logs[0]))
     if not least < alpha < most:
         raise ValueError(f"alpha must lie strictly between {least:.1g} and {most:.3g}, got {alpha!r}")
-    return float(brentq(lambda c: float(log_crossing(c)) - np.log(alpha), 0.0, LARGEST, xtol=1e-10))
+    wanted = float(np.log(alpha))
+    enough = logs.size > 2 * AROUND and logs[2] > wanted > logs[-3]  # not at an end of what was computed
+    curve = FallingCurve.through(TABLED[around], logs[1:-1]) if enough else _log_crossing(kappa, start, sides)
+    return curve.place(wanted)
 
 
 @lru_cache(maxsize=64)

@@ -18,14 +18,14 @@ from scorio.moments import FloatArray
 STEPS = 128
 
 
-def crossing_probability(c: FloatArray, kappa: float, start: float, sides: int) -> FloatArray:
+def crossing_probability(c: FloatArray, kappa: float, start: float, sides: int, steps: int = STEPS) -> FloatArray:
     """P(sup over [start, 1] of |W(t)| t**(kappa - 1/2) >= c) for an array of constants c >= 0; sides=1: of W(t).
 
     The trapezium rule's error falls as steps**(-3/2) (the kernel grows like sqrt(t - s) off its diagonal), which one
     step of Richardson's extrapolation removes.
     """
-    coarse = _crossing(c, kappa, start, sides, STEPS)
-    fine = _crossing(c, kappa, start, sides, 2 * STEPS)
+    coarse = _crossing(c, kappa, start, sides, steps)
+    fine = _crossing(c, kappa, start, sides, 2 * steps)
     probability: FloatArray = np.clip(fine + (fine - coarse) / (2.0**1.5 - 1.0), 0.0, 1.0)
     return probability
 

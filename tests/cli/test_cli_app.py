@@ -108,6 +108,8 @@ def test_a_mistake_in_the_arguments_of_a_command_is_told_with_its_usage() -> Non
 
 RUNNING = {"asyncio", "tenacity", "sqlite3", "rich.live", "adaptive_eval.store"}
 """What only those need who open endpoints and runs."""
+SLOW_TABLES = {"scipy.optimize", "scipy.interpolate", "scipy.stats", "scipy.ndimage"}
+"""A third of a second, for what few values are taken from."""
 HEAVY = {"scipy", "openai", "aiohttp", "httpx2", "sympy", "mpmath", "pandas"}
 
 
@@ -117,8 +119,8 @@ HEAVY = {"scipy", "openai", "aiohttp", "httpx2", "sympy", "mpmath", "pandas"}
         ("--version", HEAVY | RUNNING),
         ("--help", HEAVY | RUNNING),
         ("init new.yaml", HEAVY),
-        ("schema", HEAVY | RUNNING),
-        ("validate given.yaml", (HEAVY - {"scipy"}) | {"rich.live"}),
+        ("schema", HEAVY | RUNNING | {"yaml", "dotenv"}),
+        ("validate given.yaml", (HEAVY - {"scipy"}) | SLOW_TABLES | {"rich.live"}),
     ],
 )
 def test_what_is_done_without_a_run_does_not_load_what_runs_need(
@@ -146,7 +148,7 @@ def loaded_by(arguments: list[str], folder: Path) -> set[str]:
 def test_who_reads_a_run_does_not_load_what_asks_models(ended_runs: EndedRuns, site: Site, command: str) -> None:
     arguments = command.replace("RUN", str(ended_runs.copy(site))).split()
     asking = {"asyncio", "ssl", "tenacity", "adaptive_eval.scheduler.scheduler", "adaptive_eval.endpoints.endpoint"}
-    assert not ((HEAVY - {"scipy"}) | asking) & loaded_by(arguments, site.folder)
+    assert not ((HEAVY - {"scipy"}) | SLOW_TABLES | asking) & loaded_by(arguments, site.folder)
 
 
 def test_a_shell_completes_the_commands() -> None:

@@ -5,11 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
+from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 from scorio.sinf import Mixture, WangTsiatis, critical_at_looks, crossing_at_looks
+from scorio.sinf.boundary import LARGEST, TABLED
 from scorio.sinf.crossing import crossing_probability
+from scorio.sinf.monotone import FallingCurve
 
 FIVE_LOOKS = np.arange(1, 6) / 5
 EVERY_ROUND = np.arange(4, 81) / 80
@@ -199,3 +202,26 @@ def test_the_one_sided_mixture_is_precise_far_on_the_other_side():
 def test_bad_settings_are_refused(make, words: str):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.25, 0.5])
+@pytest.mark.parametrize("start", [1e-6, 0.05, 0.7, 1.0 - 1e-9])
+def test_a_constant_is_the_one_of_the_whole_table(kappa: float, start: float):
+    for sides in (1, 2):
+        logs = np.log(np.minimum.accumulate(crossing_probability(TABLED, kappa, start, sides)))
+        table = PchipInterpolator(TABLED, logs)
+        for alpha in (1e-25, 1e-6, 0.01, 0.1, 0.3, 0.9 * np.exp(logs[0])):
+            expected = brentq(lambda c, alpha=alpha, table=table: float(table(c)) - np.log(alpha), 0.0, LARGEST)
+            assert WangTsiatis(kappa, start).critical(float(alpha), sides) == pytest.approx(expected, abs=1e-9)
+
+
+@given(st.lists(st.floats(0.0, 5.0), min_size=2, max_size=12), st.integers(0, 2**32 - 1))
+def test_a_falling_curve_is_that_of_scipy(falls: list[float], seed: int):
+    points = 0.3 * np.arange(len(falls) + 1)
+    values = -np.concatenate(([0.0], np.cumsum(falls)))
+    curve, known = FallingCurve.through(points, values), PchipInterpolator(points, values)
+    at = np.random.default_rng(seed).uniform(0.0, points[-1], 50)
+    np.testing.assert_allclose(curve(at), known(at), atol=1e-9)
+    assert np.all(np.diff(curve(np.sort(at))) <= 1e-9)
+    for value in curve(at[:5]):
+        assert curve(curve.place(float(value))) == pytest.approx(value, abs=1e-9)
