@@ -15,8 +15,9 @@ from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, 
 from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.build import RunSubject, build_results, take_snapshot
+from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results import Results
+from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.scheduler.turns import ServerHost
 from adaptive_eval.scheduler.types import Lane

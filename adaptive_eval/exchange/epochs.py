@@ -23,8 +23,9 @@ from adaptive_eval.core import Bench, Controller, Outcome, SetAside
 from adaptive_eval.core.policies import Policy, View
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric, open_rubric
-from adaptive_eval.record.build import RunSubject, build_results, take_snapshot
+from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results import Results, why_stopped
+from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import IntArray
 

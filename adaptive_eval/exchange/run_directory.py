@@ -39,9 +39,10 @@ from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions import Question
-from adaptive_eval.record.build import build_results, subject_of, take_snapshot
+from adaptive_eval.record.build import build_results
 from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.results import Results, write_results
+from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.store import (

@@ -5,7 +5,6 @@ In two steps, since the second takes a while with thousands of questions: a snap
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -14,20 +13,12 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from adaptive_eval import __version__
-from adaptive_eval.config.run import RunConfig, launched_models
-from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
-from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.types import Look, Verdict
-from adaptive_eval.endpoints.wire import sent_sampling
-from adaptive_eval.questions import Question
 from adaptive_eval.record.gate import gate_of, gate_rows
-from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.results import (
     FORMAT,
-    BatchRow,
     CallRow,
-    Caution,
     GateRow,
     LookRow,
     ModelRow,
@@ -36,18 +27,11 @@ from adaptive_eval.record.results import (
     Results,
     RunCost,
     RunInfo,
-    ServerRow,
-    TurnsRow,
 )
 from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.snapshot import RunSubject, Snapshot
 from adaptive_eval.record.warnings import (
-    alarm_cautions,
     cautions,
-    decision_cautions,
-    horizon_cautions,
-    import_cautions,
-    loss_cautions,
-    notice_cautions,
     prior_caution,
     repeat_cautions,
     reversal_cautions,
@@ -55,39 +39,9 @@ from adaptive_eval.record.warnings import (
     unknown_cautions,
 )
 from adaptive_eval.scheduler.held import gpu_seconds_used
-from adaptive_eval.store import Event, HeldTime, ServerDied, ServerLaunched, events_of_kind
-from adaptive_eval.store.repeats import Drawn
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import FloatArray, question_moments
 from scorio.rank import rank_scores
-
-
-def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
-    """The servers that came up."""
-    rows: dict[str, ServerRow] = {}
-    for one in events_of_kind(events, ServerLaunched):
-        starts = rows[one.model].starts + 1 if one.model in rows else 1
-        rows[one.model] = ServerRow(one.model, one.command, one.version, starts)
-    return tuple(rows.values())
-
-
-def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
-    """The places that models have shared; one that served a single model was not shared."""
-    swaps: dict[str, list[ServerLaunched]] = {}
-    dead: set[str | None] = set()
-    for one in events:
-        if isinstance(one, ServerDied):
-            dead.add(one.on)
-        elif isinstance(one, ServerLaunched) and one.on is not None:
-            if one.on not in dead:  # else it comes back, and nobody else was there
-                swaps.setdefault(one.on, []).append(one)
-            dead.discard(one.on)
-    rows = (
-        TurnsRow(on, len({one.model for one in here}), len(here), sum(one.seconds for one in here))
-        for on, here in swaps.items()
-    )
-    return tuple(row for row in rows if row.models > 1)
-
 
 TAIL = 0.025
 
@@ -109,104 +63,6 @@ def question_posteriors(counts: NDArray[np.integer], w: FloatArray) -> tuple[Flo
 
 MOST_NEEDED = 1e12
 """Trials a question: a comparison that seems to need more is of equal scores, which differ by a rounding error."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunSubject:
-    """What a run is about, in the order of the core's numbers."""
-
-    name: str
-    models: tuple[str, ...]
-    questions: tuple[str, ...]
-    drawn: tuple[Drawn | None, ...]
-    """How freely the answers of each model are drawn; None where they may all be alike, or are not seen."""
-    created: float
-    """Seconds since 1970."""
-    decisions: Mapping[str, object] = field(default_factory=dict)
-    """The sections of the configuration that say what is decided, and how."""
-    sampling: tuple[Mapping[str, object], ...] = ()
-    """What the requests to each model carry, where there were any."""
-    launched: frozenset[int] = frozenset()
-    """Models whose servers the run starts."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
-    """What results are built from, as it was at one moment: copies, which the run no longer changes."""
-
-    subject: RunSubject
-    result: Result
-    rule: Rule
-    weights: FloatArray
-    looks: tuple[Look, ...]
-    arrived: NDArray[np.integer]
-    """(L, M, K): every outcome, those of the round in flight too."""
-    judged: NDArray[np.integer]
-    """(L, M, K): those of complete rounds."""
-    prior_depths: FloatArray
-    """(L,): outcomes of R0 a question."""
-    set_aside: Mapping[int, str]
-    usages: tuple[TrialUsage, ...]
-    elapsed: float
-    now: float
-    """Seconds since 1970."""
-    stopped: bool
-    noticed: tuple[Caution, ...]
-    """About answers that cannot be right, changed settings, imported trials and the servers."""
-    servers: tuple[ServerRow, ...]
-    turns: tuple[TurnsRow, ...]
-    held: tuple[HeldTime | None, ...]
-    """How long each model has held its servers, where that is known."""
-    batches: tuple[BatchRow, ...]
-
-
-def take_snapshot(
-    subject: RunSubject,
-    controller: Controller,
-    usages: Sequence[TrialUsage],
-    *,
-    elapsed: float,
-    now: float,
-    stopped: bool,
-    events: Sequence[Event] = (),
-    held: Sequence[HeldTime | None] = (),
-) -> Snapshot | None:
-    """What is known after the latest look, None before the first; `events` are all that were recorded.
-
-    `held` says how long each model has held its servers, where anybody knows.
-    """
-    result = controller.result()
-    if result is None:
-        return None
-    bench = controller.plan.bench
-    before = bench.prior_counts
-    return Snapshot(
-        subject=subject,
-        result=result,
-        rule=controller.plan.deciding_rule,
-        weights=bench.weights,
-        looks=tuple(controller.looks),
-        arrived=controller.arrived.copy(),
-        judged=controller.counts.copy(),
-        prior_depths=np.zeros(bench.models) if before is None else before.sum(axis=(1, 2)) / bench.questions,
-        set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
-        usages=tuple(usage.copy() for usage in usages),
-        elapsed=elapsed,
-        now=now,
-        stopped=stopped,
-        noticed=(
-            *alarm_cautions(subject.models, usages, events),
-            *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
-            *decision_cautions(events),
-            *import_cautions(events),
-            *notice_cautions(events),
-            *loss_cautions(events),
-        ),
-        servers=server_rows(events),
-        turns=turns_rows(events),
-        held=tuple(held) or (None,) * len(subject.models),
-        batches=batch_rows(events),
-    )
 
 
 class OwnScore(NamedTuple):
@@ -454,17 +310,3 @@ def _name(subject: RunSubject, model: int | None) -> str | None:
 def iso_time(seconds: float) -> str:
     """Seconds since 1970 as a date and time, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def subject_of(config: RunConfig, questions: Sequence[Question], created: float) -> RunSubject:
-    """The subject of a run that was begun at `created`, in seconds since 1970."""
-    return RunSubject(
-        name=config.name,
-        models=tuple(model.name for model in config.models),
-        questions=tuple(question.id for question in questions),
-        drawn=tuple(Drawn.of(model.sampling) for model in config.models),
-        created=created,
-        decisions=config.stated(),
-        sampling=tuple(sent_sampling(model, model.sampling) for model in config.models),
-        launched=launched_models(config.models),
-    )

@@ -23,11 +23,12 @@ from adaptive_eval.core import Controller, Outcome, Plan
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import build_results, iso_time, subject_of, take_snapshot
+from adaptive_eval.record.build import build_results, iso_time
 from adaptive_eval.record.ending import mishap_of
 from adaptive_eval.record.former import FormerSpending, spent_on_former
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.results import Caution, Results, read_results
+from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.scheduler.held import gpu_seconds_used
 from adaptive_eval.scheduler.ledger import cost_of, lost_so_far
 from adaptive_eval.store import (

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason, Verdict
-from adaptive_eval.record.build import Findings, RunSubject, findings_of, question_posteriors, take_snapshot
+from adaptive_eval.record.build import Findings, findings_of, question_posteriors
 from adaptive_eval.record.pending import rows_of
 from adaptive_eval.record.results import BatchRow, CallRow, ModelRow, PairRow
+from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.scheduler.held import gpu_seconds_used
 from adaptive_eval.store import Roster, Spending

@@ -21,8 +21,9 @@ from adaptive_eval.core.types import Look
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_recording, recording_of_run
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import RunSubject, build_results, take_snapshot
+from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results import Caution, Results, TurnsRow
+from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.simulate.worlds import WORLDS, Latency, World
 from adaptive_eval.store.repeats import LEAST_PAIRS, AnswerPairs
 from adaptive_eval.store.usage import TrialUsage

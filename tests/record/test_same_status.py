@@ -29,10 +29,10 @@ from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
-from adaptive_eval.record.build import subject_of
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import RESULTS_FILE
+from adaptive_eval.record.snapshot import subject_of
 from adaptive_eval.record.status import Status, StatusTaker
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.serving import Serving

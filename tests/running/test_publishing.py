@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from adaptive_eval.record.build import Snapshot
+from adaptive_eval.record.snapshot import Snapshot
 from adaptive_eval.running.execute import Publisher
 
 

@@ -13,8 +13,9 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Controller, Outcome
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import RunSubject, build_results, take_snapshot
+from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results import Results
+from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.view import (
     EventView,
     QuestionView,

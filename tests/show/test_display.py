@@ -19,9 +19,9 @@ from rich.console import Console
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.build import RunSubject
 from adaptive_eval.record.ending import Ended, why_finished
 from adaptive_eval.record.scale import Scale
+from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.record.status import CurrentTraffic, StandingRow, StatusTaker
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.show import plain as plain_display
