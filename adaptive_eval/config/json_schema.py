@@ -21,8 +21,8 @@ def json_schema() -> dict[str, Any]:
     """The schema of a configuration file."""
     schema = RunConfig.model_json_schema(mode="validation")
     sections = schema["$defs"]
-    for section in _sections(Section):
-        _describe_fields(sections.get(section.__name__, schema if section is RunConfig else {}), section)
+    for one in _sections(Section):
+        _describe_fields(schema if one is RunConfig else sections.get(one.__name__, {}), one)
     _without_logged(schema)
     for title, section in (("RunConfig", schema), ("ModelConfig", sections["ModelConfig"])):
         _leave_out(section, FILLED_IN[title])

@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-import tenacity
-
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.checking import checked
@@ -237,15 +235,8 @@ class ModelEndpoint:
             self._traffic.retries += 1
             return await self._attempt(request)
 
-        retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Failure),
-            stop=persistence.stop,
-            wait=persistence.wait,
-            sleep=self._sleep,
-            reraise=True,
-        )
         try:
-            answers: list[Answer] = await retrying(again)
+            answers: list[Answer] = await persistence.retrying(self._sleep)(again)
         except Refused as failure:
             raise failure.refusal from None
         except Failure as failure:

@@ -30,7 +30,7 @@ can: `finish_reasons: [none]` declares both as finished.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from urllib.parse import urlsplit
 
@@ -288,6 +288,12 @@ class RetryDecision:
         self._clock = clock
         self._began = clock()
         self._counts: Counter[FailureKind] = Counter()
+
+    def retrying(self, sleep: Callable[[float], Awaitable[None]]) -> tenacity.AsyncRetrying:
+        """What tries it again; the last failure is raised."""
+        return tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(Failure), stop=self.stop, wait=self.wait, sleep=sleep, reraise=True
+        )
 
     def stop(self, state: tenacity.RetryCallState) -> bool:
         """Whether the request is given up; called once for each failure."""

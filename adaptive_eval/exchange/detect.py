@@ -1,10 +1,11 @@
 """Which reader a file needs, by what is in it; names of files decide nothing but where a folder is searched."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from json import JSONDecodeError
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -41,10 +42,28 @@ Records = Iterator[Record]
 ENDINGS = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".npz", ".json.zst")
 SKIPPED = re.compile(r"results_.*\.json|.*logs\.json|eval-set\.json|\..*")
 """What harnesses write beside their logs."""
+
+
+class TableFormat(NamedTuple):
+    """Rows of a tool, be they CSV, JSON lines or Parquet."""
+
+    name: str
+    """As in "those that can be read are ..."."""
+    recognises: Callable[[frozenset[str]], bool]
+    """Whether a table with these columns is one."""
+    read: Callable[[LogFile, Rows], Records]
+
+
+TABLES = (
+    TableFormat("details of lighteval", lighteval.is_details, lambda file, _: lighteval.read_details(file)),
+    TableFormat("outputs of MathArena", matharena.is_output, matharena.read_outputs),
+)
+"""The first that recognises a table reads it; a table of nobody's is one row a trial, with our own columns."""
 KNOWN = (
-    "those that can be read are Inspect logs (.eval, .json), samples of lm-eval, details of lighteval, outputs of "
-    "MathArena, .npz arrays, and CSV, JSONL or Parquet with one row a trial and columns model, question, and one of "
-    "category, score, correct and text"
+    "those that can be read are Inspect logs (.eval, .json), samples of lm-eval, "
+    + "".join(f"{one.name}, " for one in TABLES)
+    + ".npz arrays, and CSV, JSONL or Parquet with one row a trial and columns model, question, and one of category, "
+    "score, correct and text"
 )
 HEAD = 4096
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
@@ -109,10 +128,9 @@ def _of_zip(file: LogFile) -> Records:
 
 def _of_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
     """The reader of a table with these columns."""
-    if lighteval.is_details(columns):
-        return lighteval.read_details(file)
-    if matharena.is_output(columns):
-        return matharena.read_outputs(file, rows)
+    for one in TABLES:
+        if one.recognises(columns):
+            return one.read(file, rows)
     if long_form.is_long(columns, file.model):
         return long_form.read_long(file, rows)
     raise file.refuse(f"has the columns {', '.join(sorted(columns)) or 'none'}, which no known log has; {KNOWN}")

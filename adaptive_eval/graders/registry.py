@@ -7,17 +7,13 @@ import math
 from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
 from adaptive_eval.errors import ConfigError, GraderError
-from adaptive_eval.graders.choice import Choice
+from adaptive_eval.graders import choice, mathematics, numeric, structured, text
 from adaptive_eval.graders.judge import Judge
-from adaptive_eval.graders.mathematics import Math
-from adaptive_eval.graders.numeric import Numeric
-from adaptive_eval.graders.structured import Json
-from adaptive_eval.graders.text import Contains, Exact, Regex
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue, usual_answers
 from adaptive_eval.imports import load_attribute
 from adaptive_eval.questions.types import Question
@@ -123,19 +119,22 @@ def _signal(value: object, key: str, name: str) -> SignalValue:
 
 
 GraderConfig = Annotated[
-    Exact | Choice | Numeric | Regex | Contains | Math | Json | Python | Judge | Logged,
+    text.Exact
+    | choice.Choice
+    | numeric.Numeric
+    | text.Regex
+    | text.Contains
+    | mathematics.Math
+    | structured.Json
+    | Python
+    | Judge
+    | Logged,
     Field(discriminator="kind"),
 ]
+"""Whichever it is, by its `kind`: a new one has its line here, and is in every list then."""
 STORED_ONLY = "logged"
 """The kind that stands in stored runs alone: no file may ask for it, and no list offers it."""
 GRADERS: dict[str, type[GraderOptions]] = {
-    "exact": Exact,
-    "choice": Choice,
-    "numeric": Numeric,
-    "regex": Regex,
-    "contains": Contains,
-    "math": Math,
-    "json": Json,
-    "python": Python,
+    one.model_fields["kind"].default: one for one in get_args(get_args(GraderConfig)[0]) if one not in (Judge, Logged)
 }
 """Those that read an answer by themselves; a judge has to be asked."""

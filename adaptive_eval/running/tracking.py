@@ -17,12 +17,11 @@ from threading import Thread
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig, TrackingConfig
-from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.secrets import keyless
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.serving import LOGS
-from adaptive_eval.store import Event
+from adaptive_eval.running.watching import Watcher
 
 AT_THE_END = 60.0
 """So long a run that has ended waits for its trackers."""
@@ -130,7 +129,7 @@ class Follower:
         )
 
 
-class Tracking:
+class Tracking(Watcher):
     """Starts the followers when the run is there to be followed."""
 
     def __init__(self, followers: Sequence[Follower]) -> None:
@@ -139,18 +138,6 @@ class Tracking:
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         for follower in self._followers:
             follower.start()
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        pass
-
-    def happened(self, event: Event) -> None:
-        pass
-
-    def stopping(self, in_flight: int) -> None:
-        pass
-
-    def closed(self) -> None:
-        pass
 
     def close(self) -> None:
         """Wait for all of them together; the run must be closed by now."""

@@ -10,7 +10,10 @@ from adaptive_eval.store import Event
 
 
 class Watcher(Observer, Protocol):
-    """An observer of the scheduler that is also told of the beginning and the end; may not take long."""
+    """An observer of the scheduler that is also told of the beginning and the end; may not take long.
+
+    A class that derives from it leaves out what it does not want to hear.
+    """
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         """The run begins; `take` gives its status at any time, in the loop's thread."""

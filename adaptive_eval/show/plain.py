@@ -12,6 +12,7 @@ import orjson
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
+from adaptive_eval.running.watching import Watcher
 from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import last_screen
@@ -19,23 +20,8 @@ from adaptive_eval.show.text import Rates, count, duration, safe_line, verdict_c
 from adaptive_eval.store import Event
 
 
-class QuietDisplay:
+class QuietDisplay(Watcher):
     """Shows nothing."""
-
-    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
-        pass
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        pass
-
-    def happened(self, event: Event) -> None:
-        pass
-
-    def stopping(self, in_flight: int) -> None:
-        pass
-
-    def closed(self) -> None:
-        pass
 
     def ended(self, ended: Ended, command: str) -> None:
         pass

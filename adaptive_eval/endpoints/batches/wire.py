@@ -12,7 +12,6 @@ from pathlib import Path
 
 import httpx2
 import orjson
-import tenacity
 from pydantic import SecretStr
 
 from adaptive_eval.endpoints.client import as_failures, httpx_time_outs, request_headers, when_unauthorized
@@ -159,15 +158,8 @@ class BatchWire:
                     await self._sleep(PAUSE)
                 raise
 
-        retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Failure),
-            stop=persistence.stop,
-            wait=persistence.wait,
-            sleep=self._sleep,
-            reraise=True,
-        )
         try:
-            return await retrying(once)
+            return await persistence.retrying(self._sleep)(once)
         except Failure as failure:
             raise Unavailable(f"its batch service at {self._root}: {failure.kind}: {failure}") from None
 

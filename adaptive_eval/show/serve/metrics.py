@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from adaptive_eval import __version__
-from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.results import BatchRow
 from adaptive_eval.record.status import ModelTraffic, Status
-from adaptive_eval.store import Event
+from adaptive_eval.running.watching import Watcher
 
 try:
     from prometheus_client import CollectorRegistry, start_http_server
@@ -67,7 +67,7 @@ def metrics_at(address: Address) -> Iterator["Metrics"]:
         thread.join()
 
 
-class Metrics(Collector):
+class Metrics(Watcher, Collector):
     """Watches a run, and says how it stands."""
 
     def __init__(self) -> None:
@@ -80,15 +80,6 @@ class Metrics(Collector):
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         self._name, self._take = name, take
         self._tick()
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        pass
-
-    def happened(self, event: Event) -> None:
-        pass
-
-    def stopping(self, in_flight: int) -> None:
-        pass
 
     def closed(self) -> None:
         if self._timer is not None:
