@@ -21,7 +21,7 @@ from adaptive_eval.endpoints.secrets import keyless
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.serving import LOGS
-from adaptive_eval.running.watching import Watcher
+from adaptive_eval.running.watching import IdleWatcher
 
 AT_THE_END = 60.0
 """So long a run that has ended waits for its trackers."""
@@ -129,7 +129,7 @@ class Follower:
         )
 
 
-class Tracking(Watcher):
+class Tracking(IdleWatcher):
     """Starts the followers when the run is there to be followed."""
 
     def __init__(self, followers: Sequence[Follower]) -> None:

@@ -10,10 +10,7 @@ from adaptive_eval.store import Event
 
 
 class Watcher(Observer, Protocol):
-    """An observer of the scheduler that is also told of the beginning and the end; may not take long.
-
-    A class that derives from it leaves out what it does not want to hear.
-    """
+    """An observer of the scheduler that is also told of the beginning and the end; may not take long."""
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         """The run begins; `take` gives its status at any time, in the loop's thread."""
@@ -26,6 +23,25 @@ class Watcher(Observer, Protocol):
     def closed(self) -> None:
         """The run has ended, well or badly: give the terminal back."""
         ...
+
+
+class IdleWatcher:
+    """Does nothing; those that derive from it hear what they want to hear alone."""
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        pass
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        pass
+
+    def happened(self, event: Event) -> None:
+        pass
+
+    def stopping(self, in_flight: int) -> None:
+        pass
+
+    def closed(self) -> None:
+        pass
 
 
 class Watchers:

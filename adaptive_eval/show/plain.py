@@ -12,7 +12,7 @@ import orjson
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
-from adaptive_eval.running.watching import Watcher
+from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import last_screen
@@ -20,7 +20,7 @@ from adaptive_eval.show.text import Rates, count, duration, safe_line, verdict_c
 from adaptive_eval.store import Event
 
 
-class QuietDisplay(Watcher):
+class QuietDisplay(IdleWatcher):
     """Shows nothing."""
 
     def ended(self, ended: Ended, command: str) -> None:

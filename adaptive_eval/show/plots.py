@@ -199,7 +199,7 @@ def intervals(view: RunView) -> "Figure":
         axes.plot([row.lo, row.hi], [place, place], color=COLOURS[0], linewidth=1.6)
         axes.plot(row.score, place, "o", color=COLOURS[0], markersize=4.5)
     axes.set_yticks(range(len(rows)), [f"{plain_name(row.name)}  ·  tier {row.tier}" for row in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_xlabel("score, with its 95% interval on these questions")
     axes.grid(axis="x", alpha=0.3)
     return figure

@@ -5,7 +5,9 @@ import json
 import shutil
 import sys
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -15,8 +17,9 @@ from logs import DEFLATED, ZSTANDARD, archive, header, imported, inspect_log, li
 
 from adaptive_eval.exchange import bounded
 from adaptive_eval.exchange.configure import ImportRequest
+from adaptive_eval.exchange.detect import read_records
 from adaptive_eval.exchange.importing import import_logs
-from adaptive_eval.exchange.samples import LogError
+from adaptive_eval.exchange.samples import LogError, LogFile
 
 pytestmark = pytest.mark.usefixtures("quick_graders")
 
@@ -181,6 +184,33 @@ RECORDS: dict[str, dict[str, object]] = {
     "long": {"model": "a", "question": "q", "category": 1, "text": "x", "signals": {"a": 1}, "choices": ["x"]},
 }  # fmt: skip
 """A record of every format that is JSON."""
+
+
+AMISS: list[object] = [None, 5, 1e308, True, "", "x", [], [None], {}, {"": None}]
+
+
+@pytest.mark.parametrize("form", RECORDS)
+def test_a_record_with_a_value_amiss_is_read_or_named(tmp_path: Path, form: str) -> None:
+    """Each value in each place in turn, and each place left out; what follows upon reading has a test below."""
+    for at, record in enumerate(amiss(RECORDS[form])):
+        path = lines(tmp_path / f"{at}.jsonl", [record])
+        try:
+            list(read_records(LogFile(path, "m")))
+        except LogError as error:
+            assert str(path) in str(error)
+
+
+def amiss(value: object) -> Iterator[Any]:
+    """The value with one part of it changed or left out, for every part."""
+    if not isinstance(value, dict | list):
+        return
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        for other in (*AMISS, *amiss(part)):
+            changed = copy.copy(value)
+            changed[key] = other
+            yield changed
+        if isinstance(value, dict):
+            yield {name: kept for name, kept in value.items() if name != key}
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

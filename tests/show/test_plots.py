@@ -92,6 +92,19 @@ def test_hostile_names_are_drawn_as_they_are(view: RunView, tmp_path: Path) -> N
         assert "<script" not in path.read_text()
 
 
+@pytest.mark.parametrize("without", [1, 2, 3])
+def test_every_figure_is_drawn_where_models_have_no_score(view: RunView, without: int) -> None:
+    """A model that never answered has none; nor has any, where no server did."""
+    assert view.results is not None and len(view.results.models) == 3
+    unknown = {"score": None, "sigma": None, "lo": None, "hi": None, "bayes": None, "bayes_sigma": None}
+    rows = list(view.results.models)
+    rows[-without:] = [replace(row, **unknown) for row in rows[-without:]]
+    shown = replace(view, results=replace(view.results, models=tuple(rows)))
+    for draw in (FIGURES | OVER_LOOKS).values():
+        with styled():
+            draw(shown).draw_without_rendering()
+
+
 def test_nothing_is_drawn_before_the_first_look(view: RunView, tmp_path: Path) -> None:
     assert draw_all(replace(view, results=None, looks=()), tmp_path / "none") == []
     assert not (tmp_path / "none").exists()

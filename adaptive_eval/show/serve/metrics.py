@@ -14,7 +14,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.results import BatchRow
 from adaptive_eval.record.status import ModelTraffic, Status
-from adaptive_eval.running.watching import Watcher
+from adaptive_eval.running.watching import IdleWatcher
 
 try:
     from prometheus_client import CollectorRegistry, start_http_server
@@ -67,7 +67,7 @@ def metrics_at(address: Address) -> Iterator["Metrics"]:
         thread.join()
 
 
-class Metrics(Watcher, Collector):
+class Metrics(IdleWatcher, Collector):
     """Watches a run, and says how it stands."""
 
     def __init__(self) -> None:
