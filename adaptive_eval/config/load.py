@@ -133,7 +133,10 @@ def _written(value: object) -> object:
 def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[str]) -> Decisions:
     """What a file (None: an empty one) and `--set` overrides decide about models of these names."""
     text, source = ("{}", Path()) if path is None else (_text(path), path)
-    document = _complete(text, source, overrides, read_environment(source.parent))
+    given = list(overrides)
+    to_fill_in = path is not None or any("$" in one for one in given)
+    environment = read_environment(source.parent) if to_fill_in else {}
+    document = _complete(text, source, given, environment)
     return _decisions(document, names, "--set" if path is None else str(path))
 
 

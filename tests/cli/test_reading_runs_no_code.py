@@ -252,7 +252,7 @@ def _hear(event: str, arguments: tuple[object, ...]) -> None:
         OPENED.append(arguments[0])
 
 
-GIVEN = ("run", "validate", "plan", "import", "replay")
+GIVEN = ("run", "validate", "plan", "import")
 """These are given settings of the user's, in which variables are filled in."""
 READERS = [name for name in CASES if name not in GIVEN and CASES[name] is not None]
 
