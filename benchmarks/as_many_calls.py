@@ -1,0 +1,130 @@
+"""What a sceptic asks for: the cost beside the smallest fixed number of trials that calls as many pairs.
+
+A fixed design with 80 trials a question calls more pairs than the controller, which gives up what it cannot settle:
+half of that design's trials is not half of what a fixed design needs. So the number is chosen here, for each set, by
+who knows the outcome: the smallest N at which one look, at the threshold that 95% asks for, calls at least as many
+pairs in the mean. Nobody can choose it beforehand; that is what makes it the hardest fixed design to beat.
+
+    python benchmarks/as_many_calls.py [--quick] [--runs 200] [--json PATH] [--markdown PATH]
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+from bounds import clairvoyant
+from scenarios import Run, Scenario, recorded, replay, simulated
+from tables import Check, add_data, arguments, check_table, machine, markdown, publish
+
+from adaptive_eval.core.settings import Trials
+from adaptive_eval.study.one_look import OneLook, one_look_at, smallest_fixed
+
+FIXED_DRAWS = 20
+"""For each run of the controller: where calls hardly grow with N, the smallest N hangs on the noise of few draws."""
+GOAL = 0.50
+"""Of the mean over the recorded sets."""
+HEADER = ("set", "cost", "called", "any wrong", "fixed N", "its cost", "its any wrong", "cost over its", "clairvoyant")
+EXPLAINED = """\
+Costs are shares of the trials of the fixed design of 80 trials a question (gpqa and livecodebench: 10). "Fixed N" is
+the smallest number of trials a question at which a fixed design with one look calls as many pairs in the mean as the
+controller does at its defaults; "> 80": not even the whole design does. "Clairvoyant" is the
+cost of a design that knows the true gaps."""
+
+
+class Found(NamedTuple):
+    """One set: the controller, and the fixed design that calls as many."""
+
+    scenario: Scenario
+    adaptive: tuple[Run, ...]
+    number: float | None
+    """None: more than the cap."""
+    wrong: float
+    """The share of runs in which the fixed design, at that number or the cap, makes a wrong call."""
+
+    @property
+    def fixed_cost(self) -> float:
+        """At most: of the cap, where even that calls fewer."""
+        return 1.0 if self.number is None else self.number / self.scenario.cap
+
+    @property
+    def ratio(self) -> float:
+        """The controller's cost over that of the fixed design, at most."""
+        return mean(self.adaptive, "share") / self.fixed_cost
+
+
+def mean(runs: Sequence[Run], name: str) -> float:
+    """Of one figure over the runs."""
+    return float(np.mean([getattr(run, name) for run in runs]))
+
+
+def both(job: tuple[Scenario, int]) -> tuple[Run, OneLook]:
+    """What the controller does with one draw, and what the fixed design calls after each trial, in the mean of many."""
+    scenario, seed = job
+    models, questions, _ = scenario.world.p.shape
+    draws = [
+        one_look_at(scenario.tape(FIXED_DRAWS * seed + draw), scenario.world.truth, questions, scenario.cap)
+        for draw in range(FIXED_DRAWS)
+    ]
+    fixed = OneLook(*(np.mean(figures, axis=0) for figures in zip(*draws, strict=True)))
+    return replay(scenario, scenario.plan(trials=Trials(4, scenario.cap)), seed), fixed
+
+
+def find(scenario: Scenario, runs: int, pool: ProcessPoolExecutor) -> Found:
+    """The smallest number that calls as many in the mean over the draws."""
+    done = list(pool.map(both, [(scenario, seed) for seed in range(runs)], chunksize=5))
+    adaptive = tuple(run for run, _ in done)
+    number = smallest_fixed(np.mean([fixed.called for _, fixed in done], axis=0), mean(adaptive, "called"))
+    at = scenario.cap if number is None else ceil(number)
+    return Found(scenario, adaptive, number, float(np.mean([fixed.any_wrong[at - 1] for _, fixed in done])))
+
+
+def cells(found: Found) -> tuple[object, ...]:
+    """A row of the table."""
+    number = f"> {found.scenario.cap}" if found.number is None else f"{found.number:.1f}"
+    return (
+        found.scenario.name, mean(found.adaptive, "share"), f"{mean(found.adaptive, 'called'):.2f}",
+        float(np.mean([run.wrong > 0 for run in found.adaptive])), number, found.fixed_cost, found.wrong, found.ratio,
+        clairvoyant(found.scenario)[0],
+    )  # fmt: skip
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0])
+    add_data(parser)
+    parser.add_argument("--runs", type=int, default=200, help="seeded runs a row")
+    options = parser.parse_args()
+    runs = 20 if options.quick else options.runs
+    started = time.perf_counter()
+    sets = [simulated(name) for name in ("coins", "shared_difficulty", "rubric", "many_close")]
+    if options.data.is_dir():
+        caps = {"aime2024": 80, "livecodebench": 10, "gpqa": 10}
+        sets += [recorded(options.data, name, cap=cap) for name, cap in caps.items()]
+    rows, sets = [], sets[:2] if options.quick else sets
+    with ProcessPoolExecutor() as pool:
+        for scenario in sets:
+            rows.append(find(scenario, runs, pool))
+            print(scenario.name, rows[-1].number, round(rows[-1].ratio, 3), flush=True)
+    of_records = [found.ratio for found in rows if found.scenario.counts is not None]
+    said = "cost over a fixed design with as many calls"
+    checks = [Check(f"{one.scenario.name}: {said}", round(one.ratio, 3), "reported", None) for one in rows]
+    if of_records:
+        value = float(np.mean(of_records))
+        checks.append(Check("mean over the recorded sets", round(value, 3), f"<= {GOAL}", value <= GOAL))
+    took = (time.perf_counter() - started) / 60.0
+    tables = f"{check_table(checks)}\n\n{markdown(HEADER, [cells(one) for one in rows])}"
+    text = (
+        f"# The fixed design that calls as many\n\n{EXPLAINED}\n\n{runs} seeded runs a row. Machine: {machine()}. "
+        f"The whole took {took:.0f} minutes.\n\n{tables}"
+    )
+    publish(options, text, checks)
+
+
+if __name__ == "__main__":
+    main()
