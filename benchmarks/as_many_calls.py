@@ -34,8 +34,8 @@ HEADER = ("set", "cost", "called", "any wrong", "fixed N", "its cost", "its any 
 EXPLAINED = """\
 Costs are shares of the trials of the fixed design of 80 trials a question (gpqa and livecodebench: 10). "Fixed N" is
 the smallest number of trials a question at which a fixed design with one look calls as many pairs in the mean as the
-controller does at its defaults; "> 80": not even the whole design does. "Clairvoyant" is the
-cost of a design that knows the true gaps."""
+controller does at its defaults; "> 80": not even the whole design does. "Clairvoyant" is the cost of a design that
+knows the true gaps."""
 
 
 class Found(NamedTuple):
