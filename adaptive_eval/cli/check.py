@@ -9,7 +9,7 @@ import typer
 from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.core import Plan
+from adaptive_eval.core import Budget, Plan
 from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.graders.rubric import Rubric
@@ -20,7 +20,7 @@ from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
-from adaptive_eval.show.forecast import in_time
+from adaptive_eval.show.forecast import dollars, in_time
 from adaptive_eval.show.text import count, duration, safe_line
 from adaptive_eval.study.forecast import expected_times_as_long
 
@@ -128,7 +128,8 @@ def _in_time(prepared: PreparedRun, there: int | None) -> Iterator[str]:
     if there is None:
         times = expected_times_as_long(prepared)
         said = "how long it takes beside fixed N is not known: `plan` with a pilot says it" if times is None else None
-        yield f"time      {said or in_time(times or 0.0)}"
+        capped = "without a cap " if prepared.plan.budget != Budget() else ""
+        yield f"time      {said or capped + in_time(times or 0.0)}"
 
 
 def _at_most(plan: Plan) -> Iterator[str]:
@@ -137,10 +138,11 @@ def _at_most(plan: Plan) -> Iterator[str]:
     each = plan.trials.max * bench.questions
     trials = min(each * bench.models, budget.trials or each * bench.models)
     yield f"{count(trials)} trials"
-    for name, cap, unit in (("tokens", budget.tokens, "tokens"), ("usd", budget.usd, "USD")):
+    for name, cap in (("tokens", budget.tokens), ("usd", budget.usd)):
         worst = sum(getattr(cost, name) for cost in bench.worst_cost) * each
         if worst or cap is not None:
-            yield f"{count(min(worst or float('inf'), cap or float('inf')))} {unit}"
+            least = min(worst or float("inf"), cap or float("inf"))
+            yield dollars(least) if name == "usd" else f"{count(least)} {name}"
     if budget.gpu_seconds is not None:
         yield f"{budget.gpu_seconds / 3600:g} GPU hours"
     if budget.wall_seconds is not None:

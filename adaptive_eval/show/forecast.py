@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from adaptive_eval.core import Reason
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME
-from adaptive_eval.show.text import count, duration, fit_columns, number_or_dash, safe_line
+from adaptive_eval.show.text import amount, count, duration, fit_columns, number_or_dash, safe_line
 from adaptive_eval.study.judged import JudgedReplay
 from adaptive_eval.study.types import Costs, Forecast, Outlook, Range, Undecided
 
@@ -63,8 +63,9 @@ LONGER = 1.1
 Written = Callable[[float], str]
 
 
-def _usd(value: float) -> str:
-    return f"${value:,.2f}" if value < 1000.0 else f"${count(value)}"
+def dollars(value: float) -> str:
+    """At least two figures: the runs of small models cost less than a cent."""
+    return f"${amount(value, [value])}" if value < 1000.0 else f"${count(value)}"
 
 
 def _gpu_hours(value: float) -> str:
@@ -74,7 +75,7 @@ def _gpu_hours(value: float) -> str:
 WRITTEN: Mapping[str, tuple[str, Written]] = {
     "trials": ("trials", count),
     "tokens": ("tokens", count),
-    "usd": ("USD", _usd),
+    "usd": ("USD", dollars),
     "gpu_hours": ("GPU hours", _gpu_hours),
     "seconds": ("time", duration),
 }
@@ -89,7 +90,7 @@ PACES: Mapping[str, tuple[str, Written]] = {
 CAPS: Mapping[str, Written] = {
     "trials": lambda value: f"{count(value)} trials",
     "tokens": lambda value: f"{count(value)} tokens",
-    "usd": _usd,
+    "usd": dollars,
     "gpu_seconds": lambda value: f"{_gpu_hours(value / 3600.0)} GPU hours",
     "wall_seconds": duration,
 }
@@ -187,8 +188,8 @@ def _spent(forecast: Forecast) -> Iterator[str]:
         before: float | None = getattr(spent, name)
         if found is not None and before is not None:
             more = [written(max(value - before, 0.0)) for value in (found.median, found.low, found.high)]
-            amount = f"{more[0]} ({more[1]} .. {more[2]})"
-            parts.append(amount if name in ("usd", "seconds") else f"{amount} {label}")
+            further = f"{more[0]} ({more[1]} .. {more[2]})"
+            parts.append(further if name in ("usd", "seconds") else f"{further} {label}")
     yield f"  of this, the run has {count(spent.trials)} trials already; still to come: {', '.join(parts)}"
 
 

@@ -1,5 +1,8 @@
 """`--dry-run` and `check` say what would happen, and let nothing happen."""
 
+import re
+
+import pytest
 from live_runs import MODELS, Site
 from typer.testing import CliRunner
 
@@ -19,6 +22,20 @@ def test_a_dry_run_says_what_would_run_and_at_most_cost(site: Site) -> None:
     assert "what caps reserve" in told.stdout and "times as long as fixed N" in told.stdout
     assert f"lies in   {site.directory()} (begins)" in told.stdout
     assert not site.directory().exists()
+
+
+def test_a_dry_run_writes_money_to_the_cent_or_finer_and_says_that_its_time_has_no_cap(site: Site) -> None:
+    models = [model | {"price": {"input": 0.01, "output": 0.05}} for model in site.config()["models"]]  # type: ignore[attr-defined]
+    sampling = {"max_tokens": 64}
+    told = site.run(site.write(models=models, sampling=sampling), "--dry-run").stdout
+    found = re.search(r"^at most   720 trials, (\d+)k tokens, \$(0\.00\d+)$", told, re.MULTILINE)
+    assert found, told
+    written = 720 * 64
+    asked = int(found[1]) * 1000 - written
+    assert float(found[2]) == pytest.approx((written * 0.05 + asked * 0.01) / 1e6, abs=1e-4)
+    assert "time      it is expected" in told
+    capped = site.run(site.write(models=models, sampling=sampling, budget={"usd": 0.0015}), "--dry-run").stdout
+    assert "tokens, $0.0015\n" in capped and "time      without a cap it is expected" in capped
 
 
 def test_a_dry_run_finds_that_a_run_cannot_go_on_or_begin(site: Site) -> None:
