@@ -33,8 +33,8 @@ UNKNOWN_URL = "http://fill-in.invalid/v1"
 LEAST, MOST = 4, 80
 """Trials a question before a first look, and at the horizon: those of a run that says nothing."""
 NO_GRADER = (
-    "# There is no grader here, since none that is known gives the grades of the logs. Add `grader:` with one that",
-    "# does, or have all answers graded by another one: adaptive-eval regrade RUN --config THIS_FILE",
+    "# There is no grader here, since the one that the logs name, or `exact`, does not give their grades. Add",
+    "# `grader:` with one that does, or have all graded by another: adaptive-eval regrade RUN --config THIS_FILE",
 )
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]")
 PRECISION = 0.02
