@@ -52,6 +52,12 @@ def run(
     Raises:
         AdaptiveEvalError: The configuration, the run's directory or the servers cannot be used.
         KeyboardInterrupt: Ctrl-C, after the run has stopped; every answer that was graded is stored.
+
+    Example:
+        A run with no server of one's own, eight trials a question at most:
+
+            record = adaptive_eval.run("configs/quickstart.yaml", ["trials.max=8"])
+            print(record.to_pandas().ranking[["name", "tier", "score"]])
     """
     return _Started(_work(config, overrides, directory, fresh, display)).wait()
 
@@ -64,7 +70,26 @@ async def run_async(
     fresh: bool = False,
     display: Shown | None = None,
 ) -> RunRecord:
-    """The same as `run`, while the loop that awaits it goes on; cancelled, it stops as Ctrl-C does."""
+    """The same as `run`, while the loop that awaits it goes on; cancelled, it stops as Ctrl-C does.
+
+    Args:
+        config: As `run` takes it.
+        overrides: As `run` takes them.
+        directory: Where the run lies; default: `store.folder` and the run's name.
+        fresh: Start over beside the run that is there; nothing is deleted.
+        display: notebook, rich, plain, json or none; default: what suits the place.
+
+    Returns:
+        The run as it is stored in the end.
+
+    Raises:
+        AdaptiveEvalError: The configuration, the run's directory or the servers cannot be used.
+
+    Example:
+        Beside other work of the same loop:
+
+            record = await adaptive_eval.run_async("configs/quickstart.yaml", display="none")
+    """
     return await _Started(_work(config, overrides, directory, fresh, display)).waited()
 
 

@@ -121,6 +121,12 @@ def read_run(directory: str | Path) -> RunRecord:
 
     Raises:
         StoreError: There is no run.
+
+    Example:
+        What the command has stored, as tables:
+
+            record = adaptive_eval.read_run("runs/quickstart")
+            frames = record.to_pandas()
     """
     place = Path(directory)
     return RunRecord(place, views.read_view(place))

@@ -1,6 +1,8 @@
 """`adaptive_eval.run` and `adaptive_eval.read_run`: where no loop runs, where one does, and what they give."""
 
 import asyncio
+import inspect
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +26,15 @@ def place(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     """A site whose folder is the current directory."""
     monkeypatch.chdir(site.folder)
     return site
+
+
+@pytest.mark.parametrize("name", ["read_run", "run", "run_async"])
+def test_what_is_called_from_python_says_what_it_takes_and_gives_with_an_example(name: str) -> None:
+    function = getattr(adaptive_eval, name)
+    said = inspect.getdoc(function) or ""
+    described = set(re.findall(r"^    (\w+): ", said[said.index("Args:") : said.index("Returns:")], re.MULTILINE))
+    assert described == set(inspect.signature(function).parameters)
+    assert f"adaptive_eval.{name}(" in said[said.index("Example:") :]
 
 
 def test_importing_the_package_loads_nothing_else() -> None:
