@@ -102,6 +102,48 @@ def test_its_convergence_and_boundary_are_those_of_scorio(tabs: Tabs) -> None:
     assert float(sent) == pytest.approx(c, rel=EXACT)
 
 
+def asked_where_open(R: np.ndarray, rule: WangTsiatis, c: float) -> list[tuple[list[int], int]]:
+    """Trials of each model and neighbours told apart, round by round, from the definitions alone."""
+    models, _, most = R.shape
+    had, apart, rounds = [1] * models, set(), []
+    while True:
+        now = [scorio.eval.avg(R[model, :, :n]) for model, n in enumerate(had)]
+        order = sorted(range(models), key=lambda model: (-now[model][0], model))
+        pairs = [frozenset(pair) for pair in zip(order, order[1:], strict=False)]
+        for one, other in map(sorted, pairs):
+            share = 2 / most / (1 / had[one] + 1 / had[other])
+            z = abs(now[one][0] - now[other][0]) / np.hypot(now[one][1], now[other][1])
+            if share >= 0.05 * (1 - 1e-9) and z > rule.at(share, c):
+                apart.add(frozenset((one, other)))
+        still = [pair for pair in pairs if pair not in apart]
+        rounds.append((list(had), len(pairs) - len(still)))
+        wanted = {model for pair in still for model in pair if had[model] < most}
+        if not wanted:
+            return rounds
+        for model in wanted:
+            had[model] += 1
+
+
+@pytest.mark.browser
+def test_it_asks_only_where_the_ranking_is_open(tabs: Tabs) -> None:
+    rng = np.random.default_rng(11)
+    rule = WangTsiatis(0.25, 0.05)
+    c = rule.critical(0.1)
+    tensors = [(rng.random((4, 6, 40)) < scores[:, None, None]).astype(int) for scores in rng.random((12, 4))]
+    told = evaluated(
+        tabs,
+        "demo_play.js",
+        f"""{json.dumps([tensor.tolist() for tensor in tensors])}.map((answers) =>
+          it.onlyWhereOpen(it.history({{ names: [], answers, truth: null }}), {{c: {c!r}, kappa: 0.25, start: 0.05}})
+            .map((round) => [round.trials, round.told]))""",
+    )
+    assert isinstance(told, list)
+    wanted = [asked_where_open(tensor, rule, c) for tensor in tensors]
+    assert [[(trials, apart) for trials, apart in rounds] for rounds in told] == wanted
+    assert {rounds[-1][1] for rounds in wanted} > {3}, "some are told apart to the end, some are not"
+    assert min(sum(rounds[-1][0]) for rounds in wanted) < 0.5 * 4 * 40
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (360, False)])
 def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: int, dark: bool) -> None:
@@ -127,6 +169,8 @@ def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: i
     page.fill("#n", "80")
     assert page.locator("tbody tr").first.inner_text().startswith("model 1")
     assert "for good from trial" in str(page.text_content("#settled"))
+    spent = re.search(r"(\d+) trials a question instead of 160 .* 1 of 1", str(page.text_content("#spent")))
+    assert spent is not None and 8 <= int(spent[1]) < 60, "two models far apart need few of their trials"
     page.click("#many")
     shares = [
         float(one) for one in page.evaluate("document.getElementById('tally').textContent.match(/[\\d.]+(?=%)/g)")

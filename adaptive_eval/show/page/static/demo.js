@@ -1,26 +1,31 @@
 // The demonstration: choose models, sample trial by trial, and see what moves. It needs no server and no network.
 
-import { bottomTicks, figure, horizontalLines, line, linear, lineColour, ticks } from "./chart.js";
-import { DRAWS, converged, history, race, races, world } from "./demo_play.js";
+import { bottomTicks, figure, fitted, horizontalLines, line, linear, lineColour, ticks } from "./chart.js";
+import { DRAWS, converged, history, onlyWhereOpen, race, races, world } from "./demo_play.js";
 import { boundary } from "./demo_stats.js";
 import { load } from "./demo_load.js";
 import { h, s } from "./dom.js";
 import { region, table } from "./parts.js";
 import { messageOf, number, percent, plain } from "./text.js";
-/** @import { Race, Rule, Step, World } from "./demo_play.js" */
+/** @import { Child } from "./dom.js" */
+/** @import { Race, Round, Rule, Step, World } from "./demo_play.js" */
 /** @import { Row } from "./demo_load.js" */
 
 const RULE = /** @type {Rule} */ (JSON.parse(document.getElementById("rule")?.textContent ?? "{}"));
 const SCORES = "62, 60, 55, 40";
 const RACES = 400;
-const [HEIGHT, LEFT, BOTTOM] = [240, 48, 40];
-/** As wide as there is room for. */
-const room = () => Math.max(240, Math.min(620, document.documentElement.clientWidth - 52));
+const [HEIGHT, LEFT, BOTTOM] = [230, 48, 40];
+/** As wide as there is room for: two panels stand side by side where each has enough (demo.css says the same). */
+function room() {
+  const page = Math.min(1240, document.documentElement.clientWidth);
+  return Math.max(240, page >= 980 ? (page - 48 - 20) / 2 - 34 : page - 82);
+}
 
-/** @type {{world: World, steps: Step[], n: number, timer: number, seed: number, race: Race, many: string, rows: Row[]}} */
+/** @type {{world: World, steps: Step[], rounds: Round[], n: number, timer: number, seed: number, race: Race, many: string, rows: Row[]}} */
 const state = {
   world: { names: [], answers: [], truth: [] },
   steps: [],
+  rounds: [],
   n: 1,
   timer: 0,
   seed: 1,
@@ -48,7 +53,7 @@ function page() {
     h(
       "p",
       null,
-      "Models answer questions by chance. Each trial tells a little more of who is better. Sample, pause, go back.",
+      "Models answer questions by chance, and each trial tells a little more of who is better. Sample, pause, go back; then see how few trials it takes to ask only where the ranking is still open.",
     ),
     h(
       "form",
@@ -72,67 +77,114 @@ function page() {
     h("main", { id: "seen" }),
     h(
       "section",
-      { "aria-labelledby": "peeking" },
-      h("h2", { id: "peeking" }, "Two equal models, looked at after every trial"),
-      h(
-        "p",
-        null,
-        "Neither is better. A rule that calls a winner at the first z beyond 1.645 will find one, if it looks often enough; the sequential rule's boundary allows for every look.",
-      ),
+      { class: "demo-panel demo-race", "aria-labelledby": "peeking" },
       h(
         "div",
-        { class: "demo-choice" },
-        h("button", { id: "again", type: "button" }, "Another race"),
-        h("button", { id: "many", type: "button" }, `${RACES} races`),
+        null,
+        h("h2", { id: "peeking" }, "Two equal models, looked at after every trial"),
+        h(
+          "p",
+          null,
+          "Neither is better. A rule that calls a winner at the first z beyond 1.645 will find one, if it looks often enough; the sequential rule's boundary allows for every look.",
+        ),
+        h(
+          "div",
+          { class: "demo-choice" },
+          h("button", { id: "again", type: "button" }, "Another race"),
+          h("button", { id: "many", type: "button" }, `${RACES} races`),
+        ),
+        h("p", { id: "tally", role: "status" }),
       ),
       h("div", { id: "race" }),
-      h("p", { id: "tally", role: "status" }),
     ),
   ];
 }
 
-/** @param {string} label @param {[string, [number, number | null][]][]} curves @param {number} low @param {number} high @param {string} title */
-function curvesOver(label, curves, low, high, title, most = state.steps.length) {
+/** A part of the page under its own heading. @param {string} title @param {...Child} content */
+function panel(title, ...content) {
+  return h("section", { class: "demo-panel", "aria-label": title }, h("h2", null, title), content);
+}
+
+/** Names of lines in their colours. @param {string[]} names */
+function key(names) {
+  return names.map((name, at) => [
+    at ? " " : null,
+    h("span", { class: "demo-key", style: { "border-color": colourOf(at, names.length) } }, plain(name, 24)),
+  ]);
+}
+
+const colourOf = (/** @type {number} */ at, /** @type {number} */ of) => lineColour(of > 1 ? at / (of - 1) : 0);
+
+/** @param {string} label @param {[string, [number, number | null][]][]} curves @param {number} low @param {number} high */
+function curvesOver(label, curves, low, high, most = state.steps.length) {
   const width = room();
   const x = linear(1, most, LEFT, width - 12);
   const y = linear(low, high, HEIGHT - BOTTOM, 12);
-  const colour = (/** @type {number} */ at) => lineColour(curves.length > 1 ? at / (curves.length - 1) : 0);
   return figure(
-    {
-      label,
-      width,
-      height: HEIGHT,
-      caption: h(
-        "span",
-        null,
-        title,
-        curves.map(([name], at) => [
-          " ",
-          h("span", { class: "demo-key", style: { "border-color": colour(at) } }, plain(name, 24)),
-        ]),
-      ),
-    },
+    { label, width, height: HEIGHT, caption: h("span", null, key(curves.map(([name]) => name))) },
     horizontalLines(ticks(low, high, 5), y, LEFT, width - 12, (value) =>
       number(high < 0 ? -value : value, high - low > 2 ? 0 : 1),
     ),
     bottomTicks(ticks(1, most, 6, true), x, HEIGHT - BOTTOM, String, "trials", width - 12),
-    curves.map(([, points], at) =>
-      s("path", {
-        d: line(points, x, y),
-        fill: "none",
-        stroke: colour(at),
-        "stroke-width": 1.8,
-        "stroke-dasharray": at % 2 ? "6 3" : null,
+    curves.map(([, points], at) => {
+      const [across, up] = points.findLast(([, value]) => value !== null) ?? [1, null];
+      const stroke = colourOf(at, curves.length);
+      return [
+        s("path", {
+          d: line(points, x, y),
+          fill: "none",
+          stroke,
+          "stroke-width": 1.8,
+          "stroke-dasharray": at % 2 ? "6 3" : null,
+        }),
+        up !== null && across < most ? s("circle", { cx: x(across), cy: y(up), r: 3, fill: stroke }) : null,
+      ];
+    }),
+  );
+}
+
+/** What each model has had of its N trials when only open neighbours are asked. */
+function spending() {
+  const { rounds, steps, n, world: drawn } = state;
+  const most = steps.length;
+  const { trials, told } = rounds[(n === most ? rounds.length : Math.min(n, rounds.length)) - 1];
+  const spent = trials.reduce((total, one) => total + one, 0);
+  const width = room();
+  const x = linear(0, most, 96, width - 48);
+  const of = trials.length;
+  const looked = shown().tiers.length ? new Set(shown().tiers).size - 1 : 0;
+  const height = of * 30 + 12;
+  return [
+    figure(
+      { label: `Trials of each model after ${n} rounds`, width, height },
+      drawn.names.map((name, at) => {
+        const y = 8 + at * 30;
+        const stood = n < most && trials[at] < Math.min(n, most);
+        return [
+          s("text", { class: "tick", x: 88, y: y + 10, dy: "0.32em", "text-anchor": "end" }, fitted(name, 84)),
+          s("rect", { class: "demo-room", x: x(0), y, width: x(most) - x(0), height: 20, rx: 3 }),
+          s("rect", { x: x(0), y, width: x(trials[at]) - x(0), height: 20, rx: 3, fill: colourOf(at, of) }),
+          s("text", { class: "tick", x: x(most) + 6, y: y + 10, dy: "0.32em" }, `${trials[at]}${stood ? " ✓" : ""}`),
+        ];
       }),
     ),
-  );
+    h(
+      "p",
+      { id: "spent" },
+      `${spent} trials a question instead of ${n * of} (${percent(spent / (n * of))}); ${told} of ${of - 1} neighbours told apart. `,
+      n === most
+        ? `All ${most} trials of everyone, looked at once, tell ${looked} apart.`
+        : "A model is asked no more (✓) while its neighbours in the ranking are told from it.",
+    ),
+  ];
 }
 
 /** Posteriors: normal with the mean and sigma of each model; the true score is a tick. */
 function posteriors() {
   const { models } = shown();
   const width = room();
-  const x = linear(0, 1, LEFT, width - 12);
+  const nameRoom = 96;
+  const x = linear(0, 1, nameRoom, width - 24);
   const rows = models.map((one, at) => {
     const [mean, sigma] = one.mu;
     const foot = 34 + at * 34;
@@ -144,14 +196,18 @@ function posteriors() {
     );
     const truth = state.world.truth?.[at];
     return [
-      s("text", { class: "tick", x: LEFT - 8, y: foot, "text-anchor": "end" }, String(at + 1)),
-      s("path", { d: line(bell, x, (v) => v), fill: "none", stroke: "var(--curve)" }),
+      s(
+        "text",
+        { class: "tick", x: nameRoom - 8, y: foot, "text-anchor": "end" },
+        fitted(state.world.names[at], nameRoom - 12),
+      ),
+      s("path", { d: line(bell, x, (v) => v), fill: "none", stroke: "var(--quiet)" }),
       s("line", {
         x1: x(Math.max(0, one.a[0] - 1.96 * one.a[1])),
         x2: x(Math.min(1, one.a[0] + 1.96 * one.a[1])),
         y1: foot + 4,
         y2: foot + 4,
-        stroke: "var(--accent)",
+        stroke: colourOf(at, models.length),
         "stroke-width": 3,
       }),
       truth === undefined
@@ -167,10 +223,9 @@ function posteriors() {
     ];
   });
   const height = 50 + models.length * 34 + 20;
-  const caption = "posterior of each score (Bayes@N), 95% interval of the average, and the true score dashed";
   return figure(
-    { label: `Posteriors of ${models.length} models after ${state.n} trials`, width, height, caption },
-    bottomTicks(ticks(0, 1, 5), x, height - 40, (value) => percent(value), "score", width - 12),
+    { label: `Posteriors of ${models.length} models after ${state.n} trials`, width, height },
+    bottomTicks(ticks(0, 1, 5), x, height - 40, (value) => percent(value), "score", width - 24),
     rows,
   );
 }
@@ -209,39 +264,50 @@ function draw() {
   const gold = drawn.truth ? "the true scores" : "the ranking of all trials";
   const settled = at ? `from trial ${at} on` : "not before the last trial: no convergence";
   document.getElementById("seen")?.replaceChildren(
-    region("Ranking", "", standing()),
-    posteriors(),
-    h(
-      "p",
-      { id: "settled" },
-      `convergence@n: the ranking is that of all ${steps.length} trials for good ${settled}. Today's ranking has stood ${now ? `since trial ${now}` : "for one trial"}.`,
+    panel("The ranking so far", region("Ranking", "", standing())),
+    panel("The same answers, asked for only where the ranking is open", spending()),
+    panel(
+      "What is known of each score",
+      posteriors(),
+      h("p", { class: "note" }, "Posterior (Bayes@N), 95% interval of the average, and the true score dashed."),
     ),
-    curvesOver(
-      "Agreement of the ranking as trials are added",
-      [
-        ["average, Bayes@N", path((step) => step.tau)],
-        [`Pass@${DRAWS}`, path((step) => step.tauPass)],
-      ],
-      -1,
-      1,
-      `Kendall's tau-b with ${gold}:`,
-    ),
-    curvesOver(
-      "One model's scores as trials are added",
-      [
-        ["Bayes@N", path((step) => step.models[best].mu[0])],
-        [`Pass@${DRAWS}`, path((step) => step.models[best].pass)],
-      ],
-      0,
-      1,
-      `${plain(drawn.names[best], 24)}:`,
-    ),
-    curvesOver(
+    panel(
       "Ranks as trials are added",
-      drawn.names.map((name, model) => [name, path((step) => -step.ranks[model])]),
-      -drawn.names.length,
-      -1,
-      "rank, 1 above:",
+      curvesOver(
+        "Ranks as trials are added, 1 above",
+        drawn.names.map((name, model) => [name, path((step) => -step.ranks[model])]),
+        -drawn.names.length,
+        -1,
+      ),
+      h(
+        "p",
+        { id: "settled", class: "note" },
+        `convergence@n: the ranking is that of all ${steps.length} trials for good ${settled}. Today's ranking has stood ${now ? `since trial ${now}` : "for one trial"}.`,
+      ),
+    ),
+    panel(
+      `Agreement with ${gold} (Kendall's tau-b)`,
+      curvesOver(
+        "Agreement of the ranking as trials are added",
+        [
+          ["average, Bayes@N", path((step) => step.tau)],
+          [`Pass@${DRAWS}`, path((step) => step.tauPass)],
+        ],
+        -1,
+        1,
+      ),
+    ),
+    panel(
+      `Scores of ${plain(drawn.names[best], 24)}, the first of the ranking`,
+      curvesOver(
+        "One model's scores as trials are added",
+        [
+          ["Bayes@N", path((step) => step.models[best].mu[0])],
+          [`Pass@${DRAWS}`, path((step) => step.models[best].pass)],
+        ],
+        0,
+        1,
+      ),
     ),
   );
 }
@@ -264,11 +330,20 @@ function drawRace() {
       ],
       0,
       4.5,
-      "",
       most,
     ),
     h("p", { id: "called" }, `Peeking at 1.645 ${told(peeked)}; the sequential rule ${told(sequential)}.`),
   );
+}
+
+/** Many races: how often, and after how many trials, each rule finds a winner where there is none. */
+function drawRaces() {
+  state.seed += 1;
+  const { peeked, sequential } = races(RACES, state.seed, RULE);
+  const told = (/** @type {{called: number, trials: number}} */ one) =>
+    `${percent(one.called, 1)} of the races, ${number(one.trials, 1)} trials a question`;
+  field("tally").textContent =
+    `A winner that is none: peeking at 1.645 in ${told(peeked)}; the sequential rule in ${told(sequential)}.`;
 }
 
 /** Takes what is in the form. */
@@ -296,7 +371,8 @@ function choose() {
 /** @param {World} drawn */
 function show(drawn) {
   pause();
-  Object.assign(state, { world: drawn, steps: history(drawn), n: 1 });
+  const steps = history(drawn);
+  Object.assign(state, { world: drawn, steps, rounds: onlyWhereOpen(steps, RULE), n: 1 });
   draw();
 }
 
@@ -353,7 +429,12 @@ async function loaded() {
   ]);
   document
     .getElementById("seen")
-    ?.replaceChildren(region("Ranking of the run", "", table({ caption: "Ranking of the run", head, rows })));
+    ?.replaceChildren(
+      panel(
+        "Ranking of the run",
+        region("Ranking of the run", "", table({ caption: "Ranking of the run", head, rows })),
+      ),
+    );
 }
 
 document.getElementById("page")?.replaceChildren(...page());
@@ -371,14 +452,7 @@ field("again").addEventListener("click", () => {
   state.race = race(state.seed, RULE);
   drawRace();
 });
-field("many").addEventListener("click", () => {
-  state.seed += 1;
-  const { peeked, sequential } = races(RACES, state.seed, RULE);
-  const told = (/** @type {{called: number, trials: number}} */ one) =>
-    `${percent(one.called, 1)} of the races, ${number(one.trials, 1)} trials a question`;
-  field("tally").textContent =
-    `A winner that is none: peeking at 1.645 in ${told(peeked)}; the sequential rule in ${told(sequential)}.`;
-});
+field("many").addEventListener("click", drawRaces);
 document.addEventListener("keydown", (event) => {
   const on = /** @type {HTMLElement} */ (event.target);
   if (on.closest("input")) return;
@@ -386,5 +460,10 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "ArrowRight") (pause(), move(state.n + 1));
   if (event.key === "ArrowLeft") (pause(), move(state.n - 1));
 });
+window.addEventListener("resize", () => {
+  if (state.steps.length && document.getElementById("settled")) draw();
+  drawRace();
+});
 void tried(choose);
 drawRace();
+drawRaces();

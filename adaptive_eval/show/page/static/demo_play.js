@@ -66,6 +66,36 @@ export function converged(steps) {
   return convergenceAt(steps.map((step) => step.ranks));
 }
 
+/** @typedef {{trials: number[], told: number}} Round */
+
+/**
+ * The same answers, asked for only while they are needed: after each round, neighbours in the ranking that the boundary
+ * does not tell apart get a trial more, up to N. Each round says what every model has had, and how many neighbours are
+ * told apart. @param {Step[]} steps @param {Rule} rule @returns {Round[]}
+ */
+export function onlyWhereOpen(steps, rule) {
+  const most = steps.length;
+  const trials = steps[0].models.map(() => 1);
+  /** @type {Set<string>} */
+  const apart = new Set();
+  /** @type {Round[]} */
+  const rounds = [];
+  for (;;) {
+    const now = trials.map((n, model) => steps[n - 1].models[model].a);
+    const order = trials.map((_, model) => model).sort((one, other) => now[other][0] - now[one][0] || one - other);
+    const pairs = order.slice(1).map((model, at) => [order[at], model].sort((one, other) => one - other));
+    for (const [one, other] of pairs) {
+      const share = 2 / most / (1 / trials[one] + 1 / trials[other]);
+      if (Math.abs(zScore(now[one], now[other])) > boundary(share, rule)) apart.add(`${one} ${other}`);
+    }
+    const open = pairs.filter(([one, other]) => !apart.has(`${one} ${other}`));
+    rounds.push({ trials: [...trials], told: pairs.length - open.length });
+    const next = [...new Set(open.flat())].filter((model) => trials[model] < most);
+    if (!next.length) return rounds;
+    for (const model of next) trials[model] += 1;
+  }
+}
+
 /** @typedef {{z: number[], peeked: number, sequential: number}} Race */
 
 /**
