@@ -191,6 +191,15 @@ class Bed:
         finally:
             reader.close()
 
+    def issued(self, model: str, rounds: int) -> int:
+        """How many trials of a model are in its first rounds."""
+        reader = RunReader.open(self.directory)
+        try:
+            numbers = [place.round for place in reader.places() if place.model == model]
+        finally:
+            reader.close()
+        return sum(number in sorted(set(numbers))[:rounds] for number in numbers)
+
     def outcomes(self) -> dict[tuple[str, str, int], int | None]:
         """The stored trials."""
         reader = RunReader.open(self.directory)

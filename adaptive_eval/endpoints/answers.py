@@ -82,7 +82,7 @@ def _estimated(length: int) -> int:
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and 0 < value < _MOST else 0
+    return value if type(value) is int and 0 < value < _MOST else 0  # True is no count
 
 
 def mean_bits(logprobs: Sequence[object]) -> float | None:

@@ -37,7 +37,7 @@ class Reply(NamedTuple):
     body: bytes
     """The error with its headers, where the status is one."""
     payload: object
-    """The decoded response, where the status is 200."""
+    """The decoded response, where the status is 200, which stands for any success."""
     latency: float
     ttft: float | None
 
@@ -69,9 +69,14 @@ class Caller(Protocol):
     async def close(self) -> None: ...
 
 
+def is_success(status: int) -> bool:
+    """Some gateways say 201, others 203 where they have changed a header; what holds no answer is none of these."""
+    return 200 <= status < 300
+
+
 def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int, object]:
-    """The status and the decoded body; a 200 that carries an error gets the error's status."""
-    if status != 200:
+    """200 and the decoded body of a success, else the status; a success that carries an error gets the error's."""
+    if not is_success(status):
         return status, None
     try:
         payload = parse_server_json(body)
@@ -80,7 +85,7 @@ def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int,
         raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error
     if (carried := error_in(payload)) is not None:
         return status_in_body(carried), None
-    return status, payload
+    return 200, payload
 
 
 def request_headers(config: EndpointConfig, sampling: Sampling) -> dict[str, str]:
@@ -202,7 +207,7 @@ def httpx_time_outs(limit: float) -> dict[str, float | None]:
 async def read_to_end(response: httpx2.Response, reader: StreamReader | None, pulse: LastHeard | None = None) -> None:
     """Read a response to its end; a stream of events goes to the reader as it comes."""
     try:
-        if reader is None or response.status_code != 200:
+        if reader is None or not is_success(response.status_code):
             await response.aread()
         elif response.is_stream_consumed:  # all of it came with the head
             reader.feed(response.content)
@@ -225,7 +230,7 @@ def reply_of(
     """What was said, once all of it is read."""
     latency = ended - begun
     other = None
-    if reader is not None and response.status_code == 200 and (other := reader.instead()) is None:
+    if reader is not None and is_success(response.status_code) and (other := reader.instead()) is None:
         ttft = None if reader.first_token_at is None else reader.first_token_at - begun
         return Reply(200, {}, b"", reader.payload(), latency, ttft)
     body = response.content if other is None else other

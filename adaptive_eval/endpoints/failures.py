@@ -163,12 +163,18 @@ class UnknownFinish(Rejected):
 
 
 def error_in(payload: object) -> object:
-    """The error that a decoded response carries, beside its choices or within one of them; None where there is none."""
+    """The error that a decoded response carries: beside its choices, within one of them or within what that says, or
+    as what all of it is said to be; None where there is none."""
     if not isinstance(payload, dict):
         return None
     choices = payload.get("choices")
-    parts = [payload, *(choices if isinstance(choices, list) else ())]
-    return next((part["error"] for part in parts if isinstance(part, dict) and part.get("error")), None)
+    parts: list[object] = [payload]
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict):
+            parts += [choice, choice.get("message"), choice.get("delta")]
+    found = next((part["error"] for part in parts if isinstance(part, dict) and part.get("error")), None)
+    is_one = "error" in (payload.get("object"), payload.get("type"))
+    return payload if found is None and is_one else found
 
 
 def status_in_body(error: object) -> int:

@@ -122,6 +122,8 @@ class ResponseParser:
             if not colon or not name or name[-1:].isspace():
                 raise _broken(f"a header line is {line[:32]!r}")
             headers.append((name.lower(), value.strip()))
+        if self.status == 101:
+            raise _broken("it goes on in another protocol, which nobody asked for")
         if 100 <= self.status < 200:
             return data[end + 4 :]
         self.headers = headers

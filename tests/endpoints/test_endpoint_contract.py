@@ -52,6 +52,11 @@ NO_ANSWERS: dict[str, dict[str, Any]] = {
     "error beside no choice": {"choices": [], "error": {"message": "upstream", "code": 502}},
     "error beside an empty choice": {"choices": [choice("", "stop")], "error": {"message": "upstream", "code": 502}},
     "error in a choice": {"choices": [choice("half", "stop", error={"message": "upstream", "code": 502})]},
+    "error in what a choice says": {
+        "choices": [choice("", "stop", message={"content": "", "error": {"message": "upstream", "code": 502}})]
+    },
+    "all of it is an error": {"choices": [choice("", "stop")], "object": "error", "message": "out of memory"},
+    "an error by its type": {"choices": [choice("", "stop")], "type": "error", "message": "overloaded"},
     "error in a choice that says so": {"choices": [choice("", "error", error={"message": "upstream", "code": 502})]},
 }
 
@@ -66,6 +71,21 @@ async def test_what_is_not_finished_is_asked_again(endpoint: Opener, client: str
         assert len({asked.raw for asked in server.seen}) == 1
     assert (answer.text, answer.attempts) == ("42", 2)
     assert sum(model.stats.errors.values()) == 1
+
+
+@CLIENTS
+@WAYS
+@pytest.mark.parametrize("code", [201, 202, 203, 206])
+async def test_any_success_is_read_and_what_holds_no_answer_is_asked_again(
+    endpoint: Opener, client: str, stream: bool, code: int
+) -> None:
+    async def script(asked: Exchange) -> None:
+        whole = {"choices": [choice("42", "stop")], "usage": USAGE}
+        await asked.reply(code, (as_events(whole) if stream else whole) if asked.index else b"")
+
+    async with raw_server(script) as server:
+        (answer,) = await endpoint(server.base_url, client=client, stream=stream).sample(CHAT, range(1))
+    assert (answer.text, answer.attempts) == ("42", 2)
 
 
 STREAMS = {

@@ -148,6 +148,10 @@ def test_a_redirect_is_named_and_no_key_with_it(location: str, told: str) -> Non
         ({"error": "x", "choices": [{"message": {"content": "half"}, "finish_reason": "stop"}]}, 500),
         ({"choices": [{"error": {"code": 502}, "message": {"content": "half"}, "finish_reason": "stop"}]}, 502),
         ({"choices": [{"error": {"code": 200}}, 7]}, 500),
+        ({"choices": [{"message": {"content": "", "error": {"code": 503}}, "finish_reason": "stop"}]}, 503),
+        ({"choices": [{"delta": {"error": "died"}, "finish_reason": "stop"}]}, 500),
+        ({"object": "error", "message": "x", "code": 404}, 404),
+        ({"type": "error", "message": "x", "choices": [{"message": {"content": "half"}}]}, 500),
     ],
 )
 def test_an_error_within_a_200_is_found_wherever_it_stands(payload: dict[str, object], status: int) -> None:
@@ -155,7 +159,11 @@ def test_an_error_within_a_200_is_found_wherever_it_stands(payload: dict[str, ob
 
 
 @pytest.mark.parametrize(
-    "payload", [None, [], {"error": None}, {"choices": [{"error": None}]}, {"choices": {"error": 1}}]
+    "payload",
+    [
+        *(None, [], {"error": None}, {"choices": [{"error": None}]}, {"choices": {"error": 1}}),
+        {"object": "chat.completion", "choices": [{"message": {"content": "error", "error": None}}]},
+    ],
 )
 def test_where_no_error_is_none_is_found(payload: object) -> None:
     assert error_in(payload) is None

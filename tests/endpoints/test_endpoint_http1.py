@@ -75,6 +75,7 @@ def test_bytes_after_the_response_end_the_connections_use(data: bytes) -> None:
         b"220 mail.example ESMTP\r\n",
         b"\x16\x03\x01\x02\x00",
         b"HTTP/2 200 OK\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
         b"HTTP/1.1 abc OK\r\n\r\n",
         b"HTTP/1.1 \r\n\r\n",
         b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",

@@ -44,11 +44,11 @@ def hook() -> Iterator[Hook]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             assert self.headers["Content-Type"] == "application/json"
             made.paths.append(self.path)
+            made.posted.put(json.loads(body))  # before the answer: who has been answered has been heard
             self.send_response(made.status)
             self.send_header("Location", f"{made.url}-elsewhere")
             self.send_header("Content-Length", "0")
             self.end_headers()
-            made.posted.put(json.loads(body))
 
         do_GET = do_POST
 
