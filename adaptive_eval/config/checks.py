@@ -15,8 +15,8 @@ from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.frozen import LENGTH_RATIO
-from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import ANSWER_SIGNALS, GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
@@ -203,9 +203,9 @@ def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Pro
             yield Problem(("budget", cap), rule, f"add it, or remove budget.{cap}")
 
 
-def _judge_can_be_counted(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
-    """Caps reserve what the verdicts on an answer may cost with the answer."""
-    if not isinstance(grader, Judge):
+def _asked_grader_can_be_counted(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:
+    """Caps reserve what it may cost to have an answer graded with the answer."""
+    if not isinstance(grader, AskedGrader):
         return
     for cap, limit, key in (
         ("usd", budget.usd, "price"),
@@ -214,7 +214,7 @@ def _judge_can_be_counted(budget: BudgetConfig, grader: GraderOptions) -> Iterat
         ("gpu_hours", budget.gpu_hours, "gpus"),
     ):
         if limit is not None and attrgetter(key)(grader) is None:
-            rule = f"needs {key} of the judge, to reserve what a verdict may cost"
+            rule = f"needs {key} of the {grader.kind}, to reserve what a verdict may cost"
             yield Problem(("budget", cap), rule, f"add grader.{key}, or remove budget.{cap}")
 
 
@@ -297,7 +297,9 @@ def _base_seed_is_used(seeds: str, models: Models) -> Iterator[Problem]:
 
 
 def _answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
-    if questions.fields.answer is None and getattr(grader, "kind", None) not in ("python", "judge"):
+    kind = getattr(grader, "kind", None)
+    needs_none = kind in ("python", "judge") or (kind == "verifier" and getattr(grader, "beside", None) is None)
+    if questions.fields.answer is None and not needs_none:
         yield Problem(("questions", "fields", "answer"), "must be given: this grader compares with an answer key")
 
 
@@ -311,7 +313,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _templates_name_fields,
     _rubric_has_its_signals,
     _budget_can_be_counted,
-    _judge_can_be_counted,
+    _asked_grader_can_be_counted,
     _rounds_have_one_size,
     _prior_has_its_categories,
     _prior_is_used,

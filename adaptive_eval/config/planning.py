@@ -29,7 +29,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batches.types import came_by_batch
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
@@ -230,7 +230,7 @@ def worst_costs(models: Sequence[ModelConfig], longest: Sequence[int], verdict: 
 
 def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
     """The most that it costs to have one answer graded."""
-    return config.grader.worst_cost(questions) if isinstance(config.grader, Judge) else NO_COST
+    return config.grader.worst_cost(questions) if isinstance(config.grader, AskedGrader) else NO_COST
 
 
 def longest_prompts(prompts: Sequence[Sequence[Prompt]]) -> tuple[int, ...]:

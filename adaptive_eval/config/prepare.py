@@ -54,6 +54,7 @@ def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT", p
 GRADER_WORKINGS: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency", "price", "gpus"), True),
     "server": {"base_url", "api_key_env", "client", "stream", "headers", "finish_reasons", "auth", "ca_file"},
+    "beside": {"timeout", "workers", "memory"},
 }
 """How a grader is run and checked; not what it finds, since one that fails gives no grade."""
 

@@ -18,7 +18,7 @@ from pydantic import (
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig
 from adaptive_eval.questions.prompts import PromptConfig
@@ -253,7 +253,7 @@ class RunConfig(Decisions):
     @property
     def keys(self) -> frozenset[str]:
         """The names of the environment variables that hold keys."""
-        servers = [*self.models, *([self.grader.server] if isinstance(self.grader, Judge) else [])]
+        servers = [*self.models, *([self.grader.server] if isinstance(self.grader, AskedGrader) else [])]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @field_validator("models")

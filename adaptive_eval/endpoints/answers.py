@@ -30,6 +30,8 @@ from adaptive_eval.endpoints.types import Answer, EndpointConfig, Notice, Prompt
 _MOST = 2**31
 """No count and no log-probability is larger; infinities and NaN are not smaller."""
 _LONGEST_REASON = 60
+_MOST_AT_A_SLOT = 128
+"""Tokens of one place that are looked at."""
 TEMPLATE_TOKENS = 512
 """That a chat template may add to a prompt."""
 _ESTIMATED_WORDS = "its server does not say how many tokens answers use: they are estimated from the texts"
@@ -104,6 +106,27 @@ def _completion_logprobs(choice: dict[str, Any]) -> list[object]:
     return values if isinstance(values, list) else []
 
 
+def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
+    """The first token of a chat's reply and those that were likeliest beside it, with their log-probabilities."""
+    logprobs = choice.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    first = content[0] if isinstance(content, list) and content else None
+    if not isinstance(first, dict):
+        return ()
+    tops = first.get("top_logprobs")
+    told = [first, *(tops[:_MOST_AT_A_SLOT] if isinstance(tops, list) and tops else ())]
+    if len(told) == 1:  # nothing was asked for beside it
+        return ()
+    return tuple((one["token"], float(one["logprob"])) for one in told if _is_token(one))
+
+
+def _is_token(one: object) -> bool:
+    if not isinstance(one, dict) or not isinstance(one.get("token"), str):
+        return False
+    value = one.get("logprob")
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
+
+
 def _vllm_prompt_logprobs(payload: dict[str, Any], choice: dict[str, Any]) -> list[object]:
     """vLLM's list of {token id: {"logprob": ...}}: the prompt's own token is the first entry of each."""
     entries = payload.get("prompt_logprobs") or choice.get("prompt_logprobs")
@@ -136,6 +159,7 @@ class _Draft(NamedTuple):
     prompt_logprobs: list[object]
     tokens: int
     """By a usage of its own; 0 where there is none."""
+    slot: tuple[tuple[str, float], ...] = ()
 
     @property
     def size(self) -> int:
@@ -252,6 +276,7 @@ class AnswerReader:
             logprobs,
             before,
             _count(choice["usage"].get("completion_tokens")) if isinstance(choice.get("usage"), dict) else 0,
+            _slot(choice) if self._chat else (),
         )
 
     def _finish(self, choice: dict[str, Any]) -> str:
@@ -313,6 +338,7 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: 
         prompt_bpt=mean_bits(draft.prompt_logprobs),
         signals=signals_of_text(draft.text, draft.finish_reason) | (_REFUSAL if draft.refused else frozenset()),
         abreast=arrival.abreast,
+        slot=draft.slot,
     )
 
 

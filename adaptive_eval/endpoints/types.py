@@ -233,6 +233,8 @@ class Answer:
     signals: frozenset[Signal] = frozenset()
     abreast: int | None = None
     """Answers that its replica was allowed to be at at the same time: they share its GPUs."""
+    slot: tuple[tuple[str, float], ...] = ()
+    """What could have stood first in it: the likeliest tokens with log-probabilities, where a chat asked for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from adaptive_eval.errors import ConfigError, GraderError
-from adaptive_eval.graders import choice, mathematics, numeric, structured, text
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.keyed import ByKey
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue, usual_answers
+from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.imports import load_attribute
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import Specification
@@ -118,23 +120,13 @@ def _signal(value: object, key: str, name: str) -> SignalValue:
     )
 
 
-GraderConfig = Annotated[
-    text.Exact
-    | choice.Choice
-    | numeric.Numeric
-    | text.Regex
-    | text.Contains
-    | mathematics.Math
-    | structured.Json
-    | Python
-    | Judge
-    | Logged,
-    Field(discriminator="kind"),
-]
+GraderConfig = Annotated[ByKey | Python | Judge | Verifier | Logged, Field(discriminator="kind")]
 """Whichever it is, by its `kind`: a new one has its line here, and is in every list then."""
 STORED_ONLY = "logged"
 """The kind that stands in stored runs alone: no file may ask for it, and no list offers it."""
 GRADERS: dict[str, type[GraderOptions]] = {
-    one.model_fields["kind"].default: one for one in get_args(get_args(GraderConfig)[0]) if one not in (Judge, Logged)
+    one.model_fields["kind"].default: one
+    for one in get_args(get_args(GraderConfig)[0])
+    if one is not Logged and not issubclass(one, AskedGrader)
 }
-"""Those that read an answer by themselves; a judge has to be asked."""
+"""Those that read an answer by themselves; a judge and a verifier have to be asked."""

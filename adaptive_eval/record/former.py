@@ -1,4 +1,7 @@
-"""What a run has spent on models that its configuration names no more: caps are on the whole run, and count it, too."""
+"""What a run has spent on models that its configuration names no more, and before any was asked.
+
+Caps are on the whole run, and count it, too.
+"""
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
@@ -7,7 +10,7 @@ from typing import NamedTuple
 from adaptive_eval.config.planning import longest_prompts, lost_cost, worst_costs, worst_verdict
 from adaptive_eval.config.prepare import prompts_of, setup_of
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.scheduler.ledger import cost_of
+from adaptive_eval.scheduler.ledger import cost_of, spent_on_baseline
 from adaptive_eval.store import AnswersLost, Event, RunBegun, RunReader, ServerLaunched, events_of_kind
 
 
@@ -21,13 +24,14 @@ class FormerSpending(NamedTuple):
 
 
 def spent_on_former(reader: RunReader, models: Container[str]) -> FormerSpending:
-    """What was spent on all models but these; answers that were lost count at their worst."""
+    """What was spent on all models but these, and on a verifier's baseline; lost answers count at their worst."""
+    baseline = spent_on_baseline(reader.events())
     former = [name for name in reader.ids("models", "name") if name not in models]
     if not former:
-        return FormerSpending()
+        return FormerSpending(0, baseline, baseline.gpu_seconds)
     events, held = reader.events(), reader.held() or {}
     launched = {event.model for event in events_of_kind(events, ServerLaunched)}
-    trials, total, gpu_seconds = 0, NO_COST, 0.0
+    trials, total, gpu_seconds = 0, baseline, baseline.gpu_seconds
     for name in former:
         stored = [one for one in reader.sums() if one.model == name]
         cost = NO_COST

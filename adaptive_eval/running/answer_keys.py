@@ -7,37 +7,48 @@ from adaptive_eval.config.planning import worst_verdict
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.verifier import Verifier
 
 if TYPE_CHECKING:
     from adaptive_eval.graders.judging import JudgePool
+    from adaptive_eval.graders.verifying import VerifierPool
 
 
-def grading_of(prepared: PreparedRun) -> "GradingPool | JudgePool":
+def grading_of(prepared: PreparedRun) -> "GradingPool | JudgePool | VerifierPool":
     """The graders of a run, to be closed in the end."""
     return open_grading(prepared.config, prepared.rubric, worst_verdict(prepared.config, prepared.questions))
 
 
-def open_grading(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> "GradingPool | JudgePool":
+def open_grading(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> "GradingPool | JudgePool | VerifierPool":
     """The graders of a configuration, to be closed in the end; `lost` is the most that a verdict may cost."""
     if isinstance(config.grader, Judge):
         from adaptive_eval.graders.judging import JudgePool  # loads what endpoints need, which `validate` does not
 
         keys = read_environment(config.folder)
         return JudgePool(config.grader, rubric, folder=config.folder, keys=keys, lost=lost)
+    if isinstance(config.grader, Verifier):
+        from adaptive_eval.graders.verifying import VerifierPool  # the same
+
+        keys = read_environment(config.folder)
+        return VerifierPool(config.grader, rubric, folder=config.folder, keys=keys, lost=lost)
     return GradingPool(config.grader, rubric, folder=config.folder, keys=config.keys)
 
 
 async def check_keys(prepared: PreparedRun) -> KeysFound:
     """Have the grader read every answer key; raises `ConfigError` where it cannot be loaded, or finds one wrong."""
     config = prepared.config
-    if isinstance(config.grader, Judge):
-        return KeysFound(0, "it is a judge, which is asked about answers alone")
-    pool = GradingPool(config.grader, prepared.rubric, folder=config.folder, keys=config.keys)
+    grader = config.grader
+    if isinstance(grader, AskedGrader):
+        if not isinstance(grader, Verifier) or grader.beside is None:
+            return KeysFound(0, f"it is a {grader.kind}, which is asked about answers alone")
+        grader = grader.beside
+    pool = GradingPool(grader, prepared.rubric, folder=config.folder, keys=config.keys)
     try:
-        return await require_right_keys(prepared.config.grader, pool, prepared.questions)
+        return await require_right_keys(grader, pool, prepared.questions)
     finally:
         await pool.close()

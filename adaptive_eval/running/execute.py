@@ -34,6 +34,7 @@ from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.record.snapshot import Snapshot, subject_of, take_snapshot
 from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.running.answer_keys import check_keys, grading_of
+from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.imported_grades import adopt_grader
 from adaptive_eval.running.notify import notifier_of
 from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
@@ -227,8 +228,9 @@ async def _execute(
             async with opened_endpoints(prepared.config, directory / LOGS) as serving:
                 grading = grading_of(prepared)
                 try:
+                    news = [*beginning.news, *await take_baseline(grading, store, Controller(prepared.plan).bears)]
                     session = _Session(prepared, store, serving, grading, watcher)
-                    ended = await session.carry_on(opened, beginning.news, interrupts)
+                    ended = await session.carry_on(opened, news, interrupts)
                 finally:
                     await grading.close()
                 store.close()  # who reads how it ended may go on with the run

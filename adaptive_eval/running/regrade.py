@@ -12,13 +12,14 @@ from typing import NamedTuple
 from adaptive_eval.config.prepare import StoredSetup, roster_of, run_header, stored_config, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.thresholds import frozen_of, kept_rubric, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_grading
+from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.scheduler.grading import grade_stored
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
@@ -88,6 +89,7 @@ async def _regrade(
         rubric = open_rubric(config.rubric, frozen_of(thresholds))
     pool = open_grading(config, rubric)
     try:
+        await take_baseline(pool, store, lambda cost: True)
         regrades = await grade_stored(pool, records, {question.id: question for question in questions})
     finally:
         await pool.close()
@@ -135,10 +137,11 @@ def _fitted(
 def _without_code(config: RunConfig, directory: Path) -> RunConfig:
     """A stored configuration to grade by: none that names code or a server, and without a folder that nobody here has
     given."""
-    if isinstance(config.grader, Judge):
+    if isinstance(config.grader, AskedGrader):
         raise ConfigError(
-            f"the run in {directory} is graded by a judge at an address that the run names, and nothing is sent to one "
-            f"because of that; if it is yours: `adaptive-eval run` with your configuration judges what has no verdict, "
+            f"the run in {directory} is graded by a {config.grader.kind} at an address that the run names, and nothing "
+            "is sent to one because of that; if it is yours: `adaptive-eval run` with your configuration judges what "
+            "has no verdict, "
             f"and adaptive-eval regrade {directory} --config CONFIG judges everything anew"
         )
     if isinstance(config.grader, Python):

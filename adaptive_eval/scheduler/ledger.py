@@ -14,7 +14,17 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import EndpointStats
 from adaptive_eval.scheduler.types import BEAT_SECONDS, Decider, Lane
 from adaptive_eval.scheduler.waiting import TrialGroup
-from adaptive_eval.store import AnswersLost, Event, RunBegun, RunFinished, RunReader, RunStopped, SentRequest, Store
+from adaptive_eval.store import (
+    AnswersLost,
+    BaselineAsked,
+    Event,
+    RunBegun,
+    RunFinished,
+    RunReader,
+    RunStopped,
+    SentRequest,
+    Store,
+)
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.roster import Names
 
@@ -110,6 +120,14 @@ class LostAnswers:
 def cost_of(event: AnswersLost) -> Cost:
     """What it counts as."""
     return Cost(event.tokens, event.usd, event.gpu_seconds)
+
+
+def spent_on_baseline(events: Sequence[Event]) -> Cost:
+    """On a verifier's label scores without content."""
+    total = Cost()
+    for event in events_of_kind(events, BaselineAsked):
+        total = total.plus(Cost(event.tokens, event.usd, event.gpu_seconds))
+    return total
 
 
 def lost_so_far(events: Sequence[Event], models: Names) -> dict[int, Cost]:

@@ -1,10 +1,13 @@
 """Events as sentences."""
 
+from math import exp
+
 from adaptive_eval.errors import first_line
 from adaptive_eval.show.text import duration, safe_line
 from adaptive_eval.store import (
     AlarmRaised,
     AnswerUngraded,
+    BaselineAsked,
     BatchCancelled,
     BatchEnded,
     BatchTaken,
@@ -109,6 +112,9 @@ def _of_the_run(event: Event) -> str | None:
             where = "the opening" if event.run is None else f"the run {event.run}"
             basis = f"thresholds frozen, from {sum(event.models.values())} trials of {where}"
             return f"{basis}: {', '.join(found)}" if found else basis
+        case BaselineAsked(scores=[_, *_]):
+            shares = ", ".join(f"{exp(score):.3g}" for score in event.scores)
+            return f"the verifier's labels A, B, C without content: {shares} of its next token"
         case RegradingBegun():
             return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C leaves them for later"
         case TrialsRegraded(so_far=int(), of=int()):

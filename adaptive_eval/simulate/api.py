@@ -24,7 +24,7 @@ from adaptive_eval.simulate.http1 import (
     chunk,
     whole_response,
 )
-from adaptive_eval.simulate.judging import JUDGE, SimulatedJudge
+from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
 
 FIRST_TOKEN = 0.1
 """Part of an answer's time until its first token."""
@@ -43,6 +43,10 @@ class SimulatedChoice:
     finish_reason: str
     seconds: float
     noise: int
+    slot: tuple[tuple[str, float], ...] = ()
+    """What could have stood first, with log-probabilities: the likeliest first."""
+    scored: bool = True
+    """Log-probabilities are given where they are asked for."""
 
     @property
     def tokens(self) -> int:
@@ -144,15 +148,20 @@ class ResponseShape:
         return {"prompt_tokens": before, "completion_tokens": after, "total_tokens": before + after}
 
     def _chat_tokens(self, choice: SimulatedChoice) -> list[dict[str, Any]]:
-        words = _words(choice.text)
-        tops = min(1, self._body.get("top_logprobs") or 0)
-        return [
-            {"token": word, "logprob": value, "top_logprobs": [{"token": word, "logprob": value}] * tops}
+        words, wanted = _words(choice.text), self._body.get("top_logprobs") or 0
+        tokens: list[dict[str, Any]] = [
+            {"token": word, "logprob": value, "top_logprobs": [{"token": word, "logprob": value}] * min(1, wanted)}
             for word, value in zip(words, _logprobs(choice.noise, len(words)), strict=True)
         ]
+        if choice.slot:
+            told = [{"token": token, "logprob": value} for token, value in choice.slot]
+            (drawn,) = (one for one in told if one["token"] == words[0])
+            tokens[0] = {**drawn, "top_logprobs": told[:wanted]}
+        return tokens
 
     def _chat_choice(self, index: int, choice: SimulatedChoice) -> dict[str, Any]:
-        logprobs = {"content": self._chat_tokens(choice)} if self._body.get("logprobs") is True else None
+        wanted = self._body.get("logprobs") is True and choice.scored
+        logprobs = {"content": self._chat_tokens(choice)} if wanted else None
         message = {"role": "assistant", "content": choice.text}
         return {"index": index, "message": message, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
@@ -173,7 +182,7 @@ class ResponseShape:
         part: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason if piece == pieces - 1 else None}
         if not self._chat:
             return part | {"text": text}
-        if self._body.get("logprobs") is True:
+        if self._body.get("logprobs") is True and choice.scored:
             part["logprobs"] = {"content": self._chat_tokens(choice)[start:end]}
         return part | {"delta": {"content": text} | ({"role": "assistant"} if piece == 0 else {})}
 
@@ -238,8 +247,10 @@ class Api:
         places: ServingSlots | None = None,
         judge: SimulatedJudge | None = None,
         habits: BatchHabits | None = None,
+        verifier: SimulatedVerifier | None = None,
     ) -> None:
         self._judge = judge
+        self._verifier = verifier
         self._respondent = respondent
         self._faults = faults
         self._now = now
@@ -262,7 +273,8 @@ class Api:
             return ApiReply(((0.0, whole_response(503 if self._is(self._faults.stuck) else 200, b"")),))
         if request.path == "/v1/models":
             owner = "llamacpp" if self._faults.count_one else "simulated"
-            served = (*self._respondent.world.models, *((JUDGE,) if self._judge is not None else ()))
+            graders = ((JUDGE, self._judge), (VERIFIER, self._verifier))
+            served = (*self._respondent.world.models, *(name for name, one in graders if one is not None))
             data = [{"id": model, "object": "model", "owned_by": owner} for model in served]
             return ApiReply(((0.0, whole_response(200, orjson.dumps({"object": "list", "data": data}))),))
         if request.path == "/metrics":
@@ -347,7 +359,9 @@ class Api:
     def _choices(self, body: dict[str, Any], prompt: str) -> list[SimulatedChoice]:
         model = body.get("model")
         judge = self._judge if model == JUDGE else None
-        if not isinstance(model, str) or not (judge is not None or self._respondent.serves(model)):
+        verifier = self._verifier if model == VERIFIER else None
+        known = judge is not None or verifier is not None
+        if not isinstance(model, str) or not (known or self._respondent.serves(model)):
             raise BadRequest(404, f"the model {model!r} does not exist", "model_not_found")
         limit = _integer(body, "max_completion_tokens", 1, 2**31)
         limit = limit or _integer(body, "max_tokens", 0, 2**31)
@@ -360,6 +374,8 @@ class Api:
         if judge is not None:
             replies = [judge.reply(prompt, seed + child) for child in range(answers)]
             return [cut_short(DrawnAnswer(0, text, self._seconds, 0), limit, body.get("stop")) for text in replies]
+        if verifier is not None:
+            return [self._verified(verifier, prompt, seed + child) for child in range(answers)]
         try:
             question = self._respondent.question_in(prompt)
         except KeyError as error:
@@ -368,3 +384,7 @@ class Api:
             return [cut_short(DrawnAnswer(0, "OK.", 0.0, 0), limit, body.get("stop"))] * answers
         drawn = [self._respondent.answer(model, question, seed + child) for child in range(answers)]
         return [cut_short(answer, limit, body.get("stop")) for answer in drawn]
+
+    def _verified(self, verifier: SimulatedVerifier, prompt: str, seed: int) -> SimulatedChoice:
+        slot = verifier.slot(prompt)
+        return SimulatedChoice(verifier.drawn(slot, prompt, seed), "length", self._seconds, 0, slot, verifier.scored)

@@ -21,7 +21,7 @@ from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.batches import BatchHabits
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots
-from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.worlds import World
 
 HOST = "127.0.0.1"
@@ -41,8 +41,9 @@ class SimulatedServer:
         max_num_seqs: int | None = None,
         judge: SimulatedJudge | None = None,
         batches: BatchHabits | None = None,
+        verifier: SimulatedVerifier | None = None,
     ) -> None:
-        """`judge`: it serves one besides, under the name `judge`."""
+        """`judge` and `verifier`: it serves one besides, under that name."""
         self._faults = faults or Faults()
         self.places = None if max_num_seqs is None else ServingSlots(max_num_seqs)
         """The answers that are made at the same time, where that is limited."""
@@ -51,7 +52,7 @@ class SimulatedServer:
         self._planned: list[asyncio.Task[None]] = []
         self._started_at = 0.0
         self._port = port
-        self._api = Api(Respondent(world, seed), self._faults, self._now, self.places, judge, batches)
+        self._api = Api(Respondent(world, seed), self._faults, self._now, self.places, judge, batches, verifier)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()

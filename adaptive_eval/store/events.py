@@ -446,6 +446,25 @@ class ThresholdsFrozen(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class BaselineAsked(Event):
+    """A verifier is asked for the label scores of a request without content, or has given them: once for a run.
+
+    Asking counts at its worst, and the scores take back what they did not use of it.
+    """
+
+    KIND: ClassVar[str] = "baseline"
+    asked_as: str = ""
+    """What the scores depend on, as a digest."""
+    scores: tuple[float, ...] = ()
+    """Log-probabilities of the labels; empty where they are asked for."""
+    unseen: tuple[int, ...] = ()
+    """Labels of which only a bound is known, by number."""
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunStopped(Event):
     """The run ended before it was finished: by the user, or by an error."""
 
@@ -493,6 +512,7 @@ CLASSES: tuple[type[Event], ...] = (
     GraderChosen,
     PriorTaken,
     ThresholdsFrozen,
+    BaselineAsked,
     RunStopped,
     RunFinished,
 )

@@ -285,7 +285,10 @@ sampling: {top_p: 3}
     def test_a_grader_that_there_is_not(self, grader: str, mend: str) -> None:
         (line,) = told(BASE.replace("grader: math", f"grader: {grader}"))
         rule, _, mending = line.partition("; ")
-        assert "must be one of exact, choice, numeric, regex, contains, math, json, python, judge, but got" in rule
+        assert (
+            "must be one of exact, choice, numeric, regex, contains, math, json, python, judge, verifier, but got"
+            in rule
+        )
         assert mending == mend
 
     def test_a_grader_without_what_it_needs(self) -> None:

@@ -45,6 +45,35 @@ def test_a_plain_answer() -> None:
     ]
 
 
+def at_slot(*tops: object, **first: object) -> dict[str, object]:
+    """A reply of one token with what was likeliest beside it."""
+    return {"content": [{"token": "A", "logprob": -0.5, "top_logprobs": list(tops)} | first]}
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "slot"),
+    [
+        (at_slot({"token": "B", "logprob": -1}), (("A", -0.5), ("B", -1.0))),
+        (at_slot(), ()),
+        (at_slot({"token": "B"}, {"token": 7, "logprob": -1.0}, "C", {"token": "C", "logprob": True}), (("A", -0.5),)),
+        (at_slot({"token": "B", "logprob": -2.0}, logprob=float("nan")), (("B", -2.0),)),
+        (at_slot(*({"token": str(one), "logprob": -9.0} for one in range(5000)))["content"], ()),
+        ({"content": ["A"]}, ()),
+        ({"content": []}, ()),
+        (None, ()),
+    ],
+)
+def test_what_could_have_stood_first_is_kept(logprobs: object, slot: tuple[tuple[str, float], ...]) -> None:
+    (answer,) = chat({"choices": [choice("A") | {"logprobs": logprobs}]})
+    assert answer.slot == slot
+
+
+def test_of_what_could_have_stood_first_no_more_is_read_than_any_server_gives() -> None:
+    many = at_slot(*({"token": str(one), "logprob": -9.0} for one in range(5000)))
+    (answer,) = chat({"choices": [choice("A") | {"logprobs": many}]})
+    assert len(answer.slot) < 200
+
+
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_reasoning_is_kept_apart(name: str) -> None:
     (answer,) = chat({"choices": [choice("42", **{name: "six times seven"})]})

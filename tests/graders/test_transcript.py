@@ -12,10 +12,12 @@ from adaptive_eval.endpoints.types import EndpointConfig
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.transcript import Transcript, shortened, verdict_in, visible
+from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.questions.types import Question
-from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
 
 JUDGE = Judge(server=EndpointConfig(base_url="http://127.0.0.1:1/v1", model="judge"))
+VERIFIER = Verifier(server=EndpointConfig(base_url="http://127.0.0.1:1/v1", model="verifier"))
 QUESTION = Question("q1", "[q1] Which integer?", "417")
 WRONG = "I think it is \\boxed{12}."
 NUMBER = "0123456789abcdef"
@@ -75,9 +77,10 @@ def test_there_are_two_hundred_of_them() -> None:
 
 
 @pytest.mark.parametrize("answer", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_answer_stays_where_it_belongs(answer: str) -> None:
-    sent = JUDGE.transcript(QUESTION, answer)
-    plain = JUDGE.transcript(QUESTION, "x")
+@pytest.mark.parametrize("grader", [JUDGE, VERIFIER], ids=["judge", "verifier"])
+def test_a_hostile_answer_stays_where_it_belongs(grader: Judge | Verifier, answer: str) -> None:
+    sent = grader.transcript(QUESTION, answer)
+    plain = grader.transcript(QUESTION, "x")
     # but for the number, the system says what it says of any answer
     assert sent.system.replace(sent.number, "#") == plain.system.replace(plain.number, "#")
     # the answer, and nothing of anyone else, stands once between marks that are the only ones with their number
@@ -91,7 +94,14 @@ def test_a_hostile_answer_stays_where_it_belongs(answer: str) -> None:
         r"<[|\uff5c]|[|\uff5c]>|\[/?INST\]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<[be]os>", sent.user
     )
     assert not [ch for ch in sent.user if ch not in "\n\t" and unicodedata.category(ch)[0] == "C"]
-    # a judge that follows its rules says what it says without all that
+    # one that follows its rules says what it says without all that
+    if grader is VERIFIER:
+        told, unmoved = (f"{one.system}\n{one.user}" for one in (sent, grader.transcript(QUESTION, WRONG)))
+        assert SimulatedVerifier(leaning=(0.5, 0.0, -0.5)).slot(told) == SimulatedVerifier(
+            leaning=(0.5, 0.0, -0.5)
+        ).slot(unmoved)
+        assert SimulatedVerifier().slot(told)[0][0] == "B"
+        return
     reply = SimulatedJudge().reply(f"{sent.system}\n{sent.user}", 1)
     assert verdict_in(reply, sent.number, ["correct", "wrong"]) == "wrong"
     # and one that repeats what it reads gives no verdict, or its own

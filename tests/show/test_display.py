@@ -34,6 +34,7 @@ from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.show.summary import findings, last_screen
 from adaptive_eval.show.text import count, duration, fit_columns, safe_line
 from adaptive_eval.store import (
+    BaselineAsked,
     Change,
     Event,
     ModelSetAside,
@@ -319,6 +320,10 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
         (
             ThresholdsFrozen(values={"high": 0.25}, medians={"q1": 9.0}, models={"ada": 12, "bob": 12}),
             "thresholds frozen, from 24 trials of the opening: high 0.25, the usual length of 1 questions",
+        ),
+        (
+            BaselineAsked(scores=(-0.6931471805599453, -1.3862943611198906, -2.772588722239781)),
+            "the verifier's labels A, B, C without content: 0.5, 0.25, 0.0625 of its next token",
         ),
         (ThresholdsFrozen(run="old", models={"ada": 12}), "thresholds frozen, from 12 trials of the run old"),
         (

@@ -16,6 +16,7 @@ from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
     AnswerUngraded,
+    BaselineAsked,
     BatchCancelled,
     BatchEnded,
     BatchPlanned,
@@ -156,6 +157,11 @@ STORED = [
             "medians": {"q1": 40.0},
             "models": {"ada": 12},
         },
+    ),
+    (
+        BaselineAsked("5f", (-0.5, -1.5, -2.0), (2,), 12, 0.5, 1.5),
+        "baseline",
+        {"asked_as": "5f", "scores": [-0.5, -1.5, -2.0], "unseen": [2], "tokens": 12, "usd": 0.5, "gpu_seconds": 1.5},
     ),
     (
         BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0),

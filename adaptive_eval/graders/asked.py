@@ -1,0 +1,112 @@
+"""What graders have in common that are asked over HTTP: a server of their own, what they are sent, what it costs."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.transcript import PLACEHOLDER, TEMPLATE, Transcript
+from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
+from adaptive_eval.questions.types import Question
+from adaptive_eval.sections import Count, Price, refuse
+
+MILLION = 1e6
+TEMPLATE_TOKENS = 512
+"""Tokens that a chat template may add to a request, for reserving the worst case."""
+USED = ("judge_prompt_tokens", "judge_completion_tokens", "judge_usd", "judge_gpu_seconds")
+
+
+class AskedGrader(GraderOptions):
+    """A language model on a server of its own is asked about each answer."""
+
+    kind: Literal["judge", "verifier"]
+    server: EndpointConfig
+    """Where it is served, and under which name; `api` is chat."""
+    sampling: Sampling
+    """How its replies are drawn."""
+    criteria: str = ""
+    """What is to be graded, and how strictly."""
+    template: str = TEMPLATE
+    """The request, with {question}, {reference}, {answer} and {criteria}; each comes between marks of its own."""
+    longest: Count = Field(32768, ge=1024)
+    """Bytes of an answer that it sees: of a longer one the beginning and the end."""
+    concurrency: Limits = Limits(concurrency=16)
+    """What its servers are asked to bear."""
+    price: Price | None = None
+    """Of its tokens."""
+    gpus: float | None = Field(None, gt=0)
+    """GPUs that serve it."""
+
+    @field_validator("template")
+    @classmethod
+    def _shows_the_answer(cls, template: str) -> str:
+        if [one[1] for one in PLACEHOLDER.finditer(template)].count("answer") != 1:
+            raise refuse("must have {answer} once", "write {answer} where the answer is to stand")
+        return template
+
+    @field_validator("server")
+    @classmethod
+    def _chats(cls, server: EndpointConfig) -> EndpointConfig:
+        if server.api != "chat":
+            raise refuse("must have `api: chat`", "who grades is told apart from what is graded by the turns of a chat")
+        return server
+
+    @property
+    def replies(self) -> int:
+        """Replies that one grade takes."""
+        return 1
+
+    def quick(self, text: str, question: Question) -> Marks | None:
+        return None
+
+    def grade(self, text: str, question: Question) -> Marks:
+        raise GraderError(f"is a {self.kind}, which only a run can ask")
+
+    def key_problem(self, question: Question) -> str | None:
+        return None
+
+    @property
+    def knows_right_answers(self) -> bool:
+        return False
+
+    def right_answers(self, question: Question) -> Sequence[str]:
+        return ()
+
+    def transcript(self, question: Question, answer: str) -> Transcript:
+        """What it is sent about one answer."""
+        raise NotImplementedError
+
+    def cost(self, prompt_tokens: int, completion_tokens: int, latency: float) -> Cost:
+        """What one reply has cost."""
+        usd = (
+            0.0
+            if self.price is None
+            else ((prompt_tokens * self.price.input + completion_tokens * self.price.output) / MILLION)
+        )
+        share = (self.gpus or 0.0) / (len(self.server.replicas) * self.concurrency.concurrency)
+        return Cost(prompt_tokens + completion_tokens, usd, latency * share)
+
+    def worst_cost(self, questions: Sequence[Question]) -> Cost:
+        """The most that all replies about one answer may cost: hard caps reserve it with the answer."""
+        sent = max((self._bytes(question) for question in questions), default=0)
+        completion = self.sampling.max_tokens or 0
+        one = self.cost(sent + TEMPLATE_TOKENS, completion, self.sampling.timeout * self.concurrency.attempts)
+        return Cost(self.replies * one.tokens, self.replies * one.usd, self.replies * one.gpu_seconds)
+
+    def _bytes(self, question: Question) -> int:
+        """Of a request with the longest answer that there may be; no tokenizer makes more tokens than bytes."""
+        sent = self.transcript(question, "")
+        return len(sent.system.encode()) + len(sent.user.encode()) + self.longest
+
+
+def spent_signals(used: Cost, prompt_tokens: int, completion_tokens: int) -> dict[str, SignalValue]:
+    """`USED` of one grade."""
+    return {
+        "judge_prompt_tokens": float(prompt_tokens),
+        "judge_completion_tokens": float(completion_tokens),
+        "judge_usd": used.usd,
+        "judge_gpu_seconds": used.gpu_seconds,
+    }

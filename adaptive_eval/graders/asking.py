@@ -1,0 +1,108 @@
+"""Asking a server about answers: what a judge and a verifier have in common when they are at work.
+
+What cannot be had (a server that is gone, a request that is refused) is a grader error: the answer is stored without a
+grade, and the next start of the run, or `adaptive-eval regrade`, asks again.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Prompt
+from adaptive_eval.errors import EndpointError, GraderError
+from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.types import Marks
+from adaptive_eval.questions.types import Question
+from adaptive_eval.seeds import SEED_SPAN
+
+
+class GraderReply(NamedTuple):
+    """What was replied, or why nothing was."""
+
+    answer: Answer | None
+    error: GraderError | None = None
+    lost: bool = False
+    """One may have been generated that did not come."""
+
+
+class AskingPool:
+    """Grades answers by asking a server; in the place of a `GradingPool`."""
+
+    lasting = True
+    """A grade takes a request: the answer is stored before it is graded."""
+
+    def __init__(
+        self, asked: AskedGrader, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
+    ) -> None:
+        """`lost`: the most that the grade of an answer may cost."""
+        self.lost, self._asked_again = lost, 0
+        self._asked, self._folder, self._keys = asked, folder, keys
+        self.rubric = rubric
+        """Replaced once its thresholds are fitted."""
+        self._slots = asyncio.Semaphore(asked.concurrency.concurrency * len(asked.server.replicas))
+        self._endpoint: Endpoint | None = None
+
+    async def marks(self, text: str, question: Question) -> Marks:
+        """It is not tried on answer keys, since that would cost."""
+        raise GraderError(f"is a {self._asked.kind}, which is asked about answers alone")
+
+    @property
+    def refused(self) -> str | None:
+        """There is no process that could not start."""
+        return None
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._endpoint is not None:
+            await self._endpoint.close()
+
+    @property
+    def lost_vote(self) -> Cost:
+        """The most that one reply may have cost that did not come."""
+        replies, attempts = self._asked.replies, self._asked.concurrency.attempts
+        return Cost(
+            -(-self.lost.tokens // replies), self.lost.usd / replies, self.lost.gpu_seconds / replies / attempts
+        )
+
+    def _used(self, replies: Sequence[GraderReply], again: Again | None) -> tuple[Cost, tuple[int, int]]:
+        """What replies have cost, with those that were lost where somebody counts them, and their tokens."""
+        came = [one.answer for one in replies if one.answer is not None]
+        each = [self._asked.cost(one.prompt_tokens, one.completion_tokens, one.latency) for one in came]
+        used = Cost(sum(one.tokens for one in each), sum(one.usd for one in each), sum(one.gpu_seconds for one in each))
+        if again is not None:
+            used = used.plus(self.lost_vote.times(sum(one.lost for one in replies)))
+        return used, (sum(one.prompt_tokens for one in came), sum(one.completion_tokens for one in came))
+
+    async def _ask(self, sent: Prompt, seed: int, again: Again | None) -> GraderReply:
+        seed %= SEED_SPAN
+
+        async def asked_again() -> bool:
+            self._asked_again += 1
+            return again is None or await again()
+
+        async with self._slots:
+            try:
+                (reply,) = await self._served().sample(sent, range(seed, seed + 1), asked_again)
+            except EndpointError as error:
+                said = GraderError(f"the {self._asked.kind} cannot be asked: {error}")
+                return GraderReply(None, said, self._lost_at_last())
+        return GraderReply(reply, None, "timed_out" in reply.signals and self._lost_at_last())
+
+    def _lost_at_last(self) -> bool:
+        """Whether a reply was lost that is not asked for again: one that no caller has counted."""
+        lost = self._served().stats.lost > self._asked_again
+        self._asked_again += lost
+        return lost
+
+    def _served(self) -> Endpoint:
+        """Opened when the first reply is wanted."""
+        if self._endpoint is None:
+            asked = self._asked
+            self._endpoint = open_endpoint(
+                asked.server, asked.sampling, asked.concurrency, keys=self._keys, folder=self._folder
+            )
+        return self._endpoint

@@ -1,0 +1,131 @@
+"""A verifier: a language model whose next token says how likely an answer is correct, wrong or invalid (paper, D.1)."""
+
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, field_validator
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.asked import USED, AskedGrader, spent_signals
+from adaptive_eval.graders.keyed import KeyedGrader
+from adaptive_eval.graders.slot import LEAST_SHARE, MOST_OPEN, LabelScores, label_probabilities
+from adaptive_eval.graders.transcript import Transcript, transcript_of, verifying_words
+from adaptive_eval.graders.types import Marks, SignalValue
+from adaptive_eval.questions.types import Question
+from adaptive_eval.sections import refuse
+
+LABELS = ("A", "B", "C")
+CALLED = ("correct", "wrong", "invalid")
+"""What each label is as a `verdict`."""
+SAYS = (
+    "it says what the reference answer says, in whatever form",
+    "it says something else than the reference answer",
+    "it is cut off, repeats itself, refuses, or is no answer to the question",
+)
+NOTHING = "N/A"
+"""In the place of question, reference and answer, where a request is to be without content."""
+AT_THE_SLOT: dict[str, object] = {"temperature": 1.0, "max_tokens": 1, "logprobs": True, "top_logprobs": 20}
+"""One token; servers that divide log-probabilities by the temperature divide by 1."""
+
+
+class Verifier(AskedGrader):
+    """A language model says how likely an answer is correct (A), wrong (B) or invalid (C), by its next token.
+
+    Signals: `verifier_a`, `verifier_b`, `verifier_c`, `verdict` (correct, wrong or invalid: the likeliest),
+    `is_correct`, `has_answer`, `verifier_open` (what tokens out of sight leave open), what was used as of a judge, and
+    those of the grader `beside`. An empty answer is sent to nobody, and is invalid. Its server gives log-probabilities.
+    """
+
+    kind: Literal["verifier"] = "verifier"
+    sampling: Sampling = Sampling.model_validate(AT_THE_SLOT)
+    """How the next token is asked for; only what differs from the default need be given, such as `top_logprobs`."""
+    temperature: float = Field(1.0, gt=0)
+    """T of softmax((s - b) / T): above 1 for a verifier that is too sure of itself."""
+    calibrated: bool = True
+    """Subtract the scores b of a request without content, asked for once before the first answer."""
+    beside: KeyedGrader | None = None
+    """A grader that reads the answer by its key: then `is_correct` and the rest of its signals are what it says."""
+
+    @field_validator("sampling", mode="before")
+    @classmethod
+    def _at_the_slot(cls, given: Any) -> Any:
+        return {**AT_THE_SLOT, **given} if isinstance(given, dict) else given
+
+    @field_validator("sampling")
+    @classmethod
+    def _one_token(cls, sampling: Sampling) -> Sampling:
+        if not sampling.logprobs or (sampling.top_logprobs or 0) < len(LABELS):
+            raise refuse("must ask for log-probabilities", "set logprobs: true, and top_logprobs to 3 or more")
+        return sampling
+
+    @property
+    def gives(self) -> frozenset[str]:
+        probabilities = {f"verifier_{label.lower()}" for label in LABELS}
+        said = {*probabilities, "verifier_open", "verdict", "is_correct", "has_answer", *USED}
+        return frozenset(said) | (frozenset() if self.beside is None else self.beside.gives)
+
+    def key_problem(self, question: Question) -> str | None:
+        return None if self.beside is None else self.beside.key_problem(question)
+
+    def transcript(self, question: Question, answer: str) -> Transcript:
+        """What the verifier is sent about one answer."""
+        words = verifying_words(tuple(zip(LABELS, SAYS, strict=True)), self.criteria)
+        return transcript_of(
+            question, answer, words=words, criteria=self.criteria, template=self.template, longest=self.longest
+        )
+
+    @property
+    def content_free(self) -> Transcript:
+        """The request whose scores are subtracted."""
+        return self.transcript(Question("", NOTHING, NOTHING), NOTHING)
+
+    @property
+    def asked_as(self) -> str:
+        """What the scores of the request without content depend on."""
+        sent = self.content_free
+        told = "\0".join((self.server.model, sent.system, sent.user, self.sampling.model_dump_json()))
+        return blake2b(told.encode(), digest_size=16).hexdigest()
+
+    def marks(self, found: "Found", beside: Marks | None, used: Cost, tokens: tuple[int, int]) -> Marks:
+        """The signals of label probabilities."""
+        likeliest = CALLED[max(range(len(LABELS)), key=found.probabilities.__getitem__)]
+        said: dict[str, SignalValue] = {
+            f"verifier_{label.lower()}": value for label, value in zip(LABELS, found.probabilities, strict=True)
+        }
+        said |= {"verifier_open": found.open, "verdict": likeliest}
+        said |= {"is_correct": likeliest == CALLED[0], "has_answer": likeliest != CALLED[2]}
+        extracted: str | None = likeliest
+        if beside is not None:
+            said |= beside.signals
+            extracted = beside.extracted
+        return Marks({**said, **spent_signals(used, *tokens)}, extracted)
+
+
+class Found(NamedTuple):
+    """What the verifier thinks of one answer."""
+
+    probabilities: tuple[float, ...]
+    open: float
+    """By how much any of them may be off, for labels that the server did not show."""
+
+
+INVALID = Found((0.0, 0.0, 1.0), 0.0)
+"""An empty answer, which is sent to nobody."""
+
+
+def found_in(scores: LabelScores, baseline: LabelScores, verifier: Verifier) -> Found:
+    """The calibrated probabilities; `GraderError` where what the server shows does not settle them."""
+    if scores.share < LEAST_SHARE:
+        labels = f"{', '.join(LABELS[:-1])} and {LABELS[-1]}"
+        raise GraderError(f"the verifier replied with something else: {labels} have {scores.share:.1%} together")
+    subtracted = baseline.values if verifier.calibrated else (0.0,) * len(LABELS)
+    probabilities, left_open = label_probabilities(scores, subtracted, verifier.temperature)
+    if left_open > MOST_OPEN:
+        unseen = ", ".join(LABELS[at] for at in sorted(scores.unseen))
+        raise GraderError(
+            f"the likeliest tokens that the server shows are without {unseen}, which leaves the probabilities open by "
+            f"{left_open:.2f}; raise grader.sampling.top_logprobs"
+        )
+    return Found(probabilities, left_open)

@@ -1,0 +1,118 @@
+"""A verifier at work: the scores of a request without content once, then label probabilities of each answer."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.errors import ConfigError, GraderError, JudgeFailed, Unavailable
+from adaptive_eval.graders.asking import AskingPool
+from adaptive_eval.graders.pool import GradingPool, make_grade
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.slot import LabelScores, label_scores
+from adaptive_eval.graders.types import Grade, Marks
+from adaptive_eval.graders.verifier import INVALID, LABELS, Verifier, found_in
+from adaptive_eval.questions.types import Question
+
+BASELINE_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierBaseline:
+    """The label scores of a request without content, and what it has cost."""
+
+    asked_as: str
+    """What they depend on, as a digest."""
+    scores: LabelScores
+    cost: Cost
+
+
+class VerifierPool(AskingPool):
+    """Grades answers by a verifier."""
+
+    def __init__(
+        self, verifier: Verifier, rubric: Rubric, *, folder: Path, keys: Mapping[str, str], lost: Cost = NO_COST
+    ) -> None:
+        """`lost`: the most that it may cost to have an answer verified."""
+        super().__init__(verifier, rubric, folder=folder, keys=keys, lost=lost)
+        self._verifier = verifier
+        self._beside = None
+        if verifier.beside is not None:
+            self._beside = GradingPool(verifier.beside, rubric, folder=folder, keys=keys)
+        self.asked_as = verifier.asked_as
+        self.scores: LabelScores | None = None
+        """Of a request without content; asked for where nobody has given them."""
+        self._asking = asyncio.Lock()
+
+    async def close(self) -> None:
+        """Close every connection, and end the workers of the grader beside it."""
+        await super().close()
+        if self._beside is not None:
+            await self._beside.close()
+
+    async def marks(self, text: str, question: Question) -> Marks:
+        """What the grader beside it finds; the verifier is not tried on answer keys, since that would cost."""
+        if self._beside is None:
+            return await super().marks(text, question)
+        return await self._beside.marks(text, question)
+
+    async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
+        """The grade of an answer; `JudgeFailed` says why there is none, and what was spent."""
+        beside = None if self._beside is None else await self._beside.marks(answer.text, question)
+        if not answer.text.strip():
+            return make_grade(answer, self._verifier.marks(INVALID, beside, NO_COST, (0, 0)), self.rubric, question.id)
+        baseline = await self._known_baseline()
+        sent = self._verifier.transcript(question, answer.text)
+        reply = await self._ask(sent.prompt, answer.seed, again)
+        used, tokens = self._used([reply], again)
+        try:
+            found = found_in(_scores_of(reply.answer, reply.error), baseline, self._verifier)
+        except GraderError as error:
+            raise JudgeFailed(str(error), used) from None
+        marks = self._verifier.marks(found, beside, used, tokens)
+        return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
+
+    async def _known_baseline(self) -> LabelScores:
+        async with self._asking:
+            if self.scores is None:
+                self.scores = (await self.ask_baseline()).scores
+            return self.scores
+
+    async def ask_baseline(self, again: Again | None = None) -> VerifierBaseline:
+        """Ask without content: before anything else is, so that a server that cannot verify is told then.
+
+        `again` is asked before a reply that was lost is asked for once more, and counts it.
+
+        Raises `ConfigError` for one that gives no log-probabilities, or none of the labels.
+        """
+        reply = await self._ask(self._verifier.content_free.prompt, BASELINE_SEED, again)
+        if reply.answer is None:
+            raise Unavailable(str(reply.error))
+        name, shown = self._verifier.server.model, self._verifier.sampling.top_logprobs
+        if not reply.answer.slot:
+            raise ConfigError(
+                f"grader.server: {name!r} gives no log-probabilities of its next token, which a verifier is read by; "
+                "use a server that does, such as vLLM, SGLang or llama-server, or grader.kind: judge"
+            )
+        try:
+            scores = label_scores(reply.answer.slot, LABELS)
+        except GraderError as error:
+            raise ConfigError(f"grader.server: {error}, in reply to a request without content") from None
+        if scores.unseen and self._verifier.calibrated:
+            unseen = ", ".join(LABELS[at] for at in sorted(scores.unseen))
+            raise ConfigError(
+                f"grader.sampling.top_logprobs: of a request without content the {shown} likeliest tokens are without "
+                f"{unseen}, so nothing can be subtracted; raise it, or set grader.calibrated: false"
+            )
+        used, _ = self._used([reply], None)
+        return VerifierBaseline(self.asked_as, scores, used)
+
+
+def _scores_of(reply: Answer | None, error: GraderError | None) -> LabelScores:
+    if reply is None:
+        raise error or GraderError("the verifier gave no reply")
+    if "timed_out" in reply.signals:
+        raise GraderError("the verifier gave no reply in time")
+    return label_scores(reply.slot, LABELS)

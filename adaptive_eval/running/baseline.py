@@ -1,0 +1,48 @@
+"""The scores of a request without content, which a verifier's are read beside: asked for once, and kept with the run.
+
+They come before the first answer, so that a server that cannot verify is told before anything is spent on answers. A
+request for them counts at its worst before it is sent, and each further one where a reply was lost.
+"""
+
+from collections.abc import Callable, Sequence
+
+from adaptive_eval.core.types import Cost
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.slot import LabelScores
+from adaptive_eval.graders.verifying import VerifierPool
+from adaptive_eval.scheduler.grading import Grading
+from adaptive_eval.scheduler.verdicts import all_spent
+from adaptive_eval.store import BaselineAsked, CommitBatch, Event, Store, events_of_kind
+
+
+async def take_baseline(grading: Grading, store: Store, bears: Callable[[Cost], bool]) -> list[Event]:
+    """Give a verifier what the run has kept for it, else what it says now, as an event; other graders need nothing."""
+    if not isinstance(grading, VerifierPool):
+        return []
+    grading.scores = kept_baseline(grading.asked_as, store.reader.events())
+    if grading.scores is not None:
+        return []
+    worst = BaselineAsked(grading.asked_as, (), (), *grading.lost)
+
+    async def reserve() -> bool:
+        if not bears(all_spent(store.reader).plus(grading.lost)):
+            return False
+        store.commit(CommitBatch(events=[worst]))
+        return True
+
+    if not await reserve():
+        raise ConfigError(
+            "budget: does not bear even one request to the verifier; raise it, or set grader.longest lower"
+        )
+    found = await grading.ask_baseline(reserve)
+    over = found.cost.plus(grading.lost.times(-1))
+    event = BaselineAsked(found.asked_as, found.scores.values, tuple(sorted(found.scores.unseen)), *over)
+    store.commit(CommitBatch(events=[event]))
+    grading.scores = found.scores
+    return [event]
+
+
+def kept_baseline(asked_as: str, events: Sequence[Event]) -> LabelScores | None:
+    """What an earlier start was told."""
+    kept = [one for one in events_of_kind(events, BaselineAsked) if one.asked_as == asked_as and one.scores]
+    return LabelScores(tuple(kept[-1].scores), frozenset(kept[-1].unseen)) if kept else None

@@ -1,0 +1,256 @@
+"""Runs whose answers are graded by a verifier: over HTTP, with kills, caps, and servers that cannot verify."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from live_runs import MODELS, Found, Site, kill, small_world, wait_for_trials
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results import read_results
+from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.judging import SimulatedVerifier
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.store import BaselineAsked, RunReader, TrialRecord, events_of_kind
+from adaptive_eval.store.records import WAITS
+
+ENDED = {ExitCode.REACHED, ExitCode.SPENT}
+LEANING = (0.7, 0.1, -0.9)
+SURE = 4.0
+
+
+@pytest.fixture(scope="module")
+def fair_url() -> Iterator[str]:
+    """A server of the small world, and of a verifier that is right, and leans to A without content."""
+    with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(SURE, LEANING))) as url:
+        yield url
+
+
+def verified_by(url: str, **changes: object) -> dict[str, object]:
+    return {"kind": "verifier", "server": {"base_url": url, "model": "verifier"}, **changes}
+
+
+def settings(url: str, **changes: object) -> dict[str, object]:
+    models = [{"name": name, "base_url": url} for name in MODELS]
+    return {"models": models, "grader": verified_by(url), "trials": {"min": 3, "max": 6}} | changes
+
+
+def stored(site: Site, name: str = "run") -> list[TrialRecord]:
+    with closing(RunReader.open(site.directory(name))) as reader:
+        return list(reader.trials())
+
+
+def baselines(site: Site) -> list[BaselineAsked]:
+    with closing(RunReader.open(site.directory())) as reader:
+        return [one for one in events_of_kind(reader.events(), BaselineAsked) if one.scores]
+
+
+def expected(thinks: int, temperature: float, leaning: tuple[float, ...] = (0.0, 0.0, 0.0)) -> np.ndarray:
+    """The probabilities of a verifier that thinks so; a content-free request leaves nothing of what it leans to."""
+    raised = np.exp((np.array(leaning) + SURE * (np.arange(3) == thinks)) / temperature)
+    return np.asarray(raised / raised.sum())
+
+
+def labels(trial: TrialRecord) -> list[float]:
+    return [float(trial.signals[f"verifier_{one}"]) for one in "abc"]
+
+
+@pytest.mark.parametrize(("calibrated", "temperature"), [(True, 3.0), (False, 2.0)])
+def test_the_probabilities_are_those_of_the_verifier(
+    site: Site, fair_url: str, calibrated: bool, temperature: float
+) -> None:
+    grader = verified_by(fair_url, calibrated=calibrated, temperature=temperature, beside={"kind": "math"})
+    config = site.write(**settings(fair_url, grader=grader, rubric="verifier_probe"))
+    assert site.run(config).exit_code in ENDED
+    for trial in stored(site):
+        thinks = 0 if trial.signals["is_correct"] else 1
+        told = expected(thinks, temperature, (0.0, 0.0, 0.0) if calibrated else LEANING)
+        assert labels(trial) == pytest.approx(told.tolist(), abs=1e-6)
+        assert trial.signals["verdict"] == ("correct", "wrong")[thinks] and trial.signals["verifier_open"] == 0.0
+        assert trial.category == (4 if thinks == 0 and told[0] >= 0.6 else 3 if thinks == 0 else 2)
+        used = [trial.signals[f"judge_{kind}_tokens"] for kind in ("prompt", "completion")]
+        assert used[1] == 1.0
+        assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(map(float, used))
+    assert len(baselines(site)) == 1
+    told = CliRunner().invoke(app, ["relabel", str(site.directory())]).output
+    assert "verifier_only" in told and "needs verifier" not in told
+
+
+def test_without_a_grader_beside_it_the_verifier_says_what_is_correct(site: Site, fair_url: str) -> None:
+    assert site.run(site.write(**settings(fair_url))).exit_code in ENDED
+    keyed = site.write("keyed", **settings(fair_url, grader="math"))
+    assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
+    assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
+    # what was graded by a key is verified afterwards, and goes on
+    config = site.write("keyed", **settings(fair_url, rubric="verifier_only"))
+    done = CliRunner().invoke(app, ["regrade", str(site.directory("keyed")), "--config", str(config)])
+    assert done.exit_code == ExitCode.REACHED, done.output
+    for trial in stored(site, "keyed"):
+        assert trial.category == (3 if trial.signals["verdict"] == "correct" else 2)
+    assert site.run(config, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
+    alone = CliRunner().invoke(app, ["regrade", str(site.directory("keyed"))])
+    assert alone.exit_code == ExitCode.CONFIGURATION and "graded by a verifier" in alone.output
+
+
+def test_a_kill_between_answer_and_label_loses_neither(site: Site, fair_url: str) -> None:
+    slow = replace(small_world(), latency=Latency(median=0.3))
+    with serving(SimulatedServer(slow, verifier=SimulatedVerifier(SURE, LEANING))) as url:
+        config = site.write(**settings(fair_url, grader=verified_by(url), concurrency=64))
+        process = site.start(config)
+        assert wait_for_trials(site.directory(), 10, process)
+        kill(process)
+    waiting = [trial for trial in stored(site) if trial.grader_error == WAITS]
+    assert waiting
+    # the next start has what was subtracted, and asks for it from nobody
+    leaning_otherwise = SimulatedVerifier(SURE, (3.0, -3.0, 0.0))
+    with serving(SimulatedServer(small_world(), verifier=leaning_otherwise)) as url:
+        moved = site.write(**settings(fair_url, grader=verified_by(url), concurrency=64, trials={"min": 3, "max": 3}))
+        assert site.run(moved).exit_code in ENDED
+    assert len(baselines(site)) == 1
+    after = {(one.model, one.question, one.trial): one for one in stored(site)}
+    for trial in waiting:
+        kept = after[trial.model, trial.question, trial.trial]
+        assert kept.answer == trial.answer and kept.category is not None
+        thinks = 0 if float(kept.signals["verifier_a"]) > 0.9 else 1
+        moved_by = np.array([3.0, -3.0, 0.0]) - np.array(LEANING)
+        assert labels(kept) == pytest.approx(expected(thinks, 1.0, tuple(moved_by)).tolist(), abs=1e-6) or thinks == 1
+
+
+@pytest.mark.parametrize(
+    ("verifier", "grader", "said"),
+    [
+        (SimulatedVerifier(scored=False), {}, "gives no log-probabilities of its next token"),
+        (SimulatedVerifier(leaning=(9.0, 9.0, -9.0)), {"sampling": {"top_logprobs": 3}}, "are without C"),
+        (SimulatedVerifier(leaning=(-20.0,) * 3), {"sampling": {"top_logprobs": 5}}, "replied with none of A, B, C"),
+    ],
+)
+def test_a_server_that_cannot_verify_is_told_before_anything_is_spent(
+    site: Site, verifier: SimulatedVerifier, grader: dict[str, object], said: str
+) -> None:
+    server = SimulatedServer(small_world(), verifier=verifier)
+    with serving(server) as url:
+        ended = site.run(site.write(**settings(url, grader=verified_by(url, **grader))))
+    assert ended.exit_code == ExitCode.CONFIGURATION
+    assert said in re.sub(r"\s+", " ", ended.output)
+    assert server.counts["answered"] == 1 and not stored(site)
+
+
+def test_a_label_out_of_sight_has_a_bound_and_too_wide_a_bound_is_no_grade(site: Site) -> None:
+    # of two tokens beside the one that is drawn the least likely label is not shown
+    for name, sure, lean, graded in (("narrow", 9.0, -4.0, True), ("wide", 0.5, -1.5, False)):
+        verifier = SimulatedVerifier(sure, (0.0, 0.0, lean), talks=6.0)
+        with serving(SimulatedServer(small_world(), verifier=verifier)) as url:
+            grader = verified_by(url, calibrated=False, sampling={"top_logprobs": 3})
+            config = site.write(name, **settings(url, grader=grader, trials={"min": 2, "max": 2}))
+            site.run(config, "--run-dir", str(site.directory(name)))
+        for trial in stored(site, name):
+            if trial.category is None:
+                assert "leaves the probabilities open" in str(trial.grader_error)
+            elif trial.signals["verifier_open"]:
+                assert 0.0 < float(trial.signals["verifier_c"]) <= float(trial.signals["verifier_open"]) + 1e-9 < 0.06
+        assert any(trial.category is not None for trial in stored(site, name)) or not graded
+        assert all(trial.category is not None for trial in stored(site, name)) == graded
+
+
+def test_a_reply_that_is_no_label_is_no_grade(site: Site) -> None:
+    verifier = SimulatedVerifier(0.0, talks=12.0)
+    with serving(SimulatedServer(small_world(), verifier=verifier)) as url:
+        ended = site.run(site.write(**settings(url, trials={"min": 2, "max": 2}, grader=verified_by(url))))
+    assert ended.exit_code not in (ExitCode.REACHED, ExitCode.CONFIGURATION)
+    assert all("replied with something else" in str(trial.grader_error) for trial in stored(site))
+
+
+@pytest.mark.slow
+def test_caps_hold_with_the_labels_and_the_baseline_in_them(site: Site, fair_url: str) -> None:
+    price = {"input": 1.0, "output": 2.0}
+    models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
+    grader = verified_by(fair_url, price={"input": 3.0, "output": 4.0}, longest=4096)
+    undecided = {"stopping": {"confidence": 0.9999999, "futility": False}, "trials": {"min": 2, "max": 60}}
+    for cap, limit in (("usd", 1.5), ("tokens", 600_000)):
+        changed = settings(fair_url, models=models, grader=grader, budget={cap: limit}, **undecided)
+        config = site.write(cap, **changed)
+        assert site.run(config, "--run-dir", str(site.directory(cap))).exit_code == ExitCode.SPENT
+        results = read_results(site.directory(cap))
+        assert results is not None and results.run.reason == "budget"
+        with closing(RunReader.open(site.directory(cap))) as reader:
+            asked = events_of_kind(reader.events(), BaselineAsked)
+        besides = sum(one.usd if cap == "usd" else one.tokens for one in asked)
+        spent = results.cost.usd if cap == "usd" else results.cost.tokens
+        assert besides > 0 and 0.2 * limit < spent + besides <= limit
+    little = site.write("little", **settings(fair_url, grader=grader, budget={"tokens": 2000}))
+    ended = site.run(little, "--run-dir", str(site.directory("little")))
+    assert ended.exit_code != ExitCode.REACHED and not stored(site, "little")
+
+
+@pytest.mark.slow
+def test_a_baseline_that_is_lost_on_the_way_counts_each_time(site: Site, fair_url: str) -> None:
+    world = replace(small_world(), latency=Latency(median=1.2))
+    faulty = SimulatedServer(world, faults=Faults(reset=0.5), verifier=SimulatedVerifier(SURE, LEANING), seed=3)
+    with serving(faulty) as url:
+        grader = verified_by(url, concurrency={"concurrency": 64})
+        config = site.write(**settings(fair_url, grader=grader, budget={"tokens": 100_000_000}, concurrency=64))
+        assert site.run(config).exit_code in ENDED
+    assert len(baselines(site)) == 1 and faulty.counts["reset"] > 0
+    with closing(RunReader.open(site.directory())) as reader:
+        asked = events_of_kind(reader.events(), BaselineAsked)
+        lost = len([one for one in asked if not one.scores]) - 1
+        assert sum(one.tokens for one in asked) >= lost * 32768
+    assert all(one.category is not None for one in stored(site))
+
+
+@pytest.mark.parametrize(
+    ("grader", "changes", "said"),
+    [
+        ({"temperature": 0}, {}, "grader.temperature"),
+        ({"sampling": {"top_logprobs": 2}}, {}, "top_logprobs to 3 or more"),
+        ({"sampling": {"logprobs": False}}, {}, "grader.sampling"),
+        ({"beside": {"kind": "judge"}}, {}, "grader.beside"),
+        ({"template": "Grade it: {question}"}, {}, "must have {answer} once"),
+        ({}, {"budget": {"usd": 1.0}}, "needs price of the verifier"),
+        ({}, {"rubric": "format_aware"}, "needs the signal has_box"),
+    ],
+)
+def test_what_cannot_be_verified_is_told_before_anything_is_asked(
+    site: Site, fair_url: str, grader: dict[str, object], changes: dict[str, object], said: str
+) -> None:
+    config = site.write(**settings(fair_url, grader=verified_by(fair_url, **grader), **changes))
+    told = CliRunner().invoke(app, ["validate", str(config)])
+    assert told.exit_code == ExitCode.CONFIGURATION and said in re.sub(r"\s+", " ", told.output)
+
+
+def test_a_dry_run_shows_what_the_verifier_says(site: Site, fair_url: str) -> None:
+    told = site.run(site.write(**settings(fair_url)), "--dry-run")
+    assert told.exit_code == ExitCode.REACHED and "found 'wrong'" in told.output
+    assert "it is a verifier, which is asked about answers alone" in told.output
+    assert not site.directory().exists()
+
+
+def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path) -> None:
+    from asyncio import run
+
+    from adaptive_eval.endpoints.types import Answer, EndpointConfig
+    from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+    from adaptive_eval.graders.verifier import Verifier
+    from adaptive_eval.graders.verifying import VerifierPool
+    from adaptive_eval.questions.types import Question
+
+    verifier = Verifier(server=EndpointConfig(base_url="http://127.0.0.1:1/v1", model="verifier"))
+
+    async def graded() -> object:
+        pool = VerifierPool(verifier, open_rubric(RubricConfig()), folder=tmp_path, keys={})
+        answer = Answer(text=" \n", finish_reason="stop", seed=1, replica="r", latency=1.0)
+        try:
+            return json.dumps(dict((await pool.grade(answer, Question("q", "?", "1"))).signals))
+        finally:
+            await pool.close()
+
+    signals = json.loads(str(run(graded())))
+    assert [signals[f"verifier_{one}"] for one in "abc"] == [0.0, 0.0, 1.0] and signals["verdict"] == "invalid"
