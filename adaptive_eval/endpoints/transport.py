@@ -31,6 +31,10 @@ CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 60
 STALE_SECONDS = 0.5
 """An idle connection that breaks so soon after a request was sent had been closed before the server saw it."""
+FIRST_PIECES = 8
+PAUSE_SECONDS = 0.1
+"""The first pieces of a response are handed over as they come, later ones together: of a stream of tokens, to wake who
+reads costs more CPU than all the rest."""
 
 Origin = tuple[str, str, int]
 
@@ -44,6 +48,8 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        self._pieces = 0
         self._heard_at = 0.0
         self._sent_at = 0.0
         self._silence: float | None = None
@@ -59,6 +65,7 @@ class Connection(asyncio.Protocol):
         """Send a request and wait for the head of the response; `silence` is the seconds without a byte that end it."""
         assert self._transport is not None
         self._chunks = []
+        self._pieces = 0
         parser = self._parser = ResponseParser(self._chunks.append, max_body)
         self._transport.write(payload)
         self._sent_at = self._heard_at = self._loop.time()
@@ -141,9 +148,10 @@ class Connection(asyncio.Protocol):
             self._wake(httpx2.ReadTimeout(f"the stream stopped: no byte for {self._silence:g} s"))
 
     def _be_still(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._pause):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._pause = None
 
     # -- what the event loop calls -------------------------------------------------------------------------------
 
@@ -169,7 +177,18 @@ class Connection(asyncio.Protocol):
         if complete:
             self._be_still()
         if parser.begun:
+            self._hand_over(complete)
+
+    def _hand_over(self, complete: bool) -> None:
+        self._pieces += 1
+        if complete or self._pieces <= FIRST_PIECES:
             self._wake()
+        elif self._pause is None:
+            self._pause = self._loop.call_later(PAUSE_SECONDS, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False

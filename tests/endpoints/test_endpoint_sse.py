@@ -54,6 +54,46 @@ def test_a_stream_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
     assert reader.first_token_at == 0.0
 
 
+PIECES = st.sampled_from(
+    [
+        event([delta("a")]),
+        event([delta("b", index=1)], model="m"),
+        event([{"index": 0, "text": "c", "logprobs": {"token_logprobs": [-1.0]}}]),
+        event([delta("d", reason="stop")]),
+        event([delta("", error="no memory")]),
+        event([], error={"message": "too busy"}),
+        event([delta("e", index=1, reason="length")]).replace(b"\n", b"\r\n"),
+        event([], usage={"completion_tokens": 3}, timings={"predicted_n": 3}),
+        b"data: [DONE]\n\n",
+        b"event: error\ndata: {}\n\n",
+        b": still here\n\n",
+        b"data: {\n\n",
+        b'data: {"choices": []}, {"choices": []}\n\n',
+        b"data: 7\n\n",
+        b"error: broken\n",
+    ]
+)
+
+
+def outcome(pieces: list[bytes]) -> object:
+    reader = StreamReader(True, lambda: 0.0)
+    try:
+        for piece in pieces:
+            reader.feed(piece)
+        return reader.instead() or reader.payload()
+    except Failure as failure:
+        return failure.kind, str(failure)
+
+
+@given(st.lists(PIECES, max_size=12))
+def test_events_read_at_once_say_what_they_say_one_by_one(pieces: list[bytes]) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("adaptive_eval.endpoints.parsing.GATHERED", 1)
+        one_by_one = outcome(pieces)
+    assert outcome([event([delta("x")]), *pieces]) == outcome([event([delta("x")]) + b"".join(pieces)])
+    assert outcome([b"".join(pieces)]) == one_by_one
+
+
 def test_a_text_completion_has_its_text_at_the_choice() -> None:
     reader = StreamReader(False, lambda: 0.0)
     reader.feed(event([{"index": 0, "text": "4", "logprobs": {"token_logprobs": [-1.0]}}]))

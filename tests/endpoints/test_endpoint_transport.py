@@ -133,6 +133,23 @@ async def test_a_body_comes_as_it_is_sent_and_its_connection_is_used_again() -> 
         assert server.connections == 1
 
 
+async def test_tokens_are_handed_over_together_once_a_stream_has_begun() -> None:
+    sent = [b"%d " % number for number in range(50)]
+
+    async def token_by_token(asked: Asked) -> None:
+        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % sum(map(len, sent)))
+        for token in sent:
+            await asked.send(token)
+            await asyncio.sleep(0.02)
+
+    async with raw_server(token_by_token) as server, over_slots() as client:
+        async with client.stream("GET", server.base_url) as response:
+            parts = [part async for part in response.aiter_bytes()]
+        assert b"".join(parts) == b"".join(sent)
+        assert parts[:6] == sent[:6], "the first ones come as they are sent"
+        assert len(parts) < 25, "five tokens of a tenth of a second wake the reader once"
+
+
 async def test_a_body_that_is_not_read_to_its_end_takes_its_connection_with_it() -> None:
     async def endless(asked: Asked) -> None:
         await asked.send(b"HTTP/1.1 200 OK\r\n\r\n" if asked.index == 0 else b"")
