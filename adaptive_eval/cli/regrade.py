@@ -21,13 +21,16 @@ def regrade(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of --config.")
     ] = None,
+    beyond_caps: Annotated[
+        bool, typer.Option("--beyond-caps", help="Have a judge asked whether or not the caps of --config bear it.")
+    ] = False,
 ) -> None:
     """Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config."""
     with reported():
         if overrides and config is None:
             raise ConfigError("--set changes a setting of --config, which is not given; add it")
         settings = load_config(config, overrides or ()) if config is not None else None
-        done = asyncio.run(regrade_run(run, settings))
+        done = asyncio.run(regrade_run(run, settings, beyond_caps=beyond_caps))
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {done.answers} answers again: {done.changed} have another category{failed}")
     if done.answers:

@@ -2,15 +2,26 @@
 
 Without a new configuration, the answers on which the grader failed are tried again. With one, every stored answer is
 graded by its grader and rubric, against its answer keys, and the run goes on with these; all grades change or none.
+Where a judge grades, the caps bear all that its verdicts may cost, or nothing is asked (`judged_anew`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.config.prepare import StoredSetup, roster_of, run_header, stored_config, stored_questions
+from adaptive_eval.config.planning import budget_of, worst_verdict
+from adaptive_eval.config.prepare import (
+    StoredSetup,
+    prepare,
+    roster_of,
+    run_header,
+    stored_config,
+    stored_questions,
+)
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.types import NO_COST
+from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.registry import Python
@@ -20,6 +31,7 @@ from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.thresholds import frozen_of, kept_rubric, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_grading
 from adaptive_eval.running.baseline import take_baseline
+from adaptive_eval.running.judged_anew import JudgedAnew
 from adaptive_eval.scheduler.grading import grade_stored
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
@@ -48,8 +60,11 @@ class Regraded(NamedTuple):
     """Answers on which the grader failed."""
 
 
-async def regrade(directory: Path, config: RunConfig | None = None) -> Regraded:
-    """Grade the stored answers of a run again; raises `RunChanged` if `config` changes more than the grading."""
+async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_caps: bool = False) -> Regraded:
+    """Grade the stored answers of a run again; raises `RunChanged` if `config` changes more than the grading.
+
+    `beyond_caps`: whatever a judge may cost, which is else a `ConfigError` where a cap does not bear it.
+    """
     store = Store.attach(directory)
     try:
         stored = store.reader.header()
@@ -65,13 +80,13 @@ async def regrade(directory: Path, config: RunConfig | None = None) -> Regraded:
             header = run_header(config, questions)
             require_same_meaning(_graded_as(stored, header), header, directory)
             _require_texts(store)
-        return await _regrade(store, settings, questions, header)
+        return await _regrade(store, settings, questions, header, beyond_caps)
     finally:
         store.close()
 
 
 async def _regrade(
-    store: Store, config: RunConfig, questions: tuple[Question, ...], header: RunHeader | None
+    store: Store, config: RunConfig, questions: tuple[Question, ...], header: RunHeader | None, beyond_caps: bool
 ) -> Regraded:
     before: list[int | None] = []
 
@@ -87,17 +102,24 @@ async def _regrade(
     else:
         thresholds = thresholds_from_run(config.rubric)
         rubric = open_rubric(config.rubric, frozen_of(thresholds))
-    pool = open_grading(config, rubric)
+    verdict = worst_verdict(config, questions)
+    pool = open_grading(config, rubric, verdict)
+    capped = verdict != NO_COST and budget_of(config.budget).bought
+    judged = JudgedAnew(prepare(config), store.reader, verdict, pool.lost_vote, beyond_caps) if capped else None
+    again: Callable[[str], Again | None] = (lambda model: None) if judged is None else judged.again
     try:
-        await take_baseline(pool, store, lambda cost: True)
-        regrades = await grade_stored(pool, records, {question.id: question for question in questions})
+        if judged is not None:
+            judged.require_room(store.reader.trial_count())
+        await take_baseline(pool, store, lambda total: judged is None or judged.bears(total))
+        regrades = await grade_stored(pool, records, {question.id: question for question in questions}, again)
     finally:
         await pool.close()
     if header is not None and rubric.lacks:
         thresholds, regrades = _fitted(store, config, questions, rubric, regrades)
     done = _count(before, regrades)
     if regrades or header is not None:
-        events = [TrialsRegraded(done.answers, **done._asdict()), *([] if thresholds is None else [thresholds])]
+        lost = [] if judged is None else judged.losses
+        events = [TrialsRegraded(done.answers, **done._asdict()), *([] if thresholds is None else [thresholds]), *lost]
         store.regrade(regrades, events, header)
     return done
 

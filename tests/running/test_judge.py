@@ -214,6 +214,31 @@ def test_what_the_judge_has_lost_ends_a_run_at_its_cap(site: Site, fair_url: str
     assert 0 < judge.counts["reset"] * 32768 < 3_000_000
 
 
+def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:
+    """Nothing is sent where a cap might not bear it; what it has used is spent, with replies that were lost."""
+    limits = {"sampling": {"max_tokens": 20}, "concurrency": {"concurrency": 64, "patience": 0.0}}
+    assert site.run(site.write(**settings(fair_url, grader="math", trials={"min": 2, "max": 2}))).exit_code in ENDED
+    before = stored(site)
+    faults = Faults(reset=0.1, seed=3)
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(), faults=faults)) as url:
+        grader = judged_by(url, **limits)
+        short = site.write("short", **settings(fair_url, grader=grader, budget={"tokens": 20_000}, trials={"min": 2}))
+        refused = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(short)])
+        assert refused.exit_code == ExitCode.CONFIGURATION
+        assert "raise budget.tokens, or add --beyond-caps" in " ".join(refused.stderr.split())
+        assert stored(site) == before
+        enough = site.write("enough", **settings(fair_url, grader=grader, budget={"tokens": 10**7}, trials={"min": 2}))
+        done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(enough)])
+        assert done.exit_code == 0, done.output
+        meant = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(short), "--beyond-caps"])
+        assert meant.exit_code == 0, meant.output
+    after = stored(site)
+    assert sum(one.cost.tokens for one in after) > sum(one.cost.tokens for one in before)
+    with closing(RunReader.open(site.directory())) as reader:
+        lost = events_of_kind(reader.events(), AnswersLost)
+    assert sum(event.verdicts for event in lost) > 0 and all(event.tokens > 0 for event in lost)
+
+
 @pytest.mark.parametrize(
     ("grader", "changes", "said"),
     [

@@ -1,0 +1,78 @@
+"""What it may cost to have stored answers judged anew, under the caps of the configuration.
+
+A regrade changes all grades or none, so it is not begun unless the caps bear every verdict at its worst, on top of what
+the run has spent. A reply that is lost on the way counts at its worst, and is asked for again where they bear it.
+"""
+
+from collections import Counter
+from dataclasses import asdict
+
+from adaptive_eval.config.planning import lost_cost
+from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.types import Again
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.scheduler.verdicts import all_spent
+from adaptive_eval.store import AnswersLost, RunReader
+
+CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
+"""What is bought, as `budget` counts it."""
+
+
+class JudgedAnew:
+    """The caps, what is spent by now, and what the verdicts may still cost."""
+
+    def __init__(
+        self, prepared: PreparedRun, reader: RunReader, verdict: Cost, vote: Cost, beyond_caps: bool = False
+    ) -> None:
+        """`verdict`: the most that one may cost; `vote`: one of its replies that did not come."""
+        budget = asdict(prepared.plan.budget)
+        self._caps = {name: budget[name] for name in CAPS if budget[name] is not None and not beyond_caps}
+        self._verdict, self._vote = verdict, vote
+        self._waiting = _in_flight(prepared, reader)
+        self._spent = all_spent(reader).plus(self._waiting)
+        self._wanted = NO_COST
+        self._lost: Counter[str] = Counter()
+
+    def require_room(self, answers: int) -> None:
+        """Raise `ConfigError` where a cap might not bear that so many are judged."""
+        self._wanted = self._verdict.times(answers)
+        if short := self._short(self._spent.plus(self._wanted)):
+            more, spent = getattr(self._wanted, short), getattr(self._spent, short)
+            option = "gpu_hours" if short == "gpu_seconds" else short
+            raise ConfigError(
+                f"to judge {answers} answers anew may cost up to {more:,.6g} {CAPS[short]}, with {spent:,.6g} spent, "
+                f"and the cap is {self._caps[short]:,.6g}; raise budget.{option}, or add --beyond-caps"
+            )
+
+    def bears(self, total: Cost) -> bool:
+        """Whether the caps bear the verdicts when so much is spent before the first."""
+        self._spent = total.plus(self._waiting)
+        return self._short(self._spent.plus(self._wanted)) is None
+
+    def again(self, model: str) -> Again:
+        """Counts a reply that was lost, and says whether the caps bear another one."""
+
+        async def asked_again() -> bool:
+            self._lost[model] += 1
+            lost = self._vote.times(self._lost.total())
+            return self._short(self._spent.plus(self._wanted).plus(lost)) is None
+
+        return asked_again
+
+    @property
+    def losses(self) -> list[AnswersLost]:
+        """What was lost in the place of replies that came."""
+        return [AnswersLost(model, 0, *self._vote.times(many), verdicts=many) for model, many in self._lost.items()]
+
+    def _short(self, total: Cost) -> str | None:
+        """The first cap that this would exceed."""
+        return next((name for name, cap in self._caps.items() if getattr(total, name) > cap), None)
+
+
+def _in_flight(prepared: PreparedRun, reader: RunReader) -> Cost:
+    """What was asked for when an earlier start was killed, at its worst."""
+    total, counts = NO_COST, reader.in_flight()
+    for model, worst in zip(prepared.config.models, prepared.plan.bench.worst_cost, strict=True):
+        total = total.plus(lost_cost(model, worst).times(counts.get(model.name, 0)))
+    return total
