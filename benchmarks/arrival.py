@@ -106,7 +106,8 @@ class ByArrival:
         rows = np.flatnonzero(self.in_play)
         self._estimates = update(self._estimates, rows, self.counts, bench, plan.prior, plan.trials.max)
         left = plan.trials.max * bench.questions - held
-        supply = Supply(held, left, float("inf"), np.zeros(bench.models, dtype=bool), np.zeros_like(held))
+        nobody = np.zeros(bench.models, dtype=bool)
+        supply = Supply(held, left, float("inf"), nobody, np.zeros_like(held), nobody)
         standing = judge_look(self._estimates, self._memory, plan.objective, plan.deciding_rule, plan.judging, supply)
         self.standing, self._memory = standing, standing.memory
         self.in_play = np.isin(np.arange(bench.models), standing.open_pairs())

@@ -14,7 +14,8 @@ from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.record.history import load_starting_point, stored_trial_count
+from adaptive_eval.record.history import stored_trial_count
+from adaptive_eval.record.starting import load_starting_point
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_without_starting
@@ -67,7 +68,7 @@ def show_health(found: Mapping[str, Health]) -> bool:
 
 def _up(prepared: PreparedRun, found: Mapping[str, Health]) -> set[str]:
     """The models that can be asked now: the run starts no server for a rehearsal."""
-    return {model.name for model in prepared.config.models if model.launch is None and found[model.name].ok}
+    return {model.name for model in prepared.config.asked if model.launch is None and found[model.name].ok}
 
 
 def show_answers(tried: Sequence[TriedAnswer], rubric: Rubric) -> bool:
@@ -108,7 +109,9 @@ def _ends(text: str) -> str:
 def _outlook(prepared: PreparedRun) -> Iterator[str]:
     config, plan = prepared.config, prepared.plan
     bench = plan.bench
-    yield f"{config.name}: {bench.models} models on {bench.questions} questions, objective {config.objective.kind}"
+    recorded = f" ({len(bench.recorded)} recorded)" if bench.recorded else ""
+    who = f"{bench.models} models{recorded} on {bench.questions} questions"
+    yield f"{config.name}: {who}, objective {config.objective.kind}"
     categories = zip(prepared.rubric.names, bench.weights, strict=True)
     yield f"rubric    {', '.join(f'{safe_line(name)} {weight:g}' for name, weight in categories)}"
     stopping = config.stopping
@@ -136,7 +139,8 @@ def _at_most(plan: Plan) -> Iterator[str]:
     """Each cost at its worst: the horizon for everyone, or the cap where that is lower."""
     budget, bench = plan.budget, plan.bench
     each = plan.trials.max * bench.questions
-    trials = min(each * bench.models, budget.trials or each * bench.models)
+    everyone = each * int(bench.asked.sum())
+    trials = min(everyone, budget.trials or everyone)
     yield f"{count(trials)} trials"
     for name, cap in (("tokens", budget.tokens), ("usd", budget.usd)):
         worst = sum(getattr(cost, name) for cost in bench.worst_cost) * each

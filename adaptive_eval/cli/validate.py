@@ -35,7 +35,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
 def _missing(config: RunConfig) -> Iterator[str]:
     """Keys and programs that a run would need; not an error here, since the run may be on another machine."""
     environment = read_environment(config.folder)
-    for model in config.models:
+    for model in config.asked:
         if (problem := model.missing_key(environment)) is not None:
             yield problem
     for name, problem in missing_programs(config, environment):
@@ -44,8 +44,10 @@ def _missing(config: RunConfig) -> Iterator[str]:
 
 def _summary(path: Path, prepared: PreparedRun) -> str:
     config = prepared.config
-    models, questions, trials = len(config.models), len(prepared.questions), config.trials
+    models, questions, trials = len(config.asked), len(prepared.questions), config.trials
+    recorded = len(config.models) - models
+    beside = f" and {recorded} recorded" if recorded else ""
     return (
-        f"{path} is sound: {models} models, {questions} questions, objective {config.objective.kind}, "
+        f"{path} is sound: {models} models{beside}, {questions} questions, objective {config.objective.kind}, "
         f"{trials.min} to {trials.max} trials a question, {models * questions * trials.max:,} trials at most"
     )

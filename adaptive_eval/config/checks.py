@@ -40,6 +40,42 @@ def _valid(models: Models) -> Iterator[tuple[int, ModelConfig]]:
     return ((number, model) for number, model in enumerate(models) if model is not None)
 
 
+def _asked(models: Models) -> Iterator[tuple[int, ModelConfig]]:
+    """Those that are asked."""
+    return ((number, model) for number, model in _valid(models) if model.recorded is None)
+
+
+def _some_models_are_asked(objective: ObjectiveConfig, models: Models) -> Iterator[Problem]:
+    recorded = [model for _, model in _valid(models) if model.recorded is not None]
+    if models and len(recorded) == len(models):
+        mend = "add the model that is new; to see what earlier runs have found use `adaptive-eval report` or `board`"
+        yield Problem(("models",), "must have one that is asked: all of them are recorded", mend)
+    if objective.kind == "place" and None not in models and not recorded:
+        rule = "place needs recorded models, among which the others are placed"
+        yield Problem(("objective", "kind"), rule, "give models `recorded: RUN`, or use the objective ranking")
+
+
+def _recorded_models_have_no_servers(models: Models) -> Iterator[Problem]:
+    for number, model in _valid(models):
+        for key in ("launch", "simulate", "batch") if model.recorded is not None else ():
+            if getattr(model, key):
+                rule = "is of no use to a recorded model, which is never asked"
+                yield Problem(("models", number, key), rule, f"remove {key}, or recorded")
+
+
+def _recorded_outcomes_have_their_meaning(
+    models: Models, rubric: RubricConfig, prior_evidence: PriorEvidenceConfig | None
+) -> Iterator[Problem]:
+    """Categories go by thresholds, and what is known of a model is either recorded or R0."""
+    recorded = [model.recorded for _, model in _valid(models) if model.recorded is not None]
+    if recorded and rubric.fit == "opening":
+        rule = "may not be `opening` with recorded models, whose categories go by other thresholds"
+        yield Problem(("rubric", "fit"), rule, f"take those of the earlier run: `fit: {{run: {recorded[0]}}}`")
+    if recorded and prior_evidence is not None:
+        rule = "may not stand beside recorded models"
+        yield Problem(("prior_evidence",), rule, "remove it, or name the models' runs under prior_evidence alone")
+
+
 def _enough_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is not None and len(names) < entry.least_models:
@@ -181,7 +217,7 @@ def _rubric_has_its_signals(grader: GraderOptions, rubric: RubricConfig, models:
         )
     if not opened.lacks and rubric.fit is not None:
         yield Problem(("rubric", "fit"), "has nothing to fit: the rubric compares with numbers alone", "remove it")
-    for number, model in _valid(models):
+    for number, model in _asked(models):
         path: KeyPath = ("models", number)
         if "completion_bpt" in opened.needs and not model.sampling.logprobs:
             yield Problem((*path, "sampling", "logprobs"), "must be true: the rubric needs completion_bpt")
@@ -197,7 +233,7 @@ def _budget_can_be_counted(budget: BudgetConfig, models: Models) -> Iterator[Pro
         ("gpu_hours", budget.gpu_hours, "gpus"),
     )
     for cap, limit, key in needs:
-        without = [model.name for _, model in _valid(models) if attrgetter(key)(model) is None]
+        without = [model.name for _, model in _asked(models) if attrgetter(key)(model) is None]
         if limit is not None and without:
             rule = f"needs {key} of every model, to reserve what a trial may cost, but {', '.join(without)} has none"
             yield Problem(("budget", cap), rule, f"add it, or remove budget.{cap}")
@@ -246,7 +282,7 @@ def _prior_is_used(prior_evidence: PriorEvidenceConfig | None, trials: TrialsCon
 
 def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator[Problem]:
     world = _world_models(questions)
-    for number, model in _valid(models):
+    for number, model in _asked(models):
         path: KeyPath = ("models", number, "simulate")
         if model.simulate and questions.world is None:
             yield Problem(path, "needs the questions of a world", "set `questions: {world: coins}`")
@@ -259,7 +295,7 @@ def _simulation_is_whole(questions: QuestionsConfig, models: Models) -> Iterator
 
 
 def _one_server_a_model(models: Models) -> Iterator[Problem]:
-    for number, model in _valid(models):
+    for number, model in _asked(models):
         if model.launch is not None and model.simulate:
             rule, mend = "is not for a model that the simulator serves", "remove it, or simulate"
             yield Problem(("models", number, "launch"), rule, mend)
@@ -288,7 +324,7 @@ def _world_models(questions: QuestionsConfig) -> tuple[str, ...] | None:
 
 
 def _base_seed_is_used(seeds: str, models: Models) -> Iterator[Problem]:
-    for number, model in _valid(models):
+    for number, model in _asked(models):
         if model.sampling.seed is not None and seeds != "consecutive":
             rule = "is where consecutive seeds begin, but the run's seeds are hashed"
             yield Problem(
@@ -304,6 +340,9 @@ def _answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Ite
 
 
 CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
+    _some_models_are_asked,
+    _recorded_models_have_no_servers,
+    _recorded_outcomes_have_their_meaning,
     _enough_models,
     _objective_names_models,
     _rules_fit_objective,

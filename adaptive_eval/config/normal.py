@@ -99,7 +99,8 @@ MERGED = ("extra_body", "extra_headers")
 """Mappings within them that are merged key by key in their turn."""
 
 SIMULATED_URL = "http://127.0.0.1/v1"
-"""Stands for a server that the run starts, the simulator or another, whose port is not known before."""
+"""Stands for a server that the run starts, the simulator or another, whose port is not known before, and for that of a
+recorded model, which has none."""
 BASE_URL = "OPENAI_BASE_URL"
 """The variable that holds the address of every model without one."""
 
@@ -128,12 +129,15 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
         if not isinstance(model, dict):
             continue
         path: KeyPath = ("models", number, "base_url")
-        launched = model.get("launch") is not None
+        launched, recorded = model.get("launch") is not None, model.get("recorded") is not None
         if "base_url" in model:
-            if launched:
+            if recorded:
+                rule, mend = "is of no use to a recorded model, which is never asked", "remove base_url, or recorded"
+                document.problems.append(Problem(path, rule, mend, place=document.place(path)))
+            elif launched:
                 rule, mend = "is not known before the server is launched", "remove base_url, or launch"
                 document.problems.append(Problem(path, rule, mend, place=document.place(path)))
-        elif launched or model.get("simulate") is True:
+        elif launched or recorded or model.get("simulate") is True:
             model["base_url"] = SIMULATED_URL
         elif url := environment.get(BASE_URL):
             model["base_url"] = url

@@ -15,7 +15,7 @@ from adaptive_eval.config.decisions import (
 )
 from adaptive_eval.config.pace import pace_of
 from adaptive_eval.config.plug_ins import load_plug_in
-from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
+from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup, recorded_models
 from adaptive_eval.core.compose import MOST_PER_ROUND
 from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
@@ -51,26 +51,38 @@ class EarlierHorizon(NamedTuple):
     looks: int
 
 
+class KnownBefore(NamedTuple):
+    """What is known of the models of a run from earlier ones."""
+
+    counts: CountArray | None = None
+    """(L, M, K): R0, and all outcomes of recorded models."""
+    ungraded: NDArray[np.int64] | None = None
+    """(L, M): answers of recorded models that have no grade."""
+
+
 def plan_of(
     config: RunConfig,
     questions: Sequence[Question],
     worst: Sequence[Cost],
     first: NDArray[np.integer] | None = None,
-    prior_counts: CountArray | None = None,
+    known: "KnownBefore | None" = None,
     horizons: Sequence[EarlierHorizon] = (),
 ) -> Plan:
     """The plan that a configuration means for these questions; `worst` is the most that a trial of each model may cost.
 
-    `first` (L, M) are trials that are there already, `prior_counts` (L, M, K) outcomes that are taken as R0, and
+    `first` (L, M) are trials that are there already, `known` what is known of the models from earlier runs, and
     `horizons` those that the run had before.
     """
+    known = KnownBefore() if known is None else known
     bench = Bench(
         models=len(config.models),
         questions=len(questions),
         weights=np.array(open_rubric(config.rubric).weights, dtype=float),
         worst_cost=tuple(worst),
-        prior_counts=prior_counts,
+        prior_counts=known.counts,
         clusters=clusters(questions),
+        recorded=recorded_models(config.models),
+        recorded_ungraded=known.ungraded,
     )
     names = [model.name for model in config.models]
     budget = budget_of(config.budget, config.models, config.serving_groups)
@@ -92,7 +104,7 @@ def plan_on(
     `budget` are the caps, where the run starts servers.
     """
     stopping, allocation = config.stopping, config.allocation
-    objective = _objective(config, names)
+    objective = _objective(config, names, bench.recorded)
     judged_by = RULES.get(str(stopping.rule)) if objective.rule is None else None
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
     pace = pace_of(allocation, config.trials, bench.questions, in_turn=in_turn)
@@ -103,7 +115,7 @@ def plan_on(
         Plan,
         bench=bench,
         objective=objective,
-        rule=_rule(config, start, _stride(config, pace)),
+        rule=_rule(config, start, np.inf if bench.recorded else _stride(config, pace)),
         policy=_policy(config),
         judging=Judging(
             delta=0.0 if config.objective.gate else stopping.delta,  # it is in the gate's question already
@@ -172,7 +184,8 @@ def first_information(
     least = max(trials.min, min(opening, trials.max))
     at_first = np.asarray(least) if first is None else np.maximum(first, least)
     known = np.asarray(0) if bench.prior_counts is None else bench.prior_counts.sum(axis=-1)
-    return min(1.0, float(np.min((at_first + known) / (trials.max + known))))
+    information = np.broadcast_to((at_first + known) / (trials.max + known), (bench.models, bench.questions))
+    return min(1.0, float(np.min(information[bench.asked])))
 
 
 def clusters(questions: Sequence[Question]) -> NDArray[np.int64] | None:
@@ -224,8 +237,10 @@ def worst_costs(models: Sequence[ModelConfig], longest: Sequence[int], verdict: 
 
     `verdict` is the most that it costs to have an answer judged.
     """
-    answers = (_worst_cost(model, size) for model, size in zip(models, longest, strict=True))
-    return tuple(answer.plus(verdict) for answer in answers)
+    return tuple(
+        NO_COST if model.recorded is not None else _worst_cost(model, size).plus(verdict)
+        for model, size in zip(models, longest, strict=True)
+    )
 
 
 def worst_verdict(config: RunConfig, questions: Sequence[Question]) -> Cost:
@@ -271,9 +286,9 @@ def _most_gpu_seconds(model: ModelConfig) -> float:
     return model.sampling.timeout * model.concurrency.attempts * share
 
 
-def _objective(config: Decisions, names: Sequence[str]) -> Objective:
+def _objective(config: Decisions, names: Sequence[str], recorded: frozenset[int]) -> Objective:
     """The objective, its models by position."""
-    chosen, known = config.objective, {"models": tuple(names)}
+    chosen, known = config.objective, {"models": tuple(names), "recorded": recorded}
     if isinstance(chosen.kind, str) and chosen.kind in OBJECTIVES:
         built_in = make(OBJECTIVES[chosen.kind].make, chosen.options, known)
         return Gate(Margin(names.index(chosen.gated_by), config.stopping.delta)) if chosen.gated_by else built_in

@@ -102,6 +102,8 @@ def _plug_ins(config: RunConfig) -> dict[str, object]:
 
 
 def _model_meaning(model: ModelConfig) -> dict[str, object]:
+    if model.recorded is not None:
+        return {"recorded": True, "model": model.model}
     return {
         "model": model.model,
         "api": model.api,
@@ -192,7 +194,7 @@ def prepare(config: RunConfig) -> PreparedRun:
     _require_gradable(config, questions)
     prepared = _prepared(config, questions)
     if config.trials.favour == "auto":
-        choice = choose_favour(config.models, config.trials, len(questions), in_turn=config.in_turn)
+        choice = choose_favour(config.asked, config.trials, len(questions), in_turn=config.in_turn)
         prepared = replace(favouring(prepared, choice.favour), why_favoured=choice.why)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
 
@@ -250,6 +252,7 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
         lost=lost_cost(model, prepared.plan.bench.worst_cost[number]),
         gpus=model.gpus or 0.0,
         secrets=secrets,
+        recorded=model.recorded is not None,
     )
 
 

@@ -64,6 +64,9 @@ class ModelConfig(EndpointConfig):
     """The model is one of `questions.world`, served by the simulator; no `base_url` is needed."""
     launch: LaunchConfig | None = None
     """The run starts the model's server, and stops it in the end; no `base_url` is needed."""
+    recorded: Path | None = None
+    """The directory of an earlier run, from the current directory: the model's outcomes there stand in this run, and it
+    is never asked; no `base_url` is needed. `model` is its name there. What is taken is stored with this run."""
     batch: BatchConfig | None = None
     """Ask through the provider's batch service, at about half the price: `batch: openai`, anthropic or openrouter."""
 
@@ -102,6 +105,11 @@ class SettledConfig(Section):
     in an argument, and the variable ADAPTIVE_EVAL_MODEL, is the model's name. Once a model."""
     timeout: Seconds = Field(60.0, gt=0)
     """How long it may take; then it is killed."""
+
+
+def recorded_models(models: Iterable[ModelConfig]) -> frozenset[int]:
+    """Those that are never asked, by their numbers."""
+    return frozenset(number for number, model in enumerate(models) if model.recorded is not None)
 
 
 def launched_models(models: Iterable[ModelConfig]) -> frozenset[int]:
@@ -251,9 +259,14 @@ class RunConfig(Decisions):
     tracking: TrackingConfig | None = None
 
     @property
+    def asked(self) -> tuple[ModelConfig, ...]:
+        """The models that are asked: all but recorded ones."""
+        return tuple(model for model in self.models if model.recorded is None)
+
+    @property
     def keys(self) -> frozenset[str]:
         """The names of the environment variables that hold keys."""
-        servers = [*self.models, *([self.grader.server] if isinstance(self.grader, AskedGrader) else [])]
+        servers = [*self.asked, *([self.grader.server] if isinstance(self.grader, AskedGrader) else [])]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @field_validator("models")

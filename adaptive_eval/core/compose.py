@@ -10,6 +10,7 @@ from adaptive_eval.core.flight import Flight, TrialArray
 from adaptive_eval.core.need import times_to_decision
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import View
+from adaptive_eval.core.recorded import of_trials
 from adaptive_eval.core.settings import Pace, require
 from adaptive_eval.core.standing import JudgedLook, likely_open
 from scorio.moments import FloatArray
@@ -52,7 +53,8 @@ def _needed(plan: Plan, now: Now) -> FloatArray:
     """(L,): the share of further trials that each model needs for one of its open comparisons."""
     standing, pairs = now.standing, now.standing.open_pairs()
     times = times_to_decision(standing.cautious, standing.rule, plan.judging)
-    further = now.pace.share * (times[standing.evidence.positions(pairs)] - 1.0)
+    at = standing.evidence.positions(pairs)
+    further = now.pace.share * (of_trials(times[at], standing.fixed[at]) - 1.0)
     needed = np.zeros(plan.bench.models + 1)
     held = np.append(now.held, 0)
     for side in (0, 1):
@@ -125,7 +127,8 @@ def _sizes(flight: Flight, now: Now, pairs: IndexArray, prices: FloatArray, need
         wanted = np.maximum(np.rint(needed), questions * (1 + now.pace.lookahead)) * cheap
         in_flight = flight.sizes
         if now.pace.held:
-            wanted = _while_others_work(wanted, pairs[(pairs < models).all(axis=1)], flight.seconds)
+            both_work = np.append(now.in_play, False)[pairs].all(axis=1)
+            wanted = _while_others_work(wanted, pairs[both_work], flight.seconds)
         short = np.where(in_flight <= (REFILL if now.pace.lookahead else 0.0) * wanted, wanted - in_flight, 0.0)
         sizes = np.floor(short / questions).astype(np.int64) * questions
     sizes[~now.in_play] = 0

@@ -179,7 +179,8 @@ class Controller:
         Where trials that no round has asked for yet leave too little, go on without those that lack some, if there is
         much of others that waits for nothing else.
         """
-        others = 2 if self.plan.objective.reference is None else 1
+        alone = self.plan.objective.reference is not None or bool(self.plan.bench.recorded)
+        others = 1 if alone else 2
         while self.finished is None and not self._flight.within_caps:
             late = self._flight.holding_up(others)
             if not late:
@@ -260,17 +261,21 @@ class Controller:
     def supply(self) -> Supply:
         """Trials still available."""
         trials = self.trials
-        left = self._stages.trials.max * self.plan.bench.questions - trials - self.ungraded.sum(axis=1)
-        return Supply(trials, left, self._flight.account.affordable(), ~self._in_play(), self._tally.known_before)
+        bench = self.plan.bench
+        left = self._stages.trials.max * bench.questions - trials - self.ungraded.sum(axis=1)
+        left[~bench.asked] = 0
+        affordable, before = self._flight.account.affordable(), self._tally.known_before
+        return Supply(trials, left, affordable, ~self._in_play(), before, ~bench.asked)
 
     def wanted_again(self) -> NDArray[np.bool_]:
         """(L,): models of which further trials may still be wanted, whatever comes; what serves the others may go."""
         flying = np.array([bool(self._flight.batches(model)) for model in range(self.plan.bench.models)])
         some = self.standing is None or self._stages.more or not asks_only_open(self.plan.policy)
         if self.finished is not None or some or self.standing is None:
-            return self._in_play() & (self.finished is None)
+            return self._in_play() & self.plan.bench.asked & (self.finished is None)
         latch = self.plan.judging.latch
-        return wanted_again(self.standing, self.supply, self.plan.objective, flying, latch=latch)
+        wanted = wanted_again(self.standing, self.supply, self.plan.objective, flying, latch=latch)
+        return wanted & self.plan.bench.asked
 
     def result(self) -> Result | None:
         """Everything that is known after the latest look; None before the first. Needs the looks to be kept."""
@@ -402,9 +407,9 @@ class Controller:
             return
         self._issue(first)
         self._opening = Opening(flight.batches(), stages.pace, stages.trials.max)
-        one_each = np.ones(flight.issued.shape, dtype=np.int32)
+        one_each = np.repeat(self.plan.bench.asked[:, None], flight.issued.shape[1], axis=1).astype(np.int32)
         for _ in range(stages.pace.lookahead if there is None else 0):
-            if int(flight.issued[0, 0]) == stages.trials.max or not flight.account.fits(one_each.sum(axis=1)):
+            if int(flight.issued[:, 0].max()) == stages.trials.max or not flight.account.fits(one_each.sum(axis=1)):
                 break
             self._issue(one_each)
 
@@ -426,7 +431,8 @@ class Controller:
 
     def _now(self, standing: JudgedLook) -> Now:
         before, stages = self._tally.known_before, self._stages
-        return Now(standing, stages.pace, stages.trials.max, self.trials + before, before, self._in_play())
+        may_be_asked = self._in_play() & self.plan.bench.asked
+        return Now(standing, stages.pace, stages.trials.max, self.trials + before, before, may_be_asked)
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked = self._looks_taken > 0

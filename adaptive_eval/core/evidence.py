@@ -105,7 +105,8 @@ def update(
         own, horizon = counts[part], np.array(max_trials)
         if bench.prior_counts is not None:
             own = own + bench.prior_counts[part]
-            horizon = horizon + bench.prior_counts[part].sum(axis=-1)
+            further = np.where(bench.asked[part], horizon, 0)[:, None]
+            horizon = further + bench.prior_counts[part].sum(axis=-1)
         fresh = estimate(own, bench.weights, prior, horizon)
         for name, values in merged.items():
             values[part] = getattr(fresh, name)

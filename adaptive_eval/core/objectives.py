@@ -92,6 +92,34 @@ RANKING = ObjectiveEntry(
 
 
 @dataclass(frozen=True)
+class Place(Objective):
+    """Where the models that are asked stand: against their neighbours in the order, recorded or not."""
+
+    recorded: frozenset[int]
+
+    def __post_init__(self) -> None:
+        require(len(self.recorded) > 0, "place needs recorded models, among which others are placed", self.recorded)
+
+    def comparisons(self, order: IndexArray) -> IndexArray:
+        return self._with_an_asked_one(Ranking().comparisons(order))
+
+    def family(self, models: int) -> IndexArray:
+        return self._with_an_asked_one(Ranking().family(models))
+
+    def _with_an_asked_one(self, pairs: IndexArray) -> IndexArray:
+        return pairs[~np.isin(pairs, sorted(self.recorded)).all(axis=1)]
+
+
+PLACE = ObjectiveEntry(
+    name="place",
+    make=Place,
+    gist="new models among recorded ones",
+    says="Every model that is asked is compared with its neighbours in the order, recorded ones among them.",
+    in_order=True,
+)
+
+
+@dataclass(frozen=True)
 class Best(Objective):
     """The leader against every other model."""
 

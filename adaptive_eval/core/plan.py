@@ -65,6 +65,8 @@ class Plan:
         shape = (self.bench.models, self.bench.questions)
         require(self.first.shape == shape, f"first must have shape {shape}", self.first.shape)
         require(bool(self.first.min() >= 0), "first must not be negative", self.first.min())
+        of_recorded = self.first[~self.bench.asked].sum()
+        require(not of_recorded, "first must have no trials of recorded models", of_recorded)
         most = self.opening.sum(axis=1).max() / self.bench.questions
         rule = "first, with at least trials.min a question, must not exceed trials.max on average"
         require(bool(most <= self.trials.max), f"{rule}, which is {self.trials.max}", float(most))
@@ -78,12 +80,15 @@ class Plan:
         more = np.maximum(least, min(pace.opening, trials.max))
         if BudgetAccount(self.budget, self.bench.worst_cost).fits(more.sum(axis=1)):
             least = more
-        return least if self.first is None else np.maximum(least, self.first.astype(np.int32))
+        first = least if self.first is None else np.maximum(least, self.first.astype(np.int32))
+        first[~self.bench.asked] = 0
+        return first
 
     @property
     def fixed(self) -> bool:
         """The first round has all trials there may be."""
-        return bool(np.all(self.opening.sum(axis=1) == self.trials.max * self.bench.questions))
+        opening = self.opening[self.bench.asked]
+        return bool(np.all(opening.sum(axis=1) == self.trials.max * self.bench.questions))
 
     @property
     def deciding_rule(self) -> Rule:

@@ -40,6 +40,7 @@ POLICIES: dict[str, PolicyEntry] = _by_name(
 )
 OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
     objectives.RANKING,
+    objectives.PLACE,
     objectives.BEST,
     objectives.TOP_K,
     objectives.BASELINE,

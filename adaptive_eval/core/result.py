@@ -97,7 +97,7 @@ def conclude(
         reversals=_reversals(plan, standing, supply),
         adjusted_p=_adjusted(standing),
         trials=int(supply.trials.sum()),
-        fixed_trials=bench.models * bench.questions * plan.trials.max,
+        fixed_trials=int(bench.asked.sum()) * bench.questions * plan.trials.max,
         spent=spent,
         trials_to_go=min(
             _to_go(plan, [one.verdict for one in comparisons], supply), _payable(plan.budget, supply, spent)
@@ -113,7 +113,7 @@ def _to_go(plan: Plan, pairs: Sequence[PairVerdict], supply: Supply) -> float:
             needed = plan.trials.max if math.isnan(pair.trials_needed) else min(pair.trials_needed, plan.trials.max)
             members = [model for model in (pair.better, pair.worse) if model is not None]
             target[members] = np.maximum(target[members], needed * plan.bench.questions)
-    return float(np.maximum(target - supply.trials, 0.0).sum())
+    return float(np.maximum(target - supply.trials, 0.0)[plan.bench.asked].sum())
 
 
 def _payable(budget: Budget, supply: Supply, spent: Cost) -> float:

@@ -125,6 +125,10 @@ class Bench:
     """R0: outcomes (L, M, K) known beforehand; they need not be whole, where each counts less than a trial."""
     clusters: NDArray[np.int64] | None = None
     """Cluster label 0..G-1 of each question, for the sampled-questions uncertainty."""
+    recorded: frozenset[int] = frozenset()
+    """Models that are never asked: `prior_counts` has all that is known of them, some of every question."""
+    recorded_ungraded: NDArray[np.int64] | None = None
+    """(L, M): answers of recorded models that have no grade."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", np.asarray(self.weights, dtype=float))
@@ -143,6 +147,16 @@ class Bench:
             require(self.clusters.shape == (self.questions,), "clusters needs one label a question", self.clusters)
             labels = np.unique(self.clusters)
             require(np.array_equal(labels, np.arange(len(labels))), "cluster labels must be 0, 1, ...", labels)
+        self._check_recorded()
+
+    def _check_recorded(self) -> None:
+        if not self.recorded:
+            return
+        known = self.recorded < frozenset(range(self.models))
+        require(known, "recorded needs models of the run, and not all of them", sorted(self.recorded))
+        counts = self.prior_counts
+        some = counts is None or bool(counts[sorted(self.recorded)].any(axis=-1).all())
+        require(some, "prior_counts must have an outcome of every question of a recorded model", sorted(self.recorded))
 
     def _check_weights(self) -> None:
         w = self.weights
@@ -154,3 +168,10 @@ class Bench:
     def categories(self) -> int:
         """Grades an outcome may have: 0 to one less than this."""
         return len(self.weights)
+
+    @property
+    def asked(self) -> NDArray[np.bool_]:
+        """(L,): models that trials are asked of."""
+        asked = np.ones(self.models, dtype=bool)
+        asked[list(self.recorded)] = False
+        return asked

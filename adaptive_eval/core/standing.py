@@ -28,6 +28,7 @@ from adaptive_eval.core.judge import (
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
+from adaptive_eval.core.recorded import fixed_share, of_information, of_trials
 from adaptive_eval.core.rules import Rule, has_error_left, is_giving_up
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.core.ungraded import ScoreBounds
@@ -49,10 +50,16 @@ class Supply:
     set_aside: NDArray[np.bool_]
     before: NDArray[np.int64]
     """(L,): outcomes of each model that were known beforehand (R0)."""
+    recorded: NDArray[np.bool_]
+    """(L,): models that are never asked."""
 
     def known(self) -> NDArray[np.int64]:
         """(L + 1,): all that is known of each model, and the nothing that a reference needs."""
         return np.append(self.trials + self.before, 0)
+
+    def held(self) -> NDArray[np.int64]:
+        """(L + 1,): the same of models that are asked, 0 of all others: what grows."""
+        return np.append(np.where(self.recorded, 0, self.trials + self.before), 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +82,8 @@ class JudgedLook:
     """The objective does: else there is no z, difference or boundary to tell."""
     verdicts_of: Callable[[IndexArray], NDArray[np.intp]]
     """The verdicts of any pairs (n, 2), whether or not the objective compares them today."""
+    fixed: FloatArray
+    """Of each pair the share of its variance that no trial lowers (`recorded`)."""
 
     def open_pairs(self) -> IndexArray:
         return np.asarray(self.pairs[self.verdicts == VERDICTS.index(Verdict.OPEN)])
@@ -104,7 +113,8 @@ def judge_look(
         ways.append(weigh_evidence(highest, objective.reference, objective.margin, other=lowest))
         ways.append(weigh_evidence(lowest, objective.reference, objective.margin, other=highest))
     memory, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
-    reach, certain = _reach(evidence, supply), cautious(ways)
+    fixed = fixed_share(compared, evidence, supply.recorded)
+    reach, certain = _reach(evidence, supply, fixed), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     order = np.argsort(-compared.score, kind="stable")
     in_play_first = order[np.argsort(supply.set_aside[order], kind="stable")]
@@ -135,6 +145,7 @@ def judge_look(
         compares=objective.compares,
         verdicts=verdicts_of(pairs),
         verdicts_of=verdicts_of,
+        fixed=fixed,
     )
 
 
@@ -152,12 +163,11 @@ def _ahead_first(evidence: Evidence, pairs: IndexArray) -> IndexArray:
     return np.where(behind[:, None], pairs[:, ::-1], pairs)
 
 
-def _reach(evidence: Evidence, supply: Supply) -> FloatArray:
+def _reach(evidence: Evidence, supply: Supply, fixed: FloatArray) -> FloatArray:
     """Information that each pair could have if all that is left went to it; 1 is the horizon."""
-    known = supply.known()
-    held = known[evidence.first] + known[evidence.second]
+    held = supply.held()[evidence.first] + supply.held()[evidence.second]
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth = np.where(held > 0, 1.0 + supply.affordable / held, np.inf)
+        growth = of_information(np.where(held > 0, 1.0 + supply.affordable / held, np.inf), fixed)
         reach = np.where(evidence.information > 0.0, evidence.information * growth, 1.0)
     return np.clip(reach, np.minimum(evidence.information, 1.0), 1.0)
 
@@ -203,10 +213,10 @@ def trials_to_horizon(standing: JudgedLook, supply: Supply) -> float:
     """The most further trials that one of the undecided comparisons would need, were it to get them all."""
     left = standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)
     pairs = standing.pairs[left]
-    information = standing.evidence.information[standing.evidence.positions(pairs)]
-    held = supply.known()[pairs].sum(axis=1)
-    further = held * (1.0 / np.where(information > 0.0, information, 1.0) - 1.0)
-    return float(further.max(initial=0.0))
+    at = standing.evidence.positions(pairs)
+    information, held = standing.evidence.information[at], supply.held()[pairs].sum(axis=1)
+    further = of_trials(1.0 / np.where(information > 0.0, information, 1.0), standing.fixed[at]) - 1.0
+    return float(np.multiply(held, further, where=held > 0, out=np.zeros(len(held))).max(initial=0.0))
 
 
 def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:
@@ -219,7 +229,8 @@ def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[n
     at = evidence.positions(pairs)
     now, then = np.append(held, 0)[pairs].sum(axis=1), np.append(issued, 0)[pairs].sum(axis=1)
     reach = evidence.information.copy()
-    reach[at] = np.minimum(reach[at] * then / np.maximum(now, 1), 1.0)
+    grown = of_information(np.maximum(then / np.maximum(now, 1), np.finfo(float).tiny), standing.fixed[at])
+    reach[at] = np.minimum(reach[at] * grown, 1.0)
     return np.asarray(power_by(standing.cautious, standing.rule, delta, reach, at) <= 0.5)
 
 
@@ -249,14 +260,15 @@ def describe(
     at = evidence.positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0)
     z = sign * evidence.z[at]
-    known, before = supply.known(), np.append(supply.before, 0)
-    share = 1.0 if evidence.against_reference else 0.5
+    known, before = supply.held(), np.append(np.where(supply.recorded, 0, supply.before), 0)
+    alone = evidence.against_reference | np.append(supply.recorded, False)[pairs].any(axis=1)
+    share = np.where(alone, 1.0, 0.5)
     per_question = share * known[pairs].sum(axis=1) / questions
     not_asked = share * before[pairs].sum(axis=1) / questions
     boundary = standing.rule.boundary(evidence)[at]
     call = sign * standing.memory.call[at]
     with np.errstate(invalid="ignore"):  # no trials yet, and no estimate of how many times as many it takes
-        times = times_needed(standing.cautious, standing.rule, ahead.boundary)[at]
+        times = of_trials(times_needed(standing.cautious, standing.rule, ahead.boundary)[at], standing.fixed[at])
         needed = np.maximum(per_question * times - not_asked, 0.0)
     told = 1.0 if standing.compares else np.nan
     columns = (

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Estimates, Prior, update
 from adaptive_eval.core.rounds import Batch
-from adaptive_eval.core.settings import Bench
+from adaptive_eval.core.settings import Bench, require
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.core.ungraded import ScoreBounds, bounds_of, why_unjudgeable
 from scorio.moments import IntArray
@@ -36,6 +36,11 @@ class Tally:
             np.zeros(bench.models, np.int64) if before is None else np.rint(before.sum(axis=(1, 2))).astype(np.int64)
         )
         """(L,): outcomes of each model that were known before the run."""
+        if bench.recorded:
+            require(before is not None, "recorded models need their outcomes (prior_counts)", sorted(bench.recorded))
+            self._estimate(np.array(sorted(bench.recorded), dtype=np.intp))
+            if bench.recorded_ungraded is not None:
+                self.ungraded += bench.recorded_ungraded.astype(np.int32)
 
     @property
     def trials(self) -> NDArray[np.int64]:

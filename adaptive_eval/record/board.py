@@ -160,7 +160,8 @@ def _changes(runs: Sequence[RunOnBoard]) -> Iterator[ScoreChange]:
     history: dict[str, list[RunScore]] = {}
     for run in runs:
         for one in run.models:
-            history.setdefault(one.model, []).append(one)
+            if not one.recorded:  # it would be held against the very same answers
+                history.setdefault(one.model, []).append(one)
     for model, scores in history.items():
         if len(scores) > 1:
             before, after = scores[-2:]

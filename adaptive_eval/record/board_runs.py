@@ -40,6 +40,8 @@ class RunScore:
     """The run went on without it."""
     with_prior: bool
     """Outcomes of an earlier run (R0) count in it."""
+    recorded: bool = False
+    """It is made of the outcomes of an earlier run: this one has not asked the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ def _status(results: Results | None, running: bool, imported: bool) -> str:
 
 
 def _settings(setup: StoredSetup) -> Iterator[tuple[str, str]]:
-    for one in setup.config.models:
+    for one in setup.config.asked:
         sampling = one.sampling.model_dump(mode="json", exclude=SAMPLING_WORKINGS)
         yield one.name, _plain([one.model, sampling, one.prompt.model_dump(mode="json")])
 
@@ -221,6 +223,7 @@ def _scores(run: str, results: Results, setup: StoredSetup) -> Iterator[RunScore
             trials=row.trials,
             set_aside=row.set_aside is not None,
             with_prior=row.prior_depth > 0.0,
+            recorded=row.recorded is not None,
         )
 
 

@@ -187,7 +187,7 @@ def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnSc
         bayes=_known(row.bayes),
         bayes_sigma=_known(row.bayes_sigma),
         sampled_sigma=_known(row.sampled_sigma),
-        trials=row.trials,
+        trials=int(snapshot.judged[row.model].sum()) if row.model in snapshot.recorded else row.trials,
         set_aside=snapshot.set_aside.get(row.model),
         stored_trials=usage.trials,
         ungraded=usage.ungraded,
@@ -205,6 +205,7 @@ def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnSc
         server_gpu_seconds=None if held is None else held.gpu_seconds,
         score_without_prior=alone.score,
         rank_without_prior=alone.rank,
+        recorded=snapshot.recorded.get(row.model),
     )
 
 
@@ -288,17 +289,18 @@ def _cost(snapshot: Snapshot) -> RunCost:
         tokens=sum(usage.tokens for usage in usages),
         usd=sum(usage.usd for usage in usages),
         gpu_seconds=sum(usage.gpu_seconds for usage in usages),
-        **_fixed_cost(result.fixed_trials / len(usages), usages),
+        **_fixed_cost(result.fixed_trials, [one for at, one in enumerate(usages) if at not in snapshot.recorded]),
         server_seconds=sum(one.seconds for one in held if one is not None) if known else None,
         server_gpu_seconds=sum(one.gpu_seconds for one in held if one is not None) if known else None,
         counted_gpu_seconds=gpu_seconds_used(held, snapshot.subject.launched, requests),
     )
 
 
-def _fixed_cost(trials: float, usages: Sequence[TrialUsage]) -> dict[str, float]:
-    """What so many trials of every model would have cost, at what those of each cost on average."""
+def _fixed_cost(fixed: int, usages: Sequence[TrialUsage]) -> dict[str, float]:
+    """What so many trials of all would have cost, as many of each, at what those of each cost on average."""
     if not all(usage.trials for usage in usages):
         return {}
+    trials = fixed / len(usages)
     kinds = ("tokens", "usd", "gpu_seconds")
     return {f"fixed_{kind}": trials * sum(getattr(usage, kind) / usage.trials for usage in usages) for kind in kinds}
 

@@ -88,8 +88,9 @@ class Ended:
         """All trials that there may be were there at the first look."""
         if self.results is None or len(self.results.looks) != 1:
             return False
-        each = self.results.cost.fixed_trials / len(self.results.models)
-        return all(row.trials >= each for row in self.results.models if row.set_aside is None)
+        asked = [row for row in self.results.models if row.recorded is None]
+        each = self.results.cost.fixed_trials / len(asked)
+        return all(row.trials >= each for row in asked if row.set_aside is None)
 
     @property
     def gate(self) -> tuple[GateRow, ...]:

@@ -12,31 +12,28 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.pace import opening_of
-from adaptive_eval.config.planning import EarlierHorizon, longest_prompts, plan_of, worst_costs, worst_verdict
-from adaptive_eval.config.prepare import PreparedRun, StoredSetup, favouring, prompts_of, setup_of, stored_config
-from adaptive_eval.config.run import PriorEvidenceConfig, RunConfig
+from adaptive_eval.config.planning import (
+    EarlierHorizon,
+    KnownBefore,
+    longest_prompts,
+    plan_of,
+    worst_costs,
+    worst_verdict,
+)
+from adaptive_eval.config.prepare import PreparedRun, StoredSetup, prompts_of, stored_config
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.prior import EarlierRun, PriorOutcomes, kept_prior, read_prior
-from adaptive_eval.record.thresholds import frozen_of, kept_rubric, kept_thresholds, thresholds_from_run
-from adaptive_eval.store import (
-    Event,
-    PriorTaken,
-    Roster,
-    RunBegun,
-    RunReader,
-    ThresholdsFrozen,
-    TrialsImported,
-    events_of_kind,
-)
+from adaptive_eval.record.prior import PriorOutcomes, kept_prior
+from adaptive_eval.record.recorded import Recorded, kept_outcomes, recorded_counts
+from adaptive_eval.store import Event, Roster, RunBegun, RunReader, TrialsImported, events_of_kind
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.store import require_same_meaning
@@ -116,37 +113,26 @@ def _numbers(folder: Path, name: str) -> list[int]:
 Cells = NDArray[np.int32]
 
 
-class StartingPoint(NamedTuple):
-    """A run that could begin or go on."""
-
-    prepared: PreparedRun
-    prior: PriorTaken | None
-    """R0, where it has to be written down yet."""
-    thresholds: ThresholdsFrozen | None = None
-    """Those of an earlier run, where they have to be written down yet."""
-
-    @property
-    def news(self) -> list[Event]:
-        """What has to be written down yet."""
-        return [event for event in (self.prior, self.thresholds) if event is not None]
-
-
 def stored_plan(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> Plan:
     """The plan that the looks of a stored run were taken by, for whoever only reads it: nothing is prepared for it.
 
     Raises `ConfigError` where the configuration has no room for the trials that are there.
     """
     config, roster = setup.config, setup.roster
-    first = _imported(config, roster, reader, events)
-    prior = kept_prior(config.prior_evidence, events)
-    return plan_of(
-        config,
-        setup.questions,
-        _worst_costs(setup, events),
-        first,
-        None if prior is None else _prior_counts(prior, roster, first, config),
-        recorded_horizons(events),
-    )
+    first = imported_cells(config, roster, reader, events)
+    recorded = kept_outcomes(config, events)
+    _require_taken(config, recorded)
+    known = known_before(config, roster, first, kept_prior(config.prior_evidence, events), recorded)
+    return plan_of(config, setup.questions, _worst_costs(setup, events), first, known, recorded_horizons(events))
+
+
+def _require_taken(config: RunConfig, recorded: Recorded) -> None:
+    missing = [model.name for model in config.models if model.recorded is not None and model.name not in recorded]
+    if missing:
+        raise ConfigError(
+            f"the run has not taken the outcomes of its recorded models yet ({', '.join(missing)}); it does so when it "
+            "begins: adaptive-eval run"
+        )
 
 
 def _worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...]:
@@ -168,40 +154,10 @@ def _worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cost, ...
 
 
 def stored_prior_counts(setup: StoredSetup, reader: RunReader, events: Sequence[Event]) -> CountArray | None:
-    """(L, M, K): what a stored run has taken as R0; None where that is nothing."""
-    prior = kept_prior(setup.config.prior_evidence, events)
-    if prior is None:
-        return None
-    return _prior_counts(prior, setup.roster, _cells(setup.roster, reader, events), setup.config)
-
-
-def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint:
-    """A run that is to begin or go on in `directory`, with what it begins with; nothing is written.
-
-    Raises `ConfigError` where the configuration has no room for the trials that are there, or R0 cannot be had.
-    """
-    prepared = _as_it_began(prepared, directory)
-    held = _held(prepared, directory)
-    had = kept_thresholds(prepared.config.rubric, held.events)
-    thresholds = thresholds_from_run(prepared.config.rubric) if had is None else None
-    prepared = replace(prepared, rubric=open_rubric(prepared.config.rubric, frozen_of(had or thresholds)))
-    section = prepared.config.prior_evidence
-    kept = kept_prior(section, held.events)
-    if section is None or (kept is not None and kept.covers(prepared.models)):
-        return StartingPoint(_planned(prepared, held, kept), None, thresholds)
-    prior = _read(section, prepared, directory, kept)
-    return StartingPoint(_planned(prepared, held, prior), prior.event(section), thresholds)
-
-
-def _as_it_began(prepared: PreparedRun, directory: Path) -> PreparedRun:
-    """A run that chooses its pace by itself keeps the one that it began with."""
-    if prepared.why_favoured is None or not is_run(directory):
-        return prepared
-    with closing(RunReader.open(directory)) as reader:
-        began = stored_config(reader.header()).trials.favour
-    if began == "auto" or began == prepared.config.trials.favour:
-        return prepared
-    return replace(favouring(prepared, began), why_favoured="the run began with it")
+    """(L, M, K): what a stored run has taken from earlier ones; None where that is nothing."""
+    config, first = setup.config, cells_of(setup.roster, reader, events)
+    prior = kept_prior(config.prior_evidence, events)
+    return known_before(config, setup.roster, first, prior, kept_outcomes(config, events)).counts
 
 
 def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen: bool = False) -> int | None:
@@ -218,33 +174,15 @@ def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen:
         return reader.trial_count()
 
 
-class _StoredBeginning(NamedTuple):
-    """What the run that is there has heard, the trials that it began with, and the horizons that it had."""
-
-    events: Sequence[Event] = ()
-    first: Cells | None = None
-    horizons: tuple[EarlierHorizon, ...] = ()
-
-
-def _held(prepared: PreparedRun, directory: Path) -> _StoredBeginning:
-    if not is_run(directory):
-        return _StoredBeginning()
-    with closing(RunReader.open(directory)) as reader:
-        events = reader.events()
-        first = _imported(prepared.config, prepared.roster, reader, events)
-        require_same_first_look(prepared.config, reader)
-        return _StoredBeginning(events, first, earlier_horizons(prepared.config, reader, events))
-
-
-def _imported(config: RunConfig, roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
+def imported_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
     """(L, M): imported trials, for which the configuration must have room; None in a run that began with none."""
-    first = _cells(roster, reader, events)
+    first = cells_of(roster, reader, events)
     if first is not None:
         _require_room(config, first)
     return first
 
 
-def _cells(roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
+def cells_of(roster: Roster, reader: RunReader, events: Sequence[Event]) -> Cells | None:
     """(L, M): the imported trials of these models and questions; None where nothing was imported."""
     rows = sum(event.trials for event in events_of_kind(events, TrialsImported))
     if rows == 0:
@@ -269,39 +207,19 @@ def _require_room(config: RunConfig, first: Cells) -> None:
         )
 
 
-def _read(
-    section: PriorEvidenceConfig, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None
-) -> PriorOutcomes:
-    if is_run(directory) and section.run.resolve() == directory.resolve():
-        raise ConfigError("prior_evidence.run names the run itself; name an earlier one, or remove the section")
-    if not is_run(section.run):
-        raise ConfigError(f"prior_evidence.run: {section.run} holds no run; name the directory of one")
-    with closing(RunReader.open(section.run)) as reader:
-        return read_prior(section, prepared, _earlier(reader), reader, kept)
-
-
-def _earlier(reader: RunReader) -> EarlierRun:
-    """A run whose first trials are taken; no plan is made of it, so none of its plug-ins is loaded."""
-    config, questions, _, roster = setup_of(reader.header())
-    events = reader.events()
-    first = _cells(roster, reader, events)
-    if first is None:
-        first = np.full((len(roster.models), len(questions)), config.trials.min, dtype=np.int32)
-    return EarlierRun(config.name, tuple(roster.models), questions, kept_rubric(config.rubric, events), first)
-
-
-def _planned(prepared: PreparedRun, held: _StoredBeginning, prior: PriorOutcomes | None) -> PreparedRun:
-    """The plan with what is known beforehand; R0 has no more of a question than the first look has."""
-    first, horizons = held.first, held.horizons
-    if first is None and prior is None and not horizons:
-        return prepared
-    config, worst = prepared.config, prepared.plan.bench.worst_cost
-    counts = None if prior is None else _prior_counts(prior, prepared.roster, first, config)
-    return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, counts, horizons))
-
-
-def _prior_counts(prior: PriorOutcomes, roster: Roster, first: Cells | None, config: RunConfig) -> CountArray:
-    """(L, M, K): R0, at most what the first look has of each question."""
+def known_before(
+    config: RunConfig,
+    roster: Roster,
+    first: Cells | None,
+    prior: PriorOutcomes | None,
+    recorded: Recorded,
+) -> KnownBefore:
+    """R0, at most what the first look has of each question, and all that recorded models have."""
+    categories = len(open_rubric(config.rubric).weights)
+    if recorded:
+        return recorded_counts(recorded, roster, categories)
+    if prior is None:
+        return KnownBefore()
     there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if first is None else first
     most = np.maximum(there, config.trials.min)
-    return prior.counts(tuple(roster.models), tuple(roster.questions), most, len(open_rubric(config.rubric).weights))
+    return KnownBefore(prior.counts(tuple(roster.models), tuple(roster.questions), most, categories))

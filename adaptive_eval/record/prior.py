@@ -144,14 +144,7 @@ def _origins(
 
 def _problems(section: PriorEvidenceConfig, prepared: PreparedRun, earlier: EarlierRun) -> Iterator[str]:
     """Why outcomes of the earlier run mean something else here."""
-    if earlier.rubric.names != prepared.rubric.names or earlier.rubric.weights != prepared.rubric.weights:
-        ours, theirs = (", ".join(one.rubric.names) for one in (prepared, earlier))
-        yield f"was graded by another rubric ({theirs}, not {ours}); `adaptive-eval regrade` it with this one"
-    elif prepared.rubric != earlier.rubric and (_goes_by_thresholds(prepared.rubric, earlier.rubric)):
-        yield (
-            "was graded with other thresholds, so that its categories mean something else; take them from it, with "
-            "`rubric: {fit: {run: ...}}`"
-        )
+    yield from rubric_problems(prepared.rubric, earlier.rubric)
     for name, source in section.models.items():
         if name not in prepared.models:
             yield f"cannot serve {name!r}, which is no model of this run; they are {', '.join(prepared.models)}"
@@ -165,8 +158,20 @@ def _problems(section: PriorEvidenceConfig, prepared: PreparedRun, earlier: Earl
     if not common:
         yield "has none of the questions of this run; they are matched by their ids"
     for ours_one, theirs_one in common:
-        if _differ(ours_one, theirs_one):
+        if asks_otherwise(ours_one, theirs_one):
             yield f"asked something else as question {ours_one.id!r}; R0 needs outcomes of the same questions"
+
+
+def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:
+    """Why the categories of an earlier run mean something else under our rubric."""
+    if theirs.names != ours.names or theirs.weights != ours.weights:
+        there, here = (", ".join(one.names) for one in (theirs, ours))
+        yield f"was graded by another rubric ({there}, not {here}); `adaptive-eval regrade` it with this one"
+    elif ours != theirs and _goes_by_thresholds(ours, theirs):
+        yield (
+            "was graded with other thresholds, so that its categories mean something else; take them from it, with "
+            "`rubric: {fit: {run: ...}}`"
+        )
 
 
 def _goes_by_thresholds(*rubrics: Rubric) -> bool:
@@ -187,7 +192,7 @@ def _map_problems(section: PriorEvidenceConfig, ours: Sequence[Question], theirs
                 yield f"has no {what} {source!r}"
 
 
-def _differ(one: Question, other: Question) -> bool:
+def asks_otherwise(one: Question, other: Question) -> bool:
     """Both are known, and they are not the same."""
     known = bool(one.prompt and other.prompt)
     return known and (one.prompt, one.choices) != (other.prompt, other.choices)

@@ -140,7 +140,8 @@ def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = N
         alike = next((other for other, known in labels.items() if known == key), None)
         labels[name] = key
         found.append(_agreeing(_in_order(one, order), found[0], alike))
-    prior = stored.setup.config.prior_evidence is not None
+    run = stored.setup.config
+    prior = run.prior_evidence is not None or len(run.asked) < len(run.models)
     return Relabelling(stored.setup.config.name, len(rows), tuple(found), tuple(not_there), prior)
 
 

@@ -150,12 +150,17 @@ class StoredRun:
         """
         if self.setup.config.plug_ins:
             committed = _looked_at(self)
-            before = stored_prior_counts(self.setup, self.reader, self.events)
+            known = stored_prior_counts(self.setup, self.reader, self.events)
         else:
             controller, _ = self.restored
-            committed, before = controller.counts.astype(np.int64), controller.plan.bench.prior_counts
-        known = np.zeros_like(committed) if before is None else before
-        return RunCounts(self.setup.roster, committed + known, known)
+            committed, known = controller.counts.astype(np.int64), controller.plan.bench.prior_counts
+        models = self.setup.config.models
+        recorded = [at for at, model in enumerate(models) if model.recorded is not None]
+        known = np.zeros_like(committed) if known is None else known
+        before = known.copy()
+        before[recorded] = 0
+        names = frozenset(models[at].name for at in recorded)
+        return RunCounts(self.setup.roster, committed + known, before, names)
 
     def _final_results(self) -> Results | None:
         """The results that were published when the run ended, where nothing has happened to it since."""
@@ -245,12 +250,15 @@ class RunCounts:
     """R0 and all complete rounds."""
     before: CountArray
     """Of these, R0."""
+    recorded: frozenset[str] = frozenset()
+    """Models whose counts are those of an earlier run."""
 
     def of(self, models: Sequence[str], questions: Sequence[str]) -> "RunCounts":
         """The counts of these models and questions, in this order."""
         rows = list(map(self.roster.models.position_of, models))
         chosen = np.ix_(rows, list(map(self.roster.questions.position_of, questions)))
-        return RunCounts(Roster.of(models, questions), self.cells[chosen], self.before[chosen])
+        recorded = self.recorded.intersection(models)
+        return RunCounts(Roster.of(models, questions), self.cells[chosen], self.before[chosen], recorded)
 
 
 def read_counts(directory: Path) -> RunCounts:

@@ -92,6 +92,8 @@ class ModelRow:
     """Of this run's own answers alone, where outcomes of an earlier run count too (R0)."""
     rank_without_prior: int | None = None
     """By these scores."""
+    recorded: str | None = None
+    """The earlier run whose outcomes of it stand here: `trials` are those, and it was not asked."""
 
 
 @dataclass(frozen=True, slots=True)

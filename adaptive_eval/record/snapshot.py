@@ -10,6 +10,7 @@ from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.result import Result
 from adaptive_eval.core.rules import Rule
+from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
@@ -23,10 +24,10 @@ from adaptive_eval.record.warnings import (
     loss_cautions,
     notice_cautions,
 )
-from adaptive_eval.store import Event, HeldTime, ServerDied, ServerLaunched, events_of_kind
+from adaptive_eval.store import Event, HeldTime, OutcomesRecorded, ServerDied, ServerLaunched, events_of_kind
 from adaptive_eval.store.repeats import Drawn
 from adaptive_eval.store.usage import TrialUsage
-from scorio.moments import FloatArray
+from scorio.moments import CountArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Snapshot:
     """(L, M, K): those of complete rounds."""
     prior_depths: FloatArray
     """(L,): outcomes of R0 a question."""
+    recorded: Mapping[int, str]
+    """Of each model that is never asked, the run that its outcomes come from."""
     set_aside: Mapping[int, str]
     usages: tuple[TrialUsage, ...]
     elapsed: float
@@ -97,16 +100,18 @@ def take_snapshot(
     if result is None:
         return None
     bench = controller.plan.bench
-    before = bench.prior_counts
+    names = {event.model: event.run for event in events_of_kind(events, OutcomesRecorded)}
+    prior, recorded = parted(bench)
     return Snapshot(
         subject=subject,
         result=result,
         rule=controller.plan.deciding_rule,
         weights=bench.weights,
         looks=tuple(controller.looks),
-        arrived=controller.arrived.copy(),
-        judged=controller.counts.copy(),
-        prior_depths=np.zeros(bench.models) if before is None else before.sum(axis=(1, 2)) / bench.questions,
+        arrived=controller.arrived + recorded,
+        judged=controller.counts + recorded,
+        prior_depths=prior.sum(axis=(1, 2)) / bench.questions,
+        recorded={model: names.get(subject.models[model], "") for model in sorted(bench.recorded)},
         set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
         usages=tuple(usage.copy() for usage in usages),
         elapsed=elapsed,
@@ -125,6 +130,14 @@ def take_snapshot(
         held=tuple(held) or (None,) * len(subject.models),
         batches=batch_rows(events),
     )
+
+
+def parted(bench: Bench) -> tuple[CountArray, NDArray[np.int64]]:
+    """What was known beforehand (L, M, K): R0, which counts beside a model's own trials, and what stands for them."""
+    shape = (bench.models, bench.questions, bench.categories)
+    known = np.zeros(shape, dtype=np.int64) if bench.prior_counts is None else bench.prior_counts
+    asked = bench.asked[:, None, None]
+    return np.where(asked, known, 0), np.where(asked, 0, known).astype(np.int64)
 
 
 def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:

@@ -48,6 +48,8 @@ class StandingRow:
     set_aside: str | None
     called: CallRow | None = None
     """When the comparison was called."""
+    recorded: str | None = None
+    """The earlier run that its outcomes come from: it is not asked."""
 
 
 def standings(models: Sequence[ModelRow], pairs: Sequence[PairRow]) -> tuple[StandingRow, ...]:
@@ -76,6 +78,7 @@ def _standing(model: ModelRow, pair: PairRow | None, following: str | None) -> S
         against=next((other for other in members if other not in (model.name, following, None)), None),
         set_aside=model.set_aside,
         called=None if pair is None else pair.called,
+        recorded=model.recorded,
     )
 
 

@@ -29,9 +29,10 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.ending import Ended, ended_of, note_mishap
 from adaptive_eval.record.former import spent_on_former
-from adaptive_eval.record.history import fresh_directory, load_starting_point, newest_directory, stored_trial_count
+from adaptive_eval.record.history import fresh_directory, newest_directory, stored_trial_count
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.record.snapshot import Snapshot, subject_of, take_snapshot
+from adaptive_eval.record.starting import load_starting_point
 from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.running.answer_keys import check_keys, grading_of
 from adaptive_eval.running.baseline import take_baseline

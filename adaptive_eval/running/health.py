@@ -18,6 +18,7 @@ from adaptive_eval.running.serving import Serving, opened_endpoints
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     """The health of each model's servers, asked all at once; those that a run starts are started, and stopped again."""
+    config = config.model_copy(update={"models": config.asked})  # nobody need reach a recorded one
     asked: set[int] = set()
     logs, well = Path(tempfile.mkdtemp(prefix="adaptive-eval-check-")), True
     try:
@@ -44,10 +45,10 @@ async def check_without_starting(config: RunConfig) -> dict[str, Health]:
         for number, model in enumerate(config.models)
         if model.launch is not None
     }
-    others = tuple(model for model in config.models if model.launch is None)
+    others = tuple(model for model in config.asked if model.launch is None)
     found = await check_endpoints(config.model_copy(update={"models": others}))
     found |= {name: Health((health,)) for name, health in launched.items()}
-    return {model.name: found[model.name] for model in config.models}
+    return {model.name: found[model.name] for model in config.asked}
 
 
 def _where(config: RunConfig, number: int) -> str:

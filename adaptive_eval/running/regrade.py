@@ -35,6 +35,7 @@ from adaptive_eval.running.judged_anew import JudgedAnew
 from adaptive_eval.scheduler.grading import grade_stored
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
+    OutcomesRecorded,
     Regrade,
     RunHeader,
     Store,
@@ -78,7 +79,10 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
             settings = config
             questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
             header = run_header(config, questions)
-            require_same_meaning(_graded_as(stored, header), header, directory)
+            as_now = _graded_as(stored, header)
+            require_same_meaning(as_now, header, directory)
+            if (as_now.meaning, as_now.questions) != (stored.meaning, stored.questions):
+                _require_no_recorded(store)
             _require_texts(store)
         return await _regrade(store, settings, questions, header, beyond_caps)
     finally:
@@ -172,6 +176,17 @@ def _without_code(config: RunConfig, directory: Path) -> RunConfig:
             f"run names it; if that is your grader: adaptive-eval regrade {directory} --config CONFIG"
         )
     return config.model_copy(update={"folder": Path()})
+
+
+def _require_no_recorded(store: Store) -> None:
+    """Of a recorded model only the grades are known, and those that it is compared with must be by the same grader."""
+    recorded = events_of_kind(store.reader.events(), OutcomesRecorded)
+    if recorded:
+        names, runs = ", ".join(event.model for event in recorded), sorted({event.directory for event in recorded})
+        raise StoreError(
+            f"{store.directory} has recorded models ({names}), whose outcomes were graded as the run is graded now; "
+            f"regrade {', '.join(runs)}, and begin another run with what it says then (--fresh)"
+        )
 
 
 def _require_texts(store: Store) -> None:

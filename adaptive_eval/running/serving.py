@@ -15,6 +15,7 @@ from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.batches.opening import open_batches
 from adaptive_eval.endpoints.batches.types import BatchConfig
 from adaptive_eval.endpoints.load import LoadWatch
+from adaptive_eval.endpoints.never_asked import NeverAsked
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.redaction import forms_of, kept_from_answers
 from adaptive_eval.endpoints.secrets import secrets_in
@@ -147,7 +148,9 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
         endpoints: list[Endpoint] = []
         for number, model in enumerate(config.models):
             endpoint: Endpoint | None = launched.get(number)
-            if endpoint is None:
+            if model.recorded is not None:
+                endpoint = NeverAsked()
+            elif endpoint is None:
                 address = _address(model, simulated)
                 endpoint = open_endpoint(
                     address,
@@ -162,7 +165,7 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
                     endpoint = _batched(model, model.batch, address, endpoint, keys, config.folder)
             stack.push_async_callback(endpoint.close)
             endpoints.append(endpoint)
-        serving = Serving(endpoints, hosts, kept_from_answers(((one, one.sampling) for one in config.models), keys))
+        serving = Serving(endpoints, hosts, kept_from_answers(((one, one.sampling) for one in config.asked), keys))
         try:
             yield serving
         finally:
@@ -194,7 +197,7 @@ def _batched(
 
 def foreseen(config: RunConfig) -> list[Notice]:
     """What there is to say of this machine before anything is asked; open files are allowed as far as they can be."""
-    servers = [model.concurrency.concurrency for model in config.models for _ in model.replicas]
+    servers = [model.concurrency.concurrency for model in config.asked for _ in model.replicas]
     wanted = open_files.wanted_for(sum(servers), len(servers))
     allowed = open_files.allow(wanted)
     return [] if allowed >= wanted else [Notice("few_open_files", open_files.too_few(wanted, allowed))]

@@ -46,8 +46,15 @@ class DepartureCallbacks:
 class Departures:
     """The models that are set aside, that refused, and that are settled."""
 
-    def __init__(self, names: Sequence[str], controller: Decider, tell: DepartureCallbacks) -> None:
-        self._names, self._controller, self._tell = names, controller, tell
+    def __init__(
+        self,
+        names: Sequence[str],
+        controller: Decider,
+        tell: DepartureCallbacks,
+        recorded: Collection[int] = frozenset(),
+    ) -> None:
+        """`recorded` models are asked nothing from the start: that is no departure."""
+        self._names, self._controller, self._tell, self._recorded = names, controller, tell, recorded
         self.lost: dict[int, Lost] = {}
         """Models that were set aside since this start."""
         self.refused: dict[int, str] = {}
@@ -69,7 +76,8 @@ class Departures:
     @property
     def heard_all(self) -> bool:
         """Every model has answered or refused."""
-        return all(answers or model in self.refused for model, answers in enumerate(self.answers))
+        silent = self.refused.keys() | set(self._recorded)
+        return all(answers or model in silent for model, answers in enumerate(self.answers))
 
     def no_answer(self, model: int, error: EndpointError) -> None:
         """A model that refuses from the start is a mistake of the configuration; one that fails later is set aside."""
@@ -142,7 +150,7 @@ class Departures:
             return
         wanted = self._controller.wanted_again()
         self.settled = {model for model in range(len(self._names)) if not wanted[model] and model not in self.lost}
-        for model in sorted(self.settled):
+        for model in sorted(self.settled.difference(self._recorded)):
             name = self._names[model]
             if name not in self._told_settled:
                 self._told_settled.add(name)

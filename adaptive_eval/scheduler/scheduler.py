@@ -86,6 +86,7 @@ class Scheduler:
         self._controller, self._lanes, self._questions = controller, lanes, questions
         self._grading, self._store, self._observer, self._alarms = grading, store, observer, alarms
         self._names = [lane.name for lane in lanes]
+        self._recorded = frozenset(model for model, lane in enumerate(lanes) if lane.recorded)
         self._unjudged: dict[tuple[str, str, int], TrialRecord] = {}
         """Answers that are on disk, and whose verdicts are not."""
         self._roster = Roster.of(self._names, (question.id for question in questions))
@@ -109,7 +110,7 @@ class Scheduler:
 
     def _make_departures(self) -> Departures:
         tell = DepartureCallbacks(note=self.note, set_aside=self._ask_no_more, abort=self.abort)
-        return Departures(self._names, self._controller, tell)
+        return Departures(self._names, self._controller, tell, self._recorded)
 
     def _make_committer(self) -> Committer:
         return Committer(
@@ -488,7 +489,7 @@ class Scheduler:
         """At the first look; a run that ends for them lets what is in flight come back, as at a user's wish."""
         if self._alarms is None:
             return
-        for event in self._alarms.judge(self._controller.set_aside, known):
+        for event in self._alarms.judge(self._recorded | self._controller.set_aside.keys(), known):
             self.note(event)
         if self._alarms.stopped is not None:
             self.stop()

@@ -100,6 +100,8 @@ class Lane:
     """That are paid for while its servers are held."""
     secrets: tuple[str, ...] = ()
     """What no answer is stored with, in every form (`endpoints.redaction`)."""
+    recorded: bool = False
+    """Its outcomes are those of an earlier run, and it is never asked."""
 
 
 class Observer(Protocol):

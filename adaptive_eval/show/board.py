@@ -110,7 +110,7 @@ def _ranking(one: Benchmark) -> Sheet:
         [
             str(row.rank),
             str(row.tier),
-            row.model + (" (set aside)" if row.set_aside else ""),
+            row.model + (" (set aside)" if row.set_aside else " (recorded)" if row.recorded else ""),
             row.run if one.decided_by is None else "",
             scale.score(row.score),
             scale.interval(row.lo, row.hi),

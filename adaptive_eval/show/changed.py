@@ -112,6 +112,11 @@ def _notes(found: Changes) -> Iterator[str]:
             f"- the same seeds in both runs for {_named(found.same_seeds)}: a server that honours them gives the same "
             "answers, and then the difference is smaller than the interval says"
         )
+    if found.recorded:
+        lines.append(
+            f"- not asked by both runs, and so not compared: {_named(found.recorded)}, of which one has recorded "
+            "outcomes of an earlier run"
+        )
     if found.with_prior:
         lines.append(
             f"- outcomes of an earlier run (R0) count in the scores of {_named(found.with_prior)}: if that was the "

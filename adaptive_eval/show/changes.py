@@ -86,6 +86,8 @@ class Changes:
     """Questions of one id whose prompt or answer is not the same."""
     same_seeds: tuple[str, ...]
     """Models whose trials had the same seeds in both runs: equal answers are then no news."""
+    recorded: tuple[str, ...]
+    """Models that one of the runs has not asked: its outcomes of them are those of an earlier run."""
     with_prior: tuple[str, ...]
     """Runs in whose scores outcomes of an earlier run count: where that is the other one, both share them."""
     settings: tuple[Change, ...]
@@ -110,7 +112,8 @@ def changes_between(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCo
     """From run A to run B."""
     keys_a, keys_b = [one.id for one in a.questions], [one.id for one in b.questions]
     common = [key for key in keys_a if key in set(keys_b)]
-    names = [name for name in a.models if name in b.models]
+    recorded = counts_a.recorded | counts_b.recorded
+    names = [name for name in a.models if name in b.models and name not in recorded]
     cells_a, cells_b = counts_a.of(names, common), counts_b.of(names, common)
     return Changes(
         run_a=a.name,
@@ -118,10 +121,11 @@ def changes_between(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCo
         questions=len(common),
         only_a=tuple(key for key in keys_a if key not in set(keys_b)),
         only_b=tuple(key for key in keys_b if key not in set(keys_a)),
-        models_only_a=tuple(name for name in a.models if name not in names),
-        models_only_b=tuple(name for name in b.models if name not in names),
+        models_only_a=tuple(name for name in a.models if name not in b.models),
+        models_only_b=tuple(name for name in b.models if name not in a.models),
         reworded=_reworded(a, b, common),
         same_seeds=tuple(_same_seeds(a, b, names)),
+        recorded=tuple(name for name in a.models if name in b.models and name in recorded),
         with_prior=tuple(view.name for view, counts in ((a, counts_a), (b, counts_b)) if counts.before.any()),
         settings=tuple(_settings(a, b)),
         models=tuple(sorted(_models(a, cells_a, b, cells_b), key=_surest_first)),

@@ -16,6 +16,7 @@ from adaptive_eval.store import (
     ModelSetAside,
     ModelSettled,
     OnlyFailures,
+    OutcomesRecorded,
     PlaceAwaited,
     PriorTaken,
     RegradingBegun,
@@ -106,6 +107,9 @@ def _of_the_run(event: Event) -> str | None:
             return f"begins with {event.trials} trials imported from {', '.join(event.files[:NAMED])}{more}"
         case PriorTaken():
             return f"outcomes of the run {event.run} count as R0"
+        case OutcomesRecorded():
+            trials = sum(map(sum, event.counts.values()))
+            return f"{event.model} is recorded: {trials} outcomes of the run {event.run} stand for it"
         case ThresholdsFrozen():
             found = [f"{name} {value:.4g}" for name, value in event.values.items()]
             found += [f"the usual length of {len(event.medians)} questions"] if event.medians else []

@@ -136,6 +136,8 @@ def _cells(row: StandingRow, scale: Scale) -> tuple[RenderableType, ...]:
     verdict = Text("")
     if row.set_aside is not None:
         verdict = Text("set aside", style="red")
+    elif row.verdict is None and row.recorded is not None:
+        verdict = Text("recorded")
     elif row.verdict is not None:
         against = "" if row.against is None else f" against {safe_line(row.against, 40)}"
         called = "" if row.called is None else f" {call_words(row.called, row.z)}"

@@ -39,6 +39,7 @@ from adaptive_eval.show.text import (
     markdown_cell,
     markdown_table,
     number_or_dash,
+    remark_on,
 )
 from adaptive_eval.store import RunBegun, event_of, events_of_kind
 
@@ -208,7 +209,7 @@ def _ranked(row: ModelRow, z: float | None, pair: PairRow | None, scale: Scale) 
     return [
         "-" if row.score is None else str(row.tier),
         row.letters,
-        markdown_cell(row.name) + (" (set aside)" if row.set_aside is not None else ""),
+        markdown_cell(row.name) + remark_on(row),
         scale.score(row.score),
         scale.width(row.sigma),
         scale.interval(row.lo, row.hi),
@@ -345,6 +346,8 @@ def _cost_row(
     row: ModelRow, retries: int, usd: Callable[[float], str], hours: Callable[[float], str], *, paid: bool
 ) -> list[str]:
     share = row.signals.get("truncated", 0) / row.stored_trials if row.stored_trials else 0.0
+    if row.recorded is not None:
+        return [markdown_cell(row.name), f"recorded: {markdown_cell(row.recorded)}", *["-"] * 5, "-", "-", "-"]
     return [
         markdown_cell(row.name),
         count(row.stored_trials),

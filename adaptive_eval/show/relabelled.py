@@ -18,7 +18,11 @@ def relabelled_markdown(found: Relabelling) -> str:
 
 def rubric_sections(found: Relabelling) -> Iterator[str]:
     """What was found, table by table."""
-    said = "without the outcomes of an earlier run (R0), which have no other labels" if found.with_prior else ""
+    said = (
+        "without the outcomes of an earlier run (R0, or recorded), which have no other labels"
+        if found.with_prior
+        else ""
+    )
     yield (
         f"{count(found.trials)} graded trials of complete rounds{', ' if said else ''}{said}, labelled anew from what "
         "is stored of each; nothing was asked, and nothing in the run is changed. A rubric that was chosen because of "

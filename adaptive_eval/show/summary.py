@@ -21,6 +21,7 @@ from adaptive_eval.show.text import (
     duration,
     fit_columns,
     number_or_dash,
+    remark_on,
     safe_line,
 )
 
@@ -89,7 +90,7 @@ def _ranking(results: Results) -> Iterator[str]:
     yield f"{head}  {'score':>7}  {'95% interval':^17}  {'trials':>8}"
     for row, shared in zip(results.models[:SHOWN_MODELS], letters, strict=False):
         tier = "-" if row.score is None else row.tier
-        aside = "  set aside" if row.set_aside is not None else ""
+        aside = f" {remark_on(row)}" if remark_on(row) else ""
         yield (
             f"{tier:>4}  {shared:<{alike}}{gap}{fit_columns(row.name, width)}  {scale.score(row.score):>7}  "
             f"{scale.interval(row.lo, row.hi):^17}  {row.trials:>8,}{aside}"

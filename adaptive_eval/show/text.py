@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from rich.cells import cell_len, set_cell_size
 
 from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.record.results import ModelRow
 
 WINDOW_SECONDS = 30.0
 
@@ -173,3 +174,8 @@ def fenced_block(text: str, language: str) -> str:
 def _pad(text: str, width: int, left: bool) -> str:
     space = " " * (width - cell_len(text))
     return text + space if left else space + text
+
+
+def remark_on(row: ModelRow) -> str:
+    """What is said behind a model's name, if anything."""
+    return " (set aside)" if row.set_aside is not None else " (recorded)" if row.recorded is not None else ""

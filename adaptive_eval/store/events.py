@@ -428,6 +428,29 @@ class PriorTaken(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class OutcomesRecorded(Event):
+    """All outcomes of a model that an earlier run has; they stand in this one, and the model is never asked."""
+
+    KIND: ClassVar[str] = "recorded"
+    model: str
+    """Of this run."""
+    directory: str = ""
+    """Of the earlier run, as the configuration names it."""
+    run: str = ""
+    """The name of the run that has asked the model."""
+    called: str = ""
+    """The model's name there."""
+    counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By question, how many of its answers had each category."""
+    ungraded: Mapping[str, int] = field(default_factory=dict)
+    """By question, how many had none."""
+    meaning: Json = field(default_factory=dict)
+    """How it was asked and graded there."""
+    digest: str = ""
+    """Of all this but the names and the directory."""
+
+
+@dataclass(frozen=True, slots=True)
 class ThresholdsFrozen(Event):
     """Percentiles that the rubric compares with, and lengths that are usual: fitted once, they move no more."""
 
@@ -511,6 +534,7 @@ CLASSES: tuple[type[Event], ...] = (
     TrialsImported,
     GraderChosen,
     PriorTaken,
+    OutcomesRecorded,
     ThresholdsFrozen,
     BaselineAsked,
     RunStopped,

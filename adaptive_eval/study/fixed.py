@@ -23,7 +23,7 @@ def fixed_seconds(scene: Scene, counts: FloatArray) -> float | None:
     if not served.usage.knows_seconds or served.recorded is not None:
         return None
     rng = np.random.default_rng([scene.seed, 2])
-    alone = [_one_model(scene, model, own, rng) for model, own in enumerate(counts)]
+    alone = [_one_model(scene, model, own, rng) if own.any() else 0.0 for model, own in enumerate(counts)]
     turned = {model for group in served.in_turn for model in group.models}
     own = [seconds for model, seconds in enumerate(alone) if model not in turned]
     shared = (

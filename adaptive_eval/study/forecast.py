@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core import Budget, Plan
-from adaptive_eval.record.history import fresh_directory, load_starting_point, newest_directory
+from adaptive_eval.record.history import fresh_directory, newest_directory
+from adaptive_eval.record.snapshot import parted
+from adaptive_eval.record.starting import load_starting_point
 from adaptive_eval.store import require_same_meaning
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs, paces_to_try
@@ -74,7 +76,7 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     budget, left_out = _simulable(prepared.plan.budget, usage)
     paces = paces_to_try(prepared, scene)
     simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch, paces)
-    basis = (*_basis(request, pilot, begun is not None), *guesses, *_swaps(scene), *left_out)
+    basis = (*_basis(request, pilot, begun is not None, len(bench.recorded)), *guesses, *_swaps(scene), *left_out)
     found = summarise(prepared, scene, pilot, worlds, simulations, basis)
     return replace(
         found, paces=tuple(pace_costs(prepared, scene, simulations.paces)), why_favoured=prepared.why_favoured
@@ -100,6 +102,7 @@ def expected_times_as_long(prepared: PreparedRun) -> float | None:
     uncapped = scene.plan(Variant(prepared.config.stopping.confidence, Budget()))
     runs = [simulate_run(uncapped, world, scene.served, (0, number)) for number, world in enumerate(worlds)]
     counts = plan.trials.max * np.mean([world.sum(axis=1) for world in worlds], axis=0)
+    counts *= plan.bench.asked[:, None]
     return times_as_long(runs, fixed_seconds(scene, counts))
 
 
@@ -148,17 +151,23 @@ def _slots(model: ModelConfig, plan: Plan) -> int:
 
 def _worlds(prepared: PreparedRun, request: ForecastRequest, pilot: Pilot | None) -> Iterator[FloatArray]:
     bench, rng = prepared.plan.bench, np.random.default_rng(request.seed)
+    _, known = parted(bench)
     if pilot is not None:
-        drawn = posterior_chances(pilot.counts, bench.weights, request.worlds, rng)
+        known = known + pilot.counts * bench.asked[:, None, None]
+    if known.any():
+        drawn = posterior_chances(known, bench.weights, request.worlds, rng)
     else:
         drawn = prior_chances(WorldPrior(), bench.models, bench.questions, bench.weights, request.worlds, rng)
     for chances in drawn:
         yield chances if request.gap is None else spaced(chances, bench.weights, request.gap)
 
 
-def _basis(request: ForecastRequest, pilot: Pilot | None, continued: bool) -> Iterator[str]:
+def _basis(request: ForecastRequest, pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]:
     if pilot is None:
-        yield f"no pilot: worlds are drawn from a prior, {WorldPrior()}"
+        if recorded:
+            yield f"no pilot: worlds are drawn from the posterior of the outcomes of {recorded} recorded models"
+        else:
+            yield f"no pilot: worlds are drawn from a prior, {WorldPrior()}"
     else:
         each, goes_on = pilot.counts.sum(axis=-1), ", which the run goes on from" if continued else ""
         trials = f"{int(each.sum()):,} trials, {each.min()} to {each.max()} a question"

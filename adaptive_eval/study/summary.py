@@ -223,10 +223,10 @@ def _spent(scene: Scene, prepared: PreparedRun) -> AlreadySpent | None:
 def _fixed(scene: Scene, worlds: Sequence[FloatArray], prepared: PreparedRun) -> dict[str, float | None]:
     """The maximum of trials for everyone, at the mean over the worlds."""
     each, known = prepared.plan.trials.max, _known(scene, prepared)
-    counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0)
+    counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scene.bench.asked[:, None]
     tokens, usd, gpu_seconds = priced(counts, scene.served.costs)
     return {
-        "trials": float(each * scene.bench.models * scene.bench.questions),
+        "trials": float(each * scene.bench.asked.sum() * scene.bench.questions),
         "tokens": tokens if known["tokens"] else None,
         "usd": usd if known["usd"] else None,
         "gpu_hours": gpu_seconds / HOUR if known["gpu_hours"] else None,

@@ -52,7 +52,8 @@ class Looker:
         estimates = update(Estimates.nothing(bench), known, tally, bench, self.prior, self.horizon)
         trials = tally.sum(axis=(1, 2), dtype=np.int64)
         aside = np.isin(np.arange(models), list(set_aside))
-        supply = Supply(trials, self.horizon * questions - trials, affordable, aside, np.zeros_like(trials))
+        before, recorded = np.zeros_like(trials), np.zeros(len(trials), dtype=bool)
+        supply = Supply(trials, self.horizon * questions - trials, affordable, aside, before, recorded)
         standing = judge_look(estimates, self.memory, self.objective, rule, self.judging, supply)
         self.memory = standing.memory
         found = {(pair.better, pair.worse): pair for pair in pair_verdicts(standing, supply, questions)}

@@ -143,6 +143,7 @@ function tierBody({ number: tier, rows }, columns, x, facts) {
           { scope: "row", class: "model", "data-tip": row.name.length > 28 ? plain(row.name) : null },
           name(row.name, 60),
           row.set_aside === null ? null : h("small", { class: "aside" }, "set aside: ", plain(row.set_aside, 120)),
+          row.recorded === null ? null : h("small", null, "recorded: ", plain(row.recorded, 60)),
         ),
         h(
           "td",

@@ -149,6 +149,7 @@
  * @property {number | null} server_gpu_seconds
  * @property {number | null} score_without_prior
  * @property {number | null} rank_without_prior
+ * @property {string | null} recorded
  */
 
 /**

@@ -1,0 +1,45 @@
+"""Models that are never asked: their outcomes are those of an earlier run, and known from the start.
+
+What a recorded model's score may be off by stays as it is, whatever the other model of a pair is asked. Information
+therefore does not grow as the trials do. Where a share f of today's variance of a difference is fixed, n times the
+trials of the other model make it (1 - f)/n + f times as large: at most 1/f times the information is to be had.
+
+The looks at such a pair still have the joint distribution that the rules are computed for: with the recorded mean held
+fixed, the differences at two looks have the variance of the later one as their covariance (Scharfstein, Tsiatis and
+Robins 1997), whatever part of it is shared.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.evidence import Estimates, Evidence
+from scorio.moments import FloatArray
+
+
+def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.bool_]) -> FloatArray:
+    """Of each pair the share of sum_q v_q / N_q that is of recorded models: 0 where both are asked, 1 where none is."""
+    if not recorded.any():
+        return np.zeros(len(evidence.z))
+    noise = np.append(estimates.noise, 0.0)
+    fixed = np.append(recorded, True)  # a reference is known
+    first, second = evidence.first, evidence.second
+    never = np.where(fixed[first], noise[first], 0.0) + np.where(fixed[second], noise[second], 0.0)
+    with np.errstate(invalid="ignore"):
+        share = never / np.maximum(noise[first] + noise[second], np.finfo(float).tiny)
+    both = fixed[first] & fixed[second]
+    return np.where(both, 1.0, np.where(np.isfinite(share), share, 0.0))
+
+
+def of_trials(information: FloatArray, fixed: FloatArray) -> FloatArray:
+    """The multiple of the trials that makes so many times the information; infinite where no number of them does."""
+    left = 1.0 / np.maximum(information, np.finfo(float).tiny) - fixed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        times = (1.0 - fixed) / np.maximum(left, 0.0)
+    return np.where(fixed == 0.0, information, np.where(left > 0.0, times, np.inf))
+
+
+def of_information(trials: FloatArray, fixed: FloatArray) -> FloatArray:
+    """The multiple of the information that so many times the trials make."""
+    with np.errstate(divide="ignore"):
+        grown = 1.0 / ((1.0 - fixed) / trials + fixed)
+    return np.where(fixed == 0.0, trials, grown)

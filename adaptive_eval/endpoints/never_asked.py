@@ -1,0 +1,23 @@
+"""Stands where a recorded model's servers would be: they may be gone, and nobody asks them anything."""
+
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt
+
+
+class NeverAsked:
+    """An endpoint without a server."""
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        """Raises: a recorded model is never asked."""
+        raise AssertionError("a recorded model was asked")
+
+    async def check(self) -> Health:
+        """Nothing has to be up."""
+        return Health(())
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def stats(self) -> EndpointStats:
+        """No traffic."""
+        return EndpointStats()

@@ -1,0 +1,130 @@
+"""A run that is to begin or go on: with what it takes from earlier runs, and what of that has to be written down."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from adaptive_eval.config.planning import EarlierHorizon, plan_of
+from adaptive_eval.config.prepare import PreparedRun, favouring, setup_of, stored_config
+from adaptive_eval.config.run import PriorEvidenceConfig
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.history import (
+    Cells,
+    cells_of,
+    earlier_horizons,
+    imported_cells,
+    known_before,
+    require_same_first_look,
+)
+from adaptive_eval.record.prior import EarlierRun, PriorOutcomes, kept_prior, read_prior
+from adaptive_eval.record.recorded import Recorded, kept_outcomes
+from adaptive_eval.record.taking import take_outcomes
+from adaptive_eval.record.thresholds import frozen_of, kept_rubric, kept_thresholds, thresholds_from_run
+from adaptive_eval.store import Event, OutcomesRecorded, PriorTaken, RunReader, ThresholdsFrozen
+from adaptive_eval.store.database import is_run
+
+
+class StartingPoint(NamedTuple):
+    """A run that could begin or go on."""
+
+    prepared: PreparedRun
+    prior: PriorTaken | None
+    """R0, where it has to be written down yet."""
+    thresholds: ThresholdsFrozen | None = None
+    """Those of an earlier run, where they have to be written down yet."""
+    recorded: Sequence[OutcomesRecorded] = ()
+    """Outcomes of recorded models, where they have to be written down yet."""
+
+    @property
+    def news(self) -> list[Event]:
+        """What has to be written down yet."""
+        return [event for event in (self.prior, self.thresholds, *self.recorded) if event is not None]
+
+
+def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint:
+    """A run that is to begin or go on in `directory`, with what it begins with; nothing is written.
+
+    Raises `ConfigError` where the configuration has no room for the trials that are there, or what it needs of earlier
+    runs cannot be had.
+    """
+    prepared = _as_it_began(prepared, directory)
+    held = _held(prepared, directory)
+    had = kept_thresholds(prepared.config.rubric, held.events)
+    thresholds = thresholds_from_run(prepared.config.rubric) if had is None else None
+    prepared = replace(prepared, rubric=open_rubric(prepared.config.rubric, frozen_of(had or thresholds)))
+    recorded = kept_outcomes(prepared.config, held.events)
+    taken = take_outcomes(prepared, directory, recorded)
+    recorded = {**recorded, **{event.model: event for event in taken}}
+    section = prepared.config.prior_evidence
+    kept = kept_prior(section, held.events)
+    if section is None or (kept is not None and kept.covers(prepared.models)):
+        return StartingPoint(_planned(prepared, held, kept, recorded), None, thresholds, taken)
+    prior = _read(section, prepared, directory, kept)
+    return StartingPoint(_planned(prepared, held, prior, recorded), prior.event(section), thresholds, taken)
+
+
+def _as_it_began(prepared: PreparedRun, directory: Path) -> PreparedRun:
+    """A run that chooses its pace by itself keeps the one that it began with."""
+    if prepared.why_favoured is None or not is_run(directory):
+        return prepared
+    with closing(RunReader.open(directory)) as reader:
+        began = stored_config(reader.header()).trials.favour
+    if began == "auto" or began == prepared.config.trials.favour:
+        return prepared
+    return replace(favouring(prepared, began), why_favoured="the run began with it")
+
+
+class _StoredBeginning(NamedTuple):
+    """What the run that is there has heard, the trials that it began with, and the horizons that it had."""
+
+    events: Sequence[Event] = ()
+    first: Cells | None = None
+    horizons: tuple[EarlierHorizon, ...] = ()
+
+
+def _held(prepared: PreparedRun, directory: Path) -> _StoredBeginning:
+    if not is_run(directory):
+        return _StoredBeginning()
+    with closing(RunReader.open(directory)) as reader:
+        events = reader.events()
+        first = imported_cells(prepared.config, prepared.roster, reader, events)
+        require_same_first_look(prepared.config, reader)
+        return _StoredBeginning(events, first, earlier_horizons(prepared.config, reader, events))
+
+
+def _read(
+    section: PriorEvidenceConfig, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None
+) -> PriorOutcomes:
+    if is_run(directory) and section.run.resolve() == directory.resolve():
+        raise ConfigError("prior_evidence.run names the run itself; name an earlier one, or remove the section")
+    if not is_run(section.run):
+        raise ConfigError(f"prior_evidence.run: {section.run} holds no run; name the directory of one")
+    with closing(RunReader.open(section.run)) as reader:
+        return read_prior(section, prepared, _earlier(reader), reader, kept)
+
+
+def _earlier(reader: RunReader) -> EarlierRun:
+    """A run whose first trials are taken; no plan is made of it, so none of its plug-ins is loaded."""
+    config, questions, _, roster = setup_of(reader.header())
+    events = reader.events()
+    first = cells_of(roster, reader, events)
+    if first is None:
+        first = np.full((len(roster.models), len(questions)), config.trials.min, dtype=np.int32)
+    return EarlierRun(config.name, tuple(roster.models), questions, kept_rubric(config.rubric, events), first)
+
+
+def _planned(
+    prepared: PreparedRun, held: _StoredBeginning, prior: PriorOutcomes | None, recorded: Recorded
+) -> PreparedRun:
+    """The plan with what is known beforehand; R0 has no more of a question than the first look has."""
+    first, horizons = held.first, held.horizons
+    if first is None and prior is None and not recorded and not horizons:
+        return prepared
+    config, worst = prepared.config, prepared.plan.bench.worst_cost
+    known = known_before(config, prepared.roster, first, prior, recorded)
+    return replace(prepared, plan=plan_of(config, prepared.questions, worst, first, known, horizons))

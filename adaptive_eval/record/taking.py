@@ -1,0 +1,160 @@
+"""Taking the outcomes of recorded models out of earlier runs: only where they mean here what they meant there."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.registry import Logged
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.questions import Question
+from adaptive_eval.record.prior import asks_otherwise, rubric_problems
+from adaptive_eval.record.recorded import Recorded, digest_of, kept_outcomes
+from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.record.thresholds import kept_rubric
+from adaptive_eval.store import Json, OutcomesRecorded
+from adaptive_eval.store.database import is_run
+
+SHOWN_QUESTIONS = 3
+
+
+def take_outcomes(prepared: PreparedRun, directory: Path, kept: Recorded) -> list[OutcomesRecorded]:
+    """Those of the recorded models that the run in `directory` has not `kept` yet; `ConfigError` says why not."""
+    wanted: dict[Path, list[ModelConfig]] = {}
+    for model in prepared.config.models:
+        if model.recorded is not None and not _is_kept(model, model.recorded, kept):
+            wanted.setdefault(model.recorded, []).append(model)
+    found = [event for run, models in wanted.items() for event in _taken(prepared, directory, run, models)]
+    for event in found:
+        if event.model in kept and kept[event.model].digest != event.digest:
+            raise ConfigError(
+                f"recorded model {event.model}: the run has taken its outcomes from {kept[event.model].directory}, and "
+                f"{event.directory} has others; name that one again, or begin another run with --fresh"
+            )
+    return [event for event in found if event.model not in kept]
+
+
+def _is_kept(model: ModelConfig, run: Path, kept: Recorded) -> bool:
+    return model.name in kept and kept[model.name].directory == str(run)
+
+
+def _taken(
+    prepared: PreparedRun, directory: Path, run: Path, models: Sequence[ModelConfig]
+) -> Iterator[OutcomesRecorded]:
+    """What one earlier run has of these models."""
+    names = ", ".join(model.name for model in models)
+    if run.resolve() == directory.resolve():
+        raise ConfigError(f"recorded models {names}: {run} is the run itself; name an earlier one")
+    if not is_run(run):
+        raise ConfigError(f"recorded models {names}: {run} holds no run; name the directory of one")
+    with opened_run(run) as stored:
+        if problem := next(_problems(prepared, stored), None):
+            raise ConfigError(f"recorded models {names}: {run} {problem}")
+        outcomes = _EarlierOutcomes(stored, prepared)
+        for model in models:
+            yield outcomes.of(model, run)
+
+
+def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
+    """Why outcomes of the earlier run mean something else here, or are not there."""
+    yield from rubric_problems(prepared.rubric, _rubric_of(stored))
+    theirs, ours = stored.reader.header().meaning["grader"], prepared.header.meaning["grader"]
+    if theirs != ours and not isinstance(stored.setup.config.grader, Logged):
+        yield (
+            "was graded otherwise, by another grader or one with other settings; `adaptive-eval regrade` it with this "
+            "configuration"
+        )
+    there = {question.id: question for question in stored.setup.questions}
+    missing = [question.id for question in prepared.questions if question.id not in there]
+    if missing:
+        more = f" and {len(missing) - SHOWN_QUESTIONS} more" if len(missing) > SHOWN_QUESTIONS else ""
+        yield (
+            f"did not ask {', '.join(missing[:SHOWN_QUESTIONS])}{more}, and a recorded model needs outcomes of every "
+            "question: ask only those that it has, or ask the models anew"
+        )
+    for question in prepared.questions:
+        if question.id in there and _another_key(question, there[question.id]):
+            yield (
+                f"was graded by another answer key to question {question.id!r}; `adaptive-eval regrade` it with this "
+                "configuration"
+            )
+        if question.id in there and asks_otherwise(question, there[question.id]):
+            yield (
+                f"asked something else as question {question.id!r}; recorded models need outcomes of the same "
+                "questions: take those of that run, or ask the models anew"
+            )
+
+
+def _another_key(one: Question, other: Question) -> bool:
+    return bool(one.answer and other.answer) and one.answer != other.answer
+
+
+def _rubric_of(stored: StoredRun) -> Rubric:
+    return kept_rubric(stored.setup.config.rubric, stored.events)
+
+
+class _EarlierOutcomes:
+    """The outcomes of an earlier run, by name of its models."""
+
+    def __init__(self, stored: StoredRun, prepared: PreparedRun) -> None:
+        self._stored, self._prepared = stored, prepared
+        self._before = kept_outcomes(stored.setup.config, stored.events)
+        """Of models that were recorded in the earlier run already."""
+
+    def of(self, model: ModelConfig, run: Path) -> OutcomesRecorded:
+        """All outcomes of one model; `ConfigError` where there are none of some question."""
+        called, roster = model.model, self._stored.setup.roster
+        if called not in roster.models:
+            raise ConfigError(
+                f"recorded model {model.name}: {run} has no model {called!r}; its models are "
+                f"{', '.join(roster.models)}: name one under `model`"
+            )
+        if (before := self._before.get(called)) is not None:
+            return self._again(before, model, run)
+        counts, ungraded = self._counts(called), self._ungraded(called)
+        if lacking := [key for key, each in counts.items() if not any(each)]:
+            raise ConfigError(
+                f"recorded model {model.name}: {run} has no graded answer of it to question {lacking[0]} in a complete "
+                "round; let that run go on first"
+            )
+        meaning = self._meaning(called)
+        return OutcomesRecorded(
+            model.name,
+            str(run),
+            self._stored.setup.config.name,
+            called,
+            counts,
+            ungraded,
+            meaning,
+            digest_of(counts, ungraded, meaning),
+        )
+
+    def _again(self, before: OutcomesRecorded, model: ModelConfig, run: Path) -> OutcomesRecorded:
+        """What the earlier run has taken from one before, of the questions of this run."""
+        counts = {question.id: list(before.counts[question.id]) for question in self._prepared.questions}
+        ungraded = {key: number for key, number in before.ungraded.items() if key in counts}
+        digest = digest_of(counts, ungraded, before.meaning)
+        return OutcomesRecorded(
+            model.name, str(run), before.run, before.called, counts, ungraded, before.meaning, digest
+        )
+
+    def _counts(self, called: str) -> Mapping[str, Sequence[int]]:
+        judged = self._stored.counts()
+        own = (judged.cells - judged.before)[judged.roster.models.position_of(called)]
+        at = judged.roster.questions.position_of
+        return {question.id: own[at(question.id)].tolist() for question in self._prepared.questions}
+
+    def _ungraded(self, called: str) -> Mapping[str, int]:
+        wanted = {question.id for question in self._prepared.questions}
+        found: dict[str, int] = {}
+        for one in self._stored.reader.outcomes():
+            if one.model == called and one.category is None and one.question in wanted:
+                found[one.question] = found.get(one.question, 0) + 1
+        return found
+
+    def _meaning(self, called: str) -> Json:
+        header = self._stored.reader.header()
+        asked = header.models.get(called, {})
+        graded = {key: header.meaning[key] for key in ("grader", "rubric")}
+        return {"model": asked, **graded}

@@ -1,0 +1,255 @@
+"""Recorded models over the whole life of a run: taken once, stored, never asked."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lives import QUESTIONS, SKILLS, Fate, Start, World
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.errors import ConfigError, RunChanged, StoreError
+from adaptive_eval.record.board import board_of
+from adaptive_eval.record.board_runs import gather
+from adaptive_eval.record.restore import opened_run, read_counts
+from adaptive_eval.record.results import read_results
+from adaptive_eval.record.starting import load_starting_point
+from adaptive_eval.record.view import read_view
+from adaptive_eval.running.regrade import regrade as regrade_stored
+from adaptive_eval.show.changes import changes_between
+from adaptive_eval.show.markdown import markdown
+from adaptive_eval.store import ModelSettled, OutcomesRecorded, events_of_kind
+
+NEW = "cyd"
+OLD = ("ada", "bob")
+
+
+class Folder:
+    """A place with questions, an earlier run of two models, and a run that places the third among them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.world = path, World()
+        self.write_questions(QUESTIONS)
+        self.settings: dict[str, Any] = {
+            "questions": str(path / "questions.jsonl"),
+            "sampling": {"temperature": 0.6, "max_tokens": 100},
+            "grader": "exact",
+            "trials": {"min": 2, "max": 4, "favour": "balanced"},
+        }
+
+    def write_questions(self, keys: tuple[str, ...], answer: str = "right") -> None:
+        rows = ({"id": key, "prompt": f"ask {key}", "answer": answer} for key in keys)
+        (self.path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    def config(self, name: str, models: list[Mapping[str, object]], **changes: object) -> RunConfig:
+        path = self.path / f"{name}.yaml"
+        path.write_text(json.dumps({**self.settings, "models": models, **changes}))
+        return load_config(path)
+
+    def earlier(self, **changes: object) -> RunConfig:
+        return self.config("old", [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in OLD], **changes)
+
+    def placing(self, **changes: object) -> RunConfig:
+        recorded = [{"name": name, "recorded": str(self.path / "old")} for name in OLD]
+        new = {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}
+        return self.config("new", [*recorded, new], **{"objective": "place", **changes})
+
+    def run(self, config: RunConfig, start: Start | None = None, name: str = "new") -> object:
+        return self.world.run(config, self.path / name, Start() if start is None else start)
+
+
+@pytest.fixture(scope="module")
+def earlier_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, to be copied."""
+    made = Folder(tmp_path_factory.mktemp("earlier"))
+    assert made.run(made.earlier(), name="old") is not None
+    return made.path / "old"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, earlier_run: Path) -> Folder:
+    made = Folder(tmp_path)
+    shutil.copytree(earlier_run, tmp_path / "old")
+    return made
+
+
+def taken(directory: Path) -> list[OutcomesRecorded]:
+    with opened_run(directory) as stored:
+        return events_of_kind(stored.events, OutcomesRecorded)
+
+
+def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folder: Folder) -> None:
+    assert folder.run(folder.placing()) is not None
+    assert {one.model for one in folder.world.log} == {NEW}
+    earlier, counts = read_counts(folder.path / "old"), read_counts(folder.path / "new")
+    assert counts.recorded == set(OLD)
+    for name in OLD:
+        at, there = counts.roster.models.position_of(name), earlier.roster.models.position_of(name)
+        assert counts.cells[at].tolist() == earlier.cells[there].tolist()
+    results, before = read_results(folder.path / "new"), read_results(folder.path / "old")
+    assert results is not None
+    assert before is not None
+    rows, were = ({row.name: row for row in one.models} for one in (results, before))
+    for name in OLD:
+        assert rows[name].score == pytest.approx(were[name].score)
+        assert (rows[name].recorded, rows[name].trials, rows[name].stored_trials) == ("old", were[name].trials, 0)
+        assert rows[name].prior_depth == 0.0, "it is no R0"
+    assert rows[NEW].recorded is None
+    assert results.cost.trials == len(folder.world.log)
+    assert results.cost.fixed_trials == 4 * len(QUESTIONS)
+    for pair in results.pairs:
+        assert NEW in (pair.better, pair.worse)
+    with opened_run(folder.path / "new") as stored:
+        assert {one.model for one in events_of_kind(stored.events, ModelSettled)} <= {NEW}
+
+
+def test_a_run_is_killed_resumed_and_extended_without_the_earlier_one(folder: Folder) -> None:
+    for at in (9, 14):
+        folder.run(folder.placing(), Start(Fate.KILL, at))
+    first = taken(folder.path / "new")
+    assert [event.model for event in first] == list(OLD)
+    shutil.rmtree(folder.path / "old")
+    assert folder.run(folder.placing()) is not None
+    asked = len(folder.world.log)
+    assert folder.run(folder.placing(trials={"min": 2, "max": 8, "favour": "balanced"})) is not None
+    assert taken(folder.path / "new") == first, "once"
+    assert {one.model for one in folder.world.log} == {NEW}
+    results = read_results(folder.path / "new")
+    assert results is not None
+    assert results.cost.trials <= len(folder.world.log) <= 8 * len(QUESTIONS) + asked
+
+
+@pytest.mark.slow
+def test_an_earlier_run_that_goes_on_changes_nothing(folder: Folder) -> None:
+    folder.run(folder.placing())
+    before = read_counts(folder.path / "new").cells.tolist()
+    folder.run(folder.earlier(trials={"min": 2, "max": 8, "favour": "balanced"}), name="old")
+    folder.run(folder.placing())
+    assert read_counts(folder.path / "new").cells.tolist() == before
+
+
+@pytest.mark.slow
+def test_another_source_is_taken_only_where_it_has_the_same_outcomes(folder: Folder) -> None:
+    folder.run(folder.placing())
+    shutil.copytree(folder.path / "old", folder.path / "moved")
+    moved = [{"name": name, "recorded": str(folder.path / "moved")} for name in OLD]
+    models: list[Mapping[str, object]] = [*moved, {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}]
+    assert folder.run(folder.config("new", models, objective="place")) is not None
+    folder.run(folder.earlier(seed=5), name="other")
+    others = [{**one, "recorded": str(folder.path / "other")} for one in moved]
+    with pytest.raises(ConfigError, match=r"has others; name that one again, or begin another run with --fresh"):
+        folder.run(folder.config("new", [*others, models[-1]], objective="place"))
+
+
+def test_recorded_models_are_handed_on(folder: Folder) -> None:
+    """Week after week: what a run has recorded stands in the next one too, with the run that has asked it."""
+    folder.run(folder.placing())
+    recorded = [{"name": name, "recorded": str(folder.path / "new")} for name in (*OLD, NEW)]
+    again = {"name": "dee", "base_url": "http://127.0.0.1:9/v1"}
+    SKILLS_WITH = {**SKILLS, "dee": 0.7}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lives.SKILLS", SKILLS_WITH)
+        folder.world.log.clear()
+        assert folder.run(folder.config("next", [*recorded, again], objective="place"), name="next") is not None
+    assert {one.model for one in folder.world.log} == {"dee"}
+    came = {event.model: event.run for event in taken(folder.path / "next")}
+    assert came == {"ada": "old", "bob": "old", "cyd": "new"}
+    digests = [{event.model: event.digest for event in taken(folder.path / name)} for name in ("new", "next")]
+    assert digests[0].items() <= digests[1].items()
+
+
+def refused(match: str) -> Any:
+    return pytest.raises(ConfigError, match=match)
+
+
+REFUSALS: dict[str, tuple[Callable[[Folder], RunConfig], str]] = {
+    "no run": (
+        lambda one: one.config(
+            "new", [{"name": "ada", "recorded": "nowhere"}, {"name": NEW, "base_url": "http://x/v1"}]
+        ),
+        "nowhere holds no run; name the directory of one",
+    ),
+    "no such model": (
+        lambda one: one.config(
+            "new", [{"name": "eve", "recorded": str(one.path / "old")}, {"name": NEW, "base_url": "http://x/v1"}]
+        ),
+        "has no model 'eve'; its models are ada, bob: name one under `model`",
+    ),
+    "another rubric": (
+        lambda one: one.placing(
+            rubric={
+                "categories": [
+                    {"name": "right", "weight": 2, "when": {"is_correct": True}},
+                    {"name": "wrong", "weight": 0},
+                ]
+            }
+        ),
+        "was graded by another rubric",
+    ),
+    "another grader": (lambda one: one.placing(grader="math"), "was graded otherwise, by another grader"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_means_something_else_is_refused_with_what_to_do(folder: Folder, case: str) -> None:
+    make, match = REFUSALS[case]
+    with refused(match):
+        load_starting_point(prepare(make(folder)), folder.path / "new")
+    assert not (folder.path / "new").exists()
+
+
+def test_other_questions_and_answer_keys_are_refused(folder: Folder) -> None:
+    folder.write_questions((*QUESTIONS, "q9"))
+    with refused("did not ask q9, and a recorded model needs outcomes of every question"):
+        load_starting_point(prepare(folder.placing()), folder.path / "new")
+    folder.write_questions(QUESTIONS, answer="wrong")
+    with refused("was graded by another answer key to question 'q0'; `adaptive-eval regrade`"):
+        load_starting_point(prepare(folder.placing()), folder.path / "new")
+    folder.write_questions(QUESTIONS[:2])
+    begun = load_starting_point(prepare(folder.placing()), folder.path / "new")
+    assert begun.prepared.plan.bench.prior_counts is not None, "fewer questions than it has are well"
+
+
+def test_a_model_that_was_recorded_cannot_become_one_that_is_asked(folder: Folder) -> None:
+    folder.run(folder.placing())
+    asked: list[Mapping[str, object]] = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
+    with pytest.raises(RunChanged):
+        folder.run(folder.config("new", asked))
+
+
+def test_grading_anew_by_another_key_is_refused_and_trying_again_is_not(folder: Folder) -> None:
+    folder.run(folder.placing())
+    assert asyncio.run(regrade_stored(folder.path / "new")).changed == 0
+    folder.write_questions(QUESTIONS, answer="wrong")
+    with pytest.raises(StoreError, match=r"has recorded models \(ada, bob\)"):
+        asyncio.run(regrade_stored(folder.path / "new", folder.placing()))
+
+
+def test_who_reads_the_run_sees_recorded_models_as_such(folder: Folder) -> None:
+    folder.run(folder.placing())
+    new, old = folder.path / "new", folder.path / "old"
+    text = markdown(read_view(new))
+    assert "ada (recorded)" in text
+    assert "recorded: old" in text
+    found = changes_between(read_view(old), read_counts(old), read_view(new), read_counts(new))
+    assert found.recorded == OLD
+    assert found.models == ()
+    assert found.models_only_b == (NEW,)
+    board = board_of(*gather([old, new]))
+    (benchmark,) = board.benchmarks
+    assert {row.model for row in benchmark.models} == set(SKILLS)
+    assert benchmark.decided_by == "new"
+    assert {row.model for row in benchmark.models if row.recorded} == set(OLD)
+    assert benchmark.changes == (), "nobody is held against the very same answers"
+    assert benchmark.notes == ()
+
+
+def test_a_cap_counts_only_what_this_run_buys(folder: Folder) -> None:
+    cap = 3 * len(QUESTIONS)
+    assert folder.run(folder.placing(budget={"trials": cap}, stopping={"futility": False})) is not None
+    assert 2 * len(QUESTIONS) <= len(folder.world.log) <= cap
