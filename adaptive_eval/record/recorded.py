@@ -18,6 +18,9 @@ from adaptive_eval.config.planning import KnownBefore
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.store import Event, Json, OutcomesRecorded, Roster, events_of_kind
 
+LOGS = "imported logs"
+"""What has graded outcomes that an earlier run has imported."""
+
 Recorded = Mapping[str, OutcomesRecorded]
 """By model of this run."""
 

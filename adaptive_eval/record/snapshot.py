@@ -23,6 +23,7 @@ from adaptive_eval.record.warnings import (
     import_cautions,
     loss_cautions,
     notice_cautions,
+    recorded_caution,
 )
 from adaptive_eval.store import Event, HeldTime, OutcomesRecorded, ServerDied, ServerLaunched, events_of_kind
 from adaptive_eval.store.repeats import Drawn
@@ -122,6 +123,7 @@ def take_snapshot(
             *horizon_cautions(controller.plan.deciding_rule, controller.extensions, events),
             *decision_cautions(events),
             *import_cautions(events),
+            *recorded_caution(subject.models, events),
             *notice_cautions(events),
             *loss_cautions(events),
         ),

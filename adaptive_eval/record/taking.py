@@ -6,14 +6,13 @@ from pathlib import Path
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.record.prior import asks_otherwise, rubric_problems
-from adaptive_eval.record.recorded import Recorded, digest_of, kept_outcomes
+from adaptive_eval.record.recorded import LOGS, Recorded, digest_of, kept_outcomes
 from adaptive_eval.record.restore import StoredRun, opened_run
 from adaptive_eval.record.thresholds import kept_rubric
-from adaptive_eval.store import Json, OutcomesRecorded
+from adaptive_eval.store import Json, OutcomesRecorded, TrialsImported, events_of_kind
 from adaptive_eval.store.database import is_run
 
 SHOWN_QUESTIONS = 3
@@ -60,7 +59,7 @@ def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
     """Why outcomes of the earlier run mean something else here, or are not there."""
     yield from rubric_problems(prepared.rubric, _rubric_of(stored))
     theirs, ours = stored.reader.header().meaning["grader"], prepared.header.meaning["grader"]
-    if theirs != ours and not isinstance(stored.setup.config.grader, Logged):
+    if theirs != ours and not _graded_by_logs(stored):
         yield (
             "was graded otherwise, by another grader or one with other settings; `adaptive-eval regrade` it with this "
             "configuration"
@@ -84,6 +83,12 @@ def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
                 f"asked something else as question {question.id!r}; recorded models need outcomes of the same "
                 "questions: take those of that run, or ask the models anew"
             )
+
+
+def _graded_by_logs(stored: StoredRun) -> bool:
+    """Its grades, or some of them, are those of imported logs: whether a grader gives the same is for the user to know,
+    and the results say so."""
+    return any(event.graded_by is None for event in events_of_kind(stored.events, TrialsImported))
 
 
 def _another_key(one: Question, other: Question) -> bool:
@@ -157,4 +162,4 @@ class _EarlierOutcomes:
         header = self._stored.reader.header()
         asked = header.models.get(called, {})
         graded = {key: header.meaning[key] for key in ("grader", "rubric")}
-        return {"model": asked, **graded}
+        return {"model": asked, **graded} | ({"grader": LOGS} if _graded_by_logs(self._stored) else {})

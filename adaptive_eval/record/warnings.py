@@ -11,6 +11,7 @@ import numpy as np
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
+from adaptive_eval.record.recorded import LOGS
 from adaptive_eval.record.results import Caution, ModelRow
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule
@@ -18,6 +19,7 @@ from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
     Event,
+    OutcomesRecorded,
     ServersNoticed,
     SettingsChanged,
     TrialsImported,
@@ -132,6 +134,18 @@ def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
     rule = deciding_rule(decisions)
     if rule is not None and rule.caution:
         yield Caution("peeking", None, rule.caution)
+
+
+def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[Caution]:
+    """Recorded models whose grades no grader of a run has given."""
+    graded = {event.model: event.meaning.get("grader") for event in events_of_kind(events, OutcomesRecorded)}
+    if logged := [name for name in names if graded.get(name) == LOGS]:
+        yield Caution(
+            "recorded_logs",
+            None,
+            f"the recorded outcomes of {', '.join(logged)} were graded by the logs that they were imported from: the "
+            "ranking holds if this run's grader gives the same grades",
+        )
 
 
 def prior_caution(names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow]) -> Iterator[Caution]:

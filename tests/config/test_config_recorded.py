@@ -38,7 +38,11 @@ def test_a_recorded_model_needs_no_address_price_or_length(tmp_path: Path) -> No
         ("- {name: coin-01, recorded: r, base_url: 'http://x/v1'}\n" + NEW, "", "recorded model, which is never asked"),
         ("- {name: coin-01, recorded: r, simulate: true}\n" + NEW, "", "remove simulate, or recorded"),
         ("- {name: coin-01, recorded: r, batch: openai}\n" + NEW, "", "remove batch, or recorded"),
-        ("- {name: coin-01, recorded: r, launch: {command: 'vllm --port {port}'}}\n" + NEW, "", "remove launch, or recorded"),
+        (
+            "- {name: coin-01, recorded: r, launch: {command: 'vllm --port {port}'}}\n" + NEW,
+            "",
+            "remove launch, or recorded",
+        ),
         (RECORDED + NEW, "prior_evidence: {run: runs/older}\n", "may not stand beside recorded models"),
         (RECORDED + NEW, "rubric: {name: efficiency_adjusted, fit: opening}\n", "fit: {run: runs/old}"),
     ],
