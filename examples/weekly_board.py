@@ -4,7 +4,7 @@
     python examples/weekly_board.py [FOLDER]
 
 In the first week, outcomes of twenty models are imported from a table, as another harness might have left them. Then
-each week one new checkpoint is ranked among the models that the week before has handed on, and the board of the whole folder
+each week one new checkpoint is ranked among the models that the week before has handed on, and the board of the folder
 is written: its newest ranking, and how it came about. The checkpoints are models of the simulator, so that nothing is
 needed but this file; put yours in their place, with their `base_url`.
 """

@@ -19,7 +19,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup, recor
 from adaptive_eval.core.compose import MOST_PER_ROUND
 from adaptive_eval.core.horizon import Stage
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Gate, Objective
+from adaptive_eval.core.objectives import PLACE, Gate, Objective
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
@@ -289,6 +289,8 @@ def _most_gpu_seconds(model: ModelConfig) -> float:
 def _objective(config: Decisions, names: Sequence[str], recorded: frozenset[int]) -> Objective:
     """The objective, its models by position."""
     chosen, known = config.objective, {"models": tuple(names), "recorded": recorded}
+    if chosen.kind == PLACE.name and not recorded:
+        raise ConfigError("objective.kind: place needs recorded models, and there are none here; use ranking")
     if isinstance(chosen.kind, str) and chosen.kind in OBJECTIVES:
         built_in = make(OBJECTIVES[chosen.kind].make, chosen.options, known)
         return Gate(Margin(names.index(chosen.gated_by), config.stopping.delta)) if chosen.gated_by else built_in

@@ -40,13 +40,13 @@ POLICIES: dict[str, PolicyEntry] = _by_name(
 )
 OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
     objectives.RANKING,
-    objectives.PLACE,
     objectives.BEST,
     objectives.TOP_K,
     objectives.BASELINE,
     objectives.PAIRS,
     objectives.PRECISION_OF,
     objectives.THRESHOLD,
+    objectives.PLACE,
 )
 
 

@@ -112,6 +112,9 @@ def test_what_the_starter_shows_in_comments_is_sound() -> None:
     assert config.prompt.few_shot[0].answer == r"\boxed{2}"
 
 
+NEEDED_FOR = {"leader": ["objective=best"], "place": ["models.1={name: model-b, recorded: runs/before}"]}
+
+
 @pytest.mark.parametrize(("section", "entries"), [("objective", OBJECTIVES), ("allocation", POLICIES)])
 def test_the_starter_shows_every_choice_and_each_line_holds(section: str, entries: dict[str, Any]) -> None:
     lines = re.findall(rf"^#? ?({section}: .*)$", starter(), flags=re.MULTILINE)
@@ -119,7 +122,7 @@ def test_the_starter_shows_every_choice_and_each_line_holds(section: str, entrie
     for line, entry in zip(shown, entries.values(), strict=True):
         text = re.sub(rf"^{section}: .*$", line, starter(), flags=re.MULTILINE)
         assert entry.gist in line
-        checked = check_text(text, Path("a.yaml"), ["objective=best"] if entry.name == "leader" else (), {})
+        checked = check_text(text, Path("a.yaml"), NEEDED_FOR.get(entry.name, ()), {})
         assert checked.config is not None, checked.problems
         assert checked.config.chosen[f"{section}.{'kind' if section == 'objective' else 'policy'}"] == entry.name
 

@@ -14,6 +14,7 @@ ASKED = {
     "pairs": {},
     "precision": {"compares": False, "half_width": 0.02},
     "threshold": {"value": 0.6},
+    "place": {"in_order": True},
 }
 NOTHING_MORE = {
     "compares": True,

@@ -19,7 +19,7 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.testing import check_grader, check_objective, check_policy, check_rule
 
 MODELS = ("model-a", "model-b", "model-c", "model-d")
-KNOWN = {"confidence": 0.95, "start": 0.05, "models": MODELS}
+KNOWN = {"confidence": 0.95, "start": 0.05, "models": MODELS, "recorded": frozenset({0})}
 KEY = Question("q", "?", "4", metadata={"year": 2024})
 
 
