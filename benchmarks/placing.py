@@ -145,7 +145,7 @@ def fresh_cost(scenario: Scenario, seed: int) -> float:
     """Trials of an adaptive ranking of everyone, in the maximum of one model."""
     models, questions, _ = scenario.world.p.shape
     controller = drive(Controller(plan(scenario, Bench(models, questions, scenario.world.w))), scenario.tape(seed))
-    return float(controller.trials.sum()) / (questions * scenario.cap)
+    return float(controller.trials.sum() / (questions * scenario.cap))
 
 
 def scenarios(folder: Path) -> Iterator[Scenario]:
