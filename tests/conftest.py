@@ -2,11 +2,13 @@
 browser, and in some rooms a clock that waits for them.
 
 Property tests are not timed, since the machines they run on are not alike, and the same in every run where `CI` is set.
+Hundreds of processes are started that import the package: they may keep what they have compiled, whatever is set.
 """
 
 import asyncio
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from browsing import Tabs, chromium
 from hypothesis import settings
 from live_runs import EndedRuns, Site, small_world
 from patient_time import PatientLoop
+from thoroughness import examples
 
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
@@ -24,8 +27,11 @@ from adaptive_eval.simulate.worlds import Latency
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, max_examples=examples(100))
 settings.load_profile("untimed")
+
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -1,6 +1,7 @@
 """The layers of the design hold: an import only ever points downwards."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,11 +43,18 @@ LAYERS: list[str] = [
 ]
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Everything in a file, read once."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Absolute names of everything a file imports."""
     found: set[str] = set()
     package = path.relative_to(ROOT).with_suffix("").parts
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -70,27 +78,26 @@ def sources(*folders: str) -> list[Path]:
 @pytest.mark.parametrize("path", sources(*PURE), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_pure_layers_import_nothing_that_does_io(path: Path) -> None:
     assert not {name.split(".")[0] for name in imports(path)} & PURE_FORBIDDEN
-    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    calls = [node.func for node in nodes(path) if isinstance(node, ast.Call)]
     assert not {call.id for call in calls if isinstance(call, ast.Name)} & {"open", "print", "input", "exec", "eval"}
 
 
 @pytest.mark.parametrize("path", sources(*PURE), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_values_of_the_pure_layers_are_frozen(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else []:
             if "dataclass" in ast.unparse(decorator):
                 assert "frozen=True" in ast.unparse(decorator), f"line {node.lineno}"
 
 
-@pytest.mark.parametrize("path", sources("scorio", "adaptive_eval"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_point_downwards(path: Path) -> None:
-    own = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    if own == "adaptive_eval":
-        return
-    level = layer_of(own)
-    assert level is not None, f"{own} has no layer: give it one in this test"
-    above = {name for name in imports(path) if (other := layer_of(name)) is not None and other > level}
-    assert not above, f"{own} imports from a higher layer"
+def test_imports_point_downwards() -> None:
+    above: dict[str, set[str]] = {}
+    for path in sources("scorio", "adaptive_eval"):
+        own = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        level = len(LAYERS) if own == "adaptive_eval" else layer_of(own)
+        assert level is not None, f"{own} has no layer: give it one in this test"
+        above[own] = {name for name in imports(path) if (other := layer_of(name)) is not None and other > level}
+    assert not {own: names for own, names in above.items() if names}, "these import from a higher layer"
 
 
 ROOMS = [name for name in LAYERS if (ROOT / name.replace(".", "/")).is_dir()]
@@ -111,7 +118,7 @@ def test_no_two_classes_share_a_name() -> None:
     """A name that means two things is read as the wrong one, and an import takes the wrong one: `Event`, `Batch`."""
     homes: dict[str, list[str]] = {}
     for path in sources("scorio", "adaptive_eval"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
     shared = {name: places for name, places in homes.items() if len(places) > 1}

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.check import rehearse
 from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
@@ -59,6 +58,9 @@ def run(
         prepared = prepare(settings)
         directory = directory_for(settings, run_dir, fresh)
         if dry_run:
+            # imported here: a rehearsal forecasts, which a run does not
+            from adaptive_eval.cli.check import rehearse
+
             raise typer.Exit(rehearse(prepared, directory))
         shown = open_display(display, prepared.rubric.weights)
         command = _command(config, run_dir, overrides or ())

@@ -1,7 +1,8 @@
 """From the configuration, which speaks of names, to the plan of the decision core, which speaks of positions."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -103,43 +104,49 @@ def plan_on(
 
     `budget` are the caps, where the run starts servers.
     """
-    stopping, allocation = config.stopping, config.allocation
-    objective = _objective(config, names, bench.recorded)
-    judged_by = RULES.get(str(stopping.rule)) if objective.rule is None else None
+    paced = partial(pace_of, config.allocation, questions=bench.questions, in_turn=in_turn)
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
-    pace = pace_of(allocation, config.trials, bench.questions, in_turn=in_turn)
-    begins = [*before, config.trials][0]
-    opening = pace_of(allocation, begins, bench.questions, in_turn=in_turn).opening
-    start = first_information(bench, begins, first, opening)
-    plan = partial(
-        Plan,
-        bench=bench,
-        objective=objective,
-        rule=_rule(config, start, np.inf if bench.recorded else _stride(config, pace)),
-        policy=_policy(config),
-        judging=Judging(
-            delta=0.0 if config.objective.gate else stopping.delta,  # it is in the gate's question already
-            futility=None if stopping.futility is False else stopping.futility,
-            familywise=stopping.familywise == "holm",
-            latch=judged_by is None or judged_by.latching,
-        ),
-        prior=stopping.prior,
-        trials=Trials(config.trials.min, config.trials.max),
-        pace=pace,
-        budget=budget_of(config.budget) if budget is None else budget,
-        first=first,
-        estimator="average" if judged_by is None else judged_by.estimator,
-        earlier=tuple(
-            Stage(
-                Trials(min(trials.min, trials.max), trials.max),
-                pace_of(allocation, trials, bench.questions, in_turn=in_turn),
-                horizon.looks,
-            )
-            for horizon, trials in zip(horizons, before, strict=True)
-        ),
+    begins, pace = [*before, config.trials][0], paced(config.trials)
+    start = first_information(bench, begins, first, paced(begins).opening)
+    objective, policy = _objective(config, names, bench.recorded), _policy(config)
+    rule = _rule(config, start, np.inf if bench.recorded else _stride(config, pace))
+    judged_by = RULES.get(str(config.stopping.rule)) if objective.rule is None else None
+    earlier = tuple(
+        Stage(Trials(min(trials.min, trials.max), trials.max), paced(trials), horizon.looks)
+        for horizon, trials in zip(horizons, before, strict=True)
     )
+    with _plug_ins_are_named(config):
+        return Plan(
+            bench=bench,
+            objective=objective,
+            rule=rule,
+            policy=policy,
+            judging=_judging(config, latch=judged_by is None or judged_by.latching),
+            prior=config.stopping.prior,
+            trials=Trials(config.trials.min, config.trials.max),
+            pace=pace,
+            budget=budget_of(config.budget) if budget is None else budget,
+            first=first,
+            estimator="average" if judged_by is None else judged_by.estimator,
+            earlier=earlier,
+        )
+
+
+def _judging(config: Decisions, *, latch: bool) -> Judging:
+    stopping = config.stopping
+    return Judging(
+        delta=0.0 if config.objective.gate else stopping.delta,  # it is in the gate's question already
+        futility=None if stopping.futility is False else stopping.futility,
+        familywise=stopping.familywise == "holm",
+        latch=latch,
+    )
+
+
+@contextmanager
+def _plug_ins_are_named(config: Decisions) -> Iterator[None]:
+    """Where the parts of a plan do not fit, those that the user has brought may be why."""
     try:
-        return plan()
+        yield
     except ValueError as error:
         if not config.plug_ins:
             raise

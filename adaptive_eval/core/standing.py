@@ -105,22 +105,14 @@ def judge_look(
     p_values: bool = True,
 ) -> JudgedLook:
     """Judge every pair, then give the objective's comparisons their verdicts; `p_values` may be left out."""
-    compared = estimates.on(estimator)
-    evidence = weigh_evidence(compared, objective.reference, objective.margin)
-    ways = [evidence]
-    if bounds is not None:
-        lowest, highest = bounds.lowest.on(estimator), bounds.highest.on(estimator)
-        ways.append(weigh_evidence(highest, objective.reference, objective.margin, other=lowest))
-        ways.append(weigh_evidence(lowest, objective.reference, objective.margin, other=highest))
+    ways = _ways_to_see_it(estimates, bounds, objective, estimator)
+    evidence, compared = ways[0], estimates.on(estimator)
     memory, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
     fixed = fixed_share(compared, evidence, supply.recorded)
     reach, certain = _reach(evidence, supply, fixed), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     order = np.argsort(-compared.score, kind="stable")
-    in_play_first = order[np.argsort(supply.set_aside[order], kind="stable")]
-    pairs = _by_rank(order, objective.comparisons(in_play_first))
-    if evidence.margin is not None:
-        pairs = _ahead_first(evidence, pairs)
+    pairs = _comparisons(objective, order, evidence, supply)
     verdicts_of = partial(
         _verdicts,
         evidence,
@@ -147,6 +139,24 @@ def judge_look(
         verdicts_of=verdicts_of,
         fixed=fixed,
     )
+
+
+def _ways_to_see_it(
+    estimates: Estimates, bounds: ScoreBounds | None, objective: Objective, estimator: Estimator
+) -> list[Evidence]:
+    """The evidence as the grades are; and as it were if the answers without one spoke for one side, or the other."""
+    seen = partial(weigh_evidence, reference=objective.reference, margin=objective.margin)
+    if bounds is None:
+        return [seen(estimates.on(estimator))]
+    lowest, highest = bounds.lowest.on(estimator), bounds.highest.on(estimator)
+    return [seen(estimates.on(estimator)), seen(highest, other=lowest), seen(lowest, other=highest)]
+
+
+def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, supply: Supply) -> IndexArray:
+    """The objective's comparisons (n, 2), the model placed higher first; who was set aside comes after all others."""
+    in_play_first = order[np.argsort(supply.set_aside[order], kind="stable")]
+    pairs = _by_rank(order, objective.comparisons(in_play_first))
+    return pairs if evidence.margin is None else _ahead_first(evidence, pairs)
 
 
 def _by_rank(order: IndexArray, pairs: IndexArray) -> IndexArray:

@@ -205,13 +205,47 @@ def test_every_command_has_a_case() -> None:
     assert CASES.keys() == COMMANDS.keys(), "say how the new command reads a run, or that it reads none"
 
 
+OPENED: list[str] = []
+WATCHING = threading.Event()
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "open" and WATCHING.is_set() and isinstance(arguments[0], str):
+        OPENED.append(arguments[0])
+
+
+@pytest.fixture(scope="module")
+def audit() -> None:
+    """From now on it is heard what is opened; nothing takes such a hook away."""
+    sys.addaudithook(_hear)
+
+
+@pytest.fixture
+def opened(audit: None) -> Iterator[list[str]]:
+    """The files that are opened while a test goes on."""
+    OPENED.clear()
+    WATCHING.set()
+    yield OPENED
+    WATCHING.clear()
+
+
+GIVEN = ("run", "validate", "plan", "import")
+"""These are given settings of the user's, in which variables are filled in."""
+
+
 @pytest.mark.parametrize("name", [name for name, lines in CASES.items() if lines is not None])
-def test_no_command_runs_the_code_of_a_run(stranger: Stranger, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_runs_the_code_of_a_run_or_opens_what_it_names(
+    stranger: Stranger, name: str, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Listener())
     importing = list(sys.path)
+    named = {place / one for place in (stranger.home, stranger.folder) for one in (".env", "questions.jsonl")}
     stranger.command("report RUN --format csv")
     for line in CASES[name] or ():
+        opened.clear()
         done = stranger.command(line)
+        if "RUBRIC.yaml" not in line and name not in GIVEN:  # beside a file of the user's, which may name them
+            assert not {Path(one).resolve() for one in opened} & named, line
         assert done.exception is None or isinstance(done.exception, SystemExit), (line, done.exception)
         assert done.exit_code != ExitCode.CONFIGURATION or line in REFUSED, (line, done.stderr)
         assert not stranger.ran, line
@@ -219,6 +253,8 @@ def test_no_command_runs_the_code_of_a_run(stranger: Stranger, name: str, monkey
         for made in ("NEW", "REPLAY", "OUT", "IMPORTED"):
             place = stranger.folder / made
             shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+    (seen := stranger.folder / ".env").read_bytes()
+    assert str(seen) in opened and seen.resolve() in named, "it would have been heard"
 
 
 def test_the_attack_would_be_seen(stranger: Stranger) -> None:
@@ -241,40 +277,6 @@ def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, pl
         finally:
             process.send_signal(signal.SIGTERM)
     assert not stranger.ran
-
-
-OPENED: list[str] = []
-WATCHING = threading.Event()
-
-
-def _hear(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "open" and WATCHING.is_set() and isinstance(arguments[0], str):
-        OPENED.append(arguments[0])
-
-
-GIVEN = ("run", "validate", "plan", "import")
-"""These are given settings of the user's, in which variables are filled in."""
-READERS = [name for name in CASES if name not in GIVEN and CASES[name] is not None]
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_what_the_stored_configuration_names_is_not_opened(
-    stranger: Stranger, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Listener())
-    sys.addaudithook(_hear)
-    OPENED.clear()
-    WATCHING.set()
-    try:
-        for line in CASES[name] or ():
-            if "RUBRIC.yaml" not in line:  # that is a file of the user's, with what lies beside it
-                stranger.command(line)
-        (seen := stranger.folder / "PLAIN.yaml").read_bytes()
-    finally:
-        WATCHING.clear()
-    named = [place / one for place in (stranger.home, stranger.folder) for one in (".env", "questions.jsonl")]
-    assert str(seen) in OPENED
-    assert not {Path(one).resolve() for one in OPENED} & set(named)
 
 
 def test_secrets_that_a_stored_configuration_asks_for_are_not_filled_in(

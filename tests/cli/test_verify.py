@@ -15,7 +15,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.store.checksums import COLUMNS
 from adaptive_eval.store.database import DATABASE_FILE
 
-FLIPS = 80
+FLIPS = [20, pytest.param(80, marks=pytest.mark.slow)]
 COMMANDED = 16
 """Of these, with every command: they take longer."""
 
@@ -65,9 +65,10 @@ def test_a_run_is_intact(done: Site) -> None:
     assert "note" not in said.output
 
 
-def test_every_flip_of_what_is_read_is_noticed(done: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("flips", FLIPS)
+def test_every_flip_of_what_is_read_is_noticed(done: Site, tmp_path: Path, flips: int) -> None:
     rng, noticed, before = random.Random(7), 0, everything(done.directory())
-    for number in range(FLIPS):
+    for number in range(flips):
         run = Path(shutil.copytree(done.directory(), tmp_path / f"{number}"))
         place = flip(run / DATABASE_FILE, rng)
         said = command("verify", run)
@@ -75,13 +76,14 @@ def test_every_flip_of_what_is_read_is_noticed(done: Site, tmp_path: Path) -> No
         noticed += said.exit_code != 0
         assert said.exit_code == ExitCode.FAILED or everything(run) == before, f"byte {place}: {said.output}"
         shutil.rmtree(run)
-    assert noticed > FLIPS / 3  # the others lie where no value does
+    assert noticed > flips / 3  # the others lie where no value does
 
 
-def test_every_flip_of_the_results_is_noticed(copy: Path) -> None:
+@pytest.mark.parametrize("flips", FLIPS)
+def test_every_flip_of_the_results_is_noticed(copy: Path, flips: int) -> None:
     rng, path = random.Random(8), copy / "results.json"
     whole = path.read_bytes()
-    for _ in range(FLIPS):
+    for _ in range(flips):
         place = flip(path, rng)
         said = command("verify", copy)
         harmless = place >= len(whole) - 24 and "note: results.json has no checksum" in said.output

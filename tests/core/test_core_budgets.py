@@ -8,6 +8,7 @@ import pytest
 from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core import (
     Ask,
@@ -42,7 +43,7 @@ def exposure(shell: Shell, lost: list[int]) -> list[float]:
     return [len(costs), *(math.fsum(column) for column in zip(*costs, strict=True))] if costs else [0.0] * 4
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(plans(), seeds, st.booleans())
 def test_caps_are_never_exceeded(plan: Plan, seed: int, one_is_lost: bool) -> None:
     answers = Answers(plan, seed)
@@ -64,7 +65,7 @@ def test_caps_are_never_exceeded(plan: Plan, seed: int, one_is_lost: bool) -> No
         assert sum(shell.controller.looks[-1].trials) == len(shell.told)  # the last look is on everything
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(plans(), seeds, st.data())
 def test_what_was_bought_under_other_settings_counts(plan: Plan, seed: int, data: st.DataObject) -> None:
     """Some models have more than the others, which join them or come back: caps hold, or nothing is asked."""
@@ -203,7 +204,7 @@ def test_where_not_all_comparisons_fit_the_best_value_goes_first() -> None:
     assert controller.finished is Reason.BUDGET
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(plans(), seeds, st.integers(0, 60), st.booleans())
 def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, before: bool) -> None:
     budget = Budget(plan.budget.trials, plan.budget.tokens, plan.budget.usd, plan.budget.gpu_seconds, 60.0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core import Bench
 from adaptive_eval.core.evidence import Estimates, Prior, estimate, update
@@ -36,7 +37,7 @@ def test_the_prior_supplies_the_variance_only(prior: Prior, weights: list[float]
 
 
 @priors
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 10**6), scale=st.floats(0.01, 100.0), shift=st.floats(-10.0, 10.0))
 def test_another_unit_of_the_weights_is_another_unit_of_the_scores(
     prior: Prior, seed: int, scale: float, shift: float
@@ -69,7 +70,7 @@ def test_a_model_is_estimated_from_its_own_counts_alone(prior: Prior) -> None:
 
 
 @priors
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_what_others_answer_leaves_no_trace_in_an_estimate(prior: Prior, seed: int) -> None:
     """To the last bit, as long as they have as many trials: else their answers would reach a model's own weights."""

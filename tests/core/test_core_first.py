@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
+from thoroughness import examples
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import first_information, plan_on
@@ -78,7 +79,7 @@ def test_what_cannot_be_there_is_refused(first: NDArray[np.int64], message: str)
 
 
 @given(plan=plans(capped=False), seed=st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_plan_goes_on_from_what_is_there_and_again_from_a_restart(plan: Plan, seed: int) -> None:
     rng = np.random.default_rng(seed)
     shape = (plan.bench.models, plan.bench.questions)
@@ -119,9 +120,8 @@ def decided(first: NDArray[np.int64], most: int) -> Plan:
     return Plan(**{name: getattr(plan, name) for name in plan.__slots__ if name != "policy"}, policy=UnresolvedPairs())
 
 
-@pytest.mark.parametrize(
-    "there", ["everything", *(pytest.param(there, marks=pytest.mark.slow) for there in ("half", "ragged"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("there", ["everything", "half", "ragged"])
 def test_ties_are_called_no_oftener_than_promised(there: str) -> None:
     """2 (1 - confidence) = 10% at most; a finished design spends all of it on its one look."""
     runs, most = 400, 24

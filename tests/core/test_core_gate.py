@@ -87,6 +87,7 @@ def test_a_build_that_is_a_point_worse_passes_a_delta_of_five_points_within_the_
     assert found[PASS] >= 0.7 and found[FAIL] == 0.0
 
 
+@pytest.mark.slow
 def test_passing_takes_fewer_trials_than_certifying_a_tie() -> None:
     trials = Trials(4, 80)
     tie = Plan(
@@ -110,6 +111,7 @@ def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails() -> None:
     assert found[FAIL] <= allowed(0.05, runs)
 
 
+@pytest.mark.slow
 def test_an_equal_build_hardly_ever_fails() -> None:
     assert outcomes(gate(), 0.8, 0.8, 60)[FAIL] == 0.0
 

@@ -8,6 +8,7 @@ import pytest
 from core_looks import Looker, binary
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core import Verdict
 from adaptive_eval.core.anytime import Anytime
@@ -160,7 +161,7 @@ def histories(draw: st.DrawFn) -> History:
 @pytest.mark.parametrize(
     "objective", [Ranking(), Baseline(2), Pairs(((0, 3), (1, 2)))], ids=["all", "baseline", "pairs"]
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(history=histories())
 def test_familywise_is_holm_on_running_minima(rule: Correctable, objective: Objective, history: History) -> None:
     looker = Looker(objective, rule, Judging(futility=None, familywise=True), horizon=20)

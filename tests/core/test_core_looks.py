@@ -9,6 +9,7 @@ from core_looks import Looker, binary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
+from thoroughness import examples
 
 from adaptive_eval.core import Verdict
 from adaptive_eval.core.judge import Judging
@@ -34,7 +35,7 @@ def tallies(draw: st.DrawFn) -> Case:
     return counts.tolist(), w
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tallies())
 def test_scores_z_information_and_outlook_are_those_of_plain_loops(
     case: tuple[list[list[list[int]]], list[float]],

@@ -176,7 +176,7 @@ PACES = (
         pytest.param(PACES[2], id="small", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("profile", ["alike", "spread"])
+@pytest.mark.parametrize("profile", ["alike", pytest.param("spread", marks=pytest.mark.slow)])
 def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: str) -> None:
     """Twice 1 - confidence for the default rule, at looks whose moments depend on what was seen."""
     runs, questions = 80, 30

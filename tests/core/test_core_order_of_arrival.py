@@ -5,6 +5,7 @@ import pytest
 from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Reason, Trials
 from adaptive_eval.core.judge import Judging
@@ -15,7 +16,7 @@ from adaptive_eval.core.rules import ZScore
 seeds = st.integers(0, 2**20)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(plans(), seeds, st.sampled_from([0.0, 0.05, 0.3]))
 def test_order_batches_slots_and_restarts_change_no_look(plan: Plan, seed: int, restarts: float) -> None:
     answers = Answers(plan, seed)
@@ -28,7 +29,7 @@ def test_order_batches_slots_and_restarts_change_no_look(plan: Plan, seed: int, 
     assert repr(found.result()) == repr(expected.result())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(plans(), seeds)
 def test_a_finished_run_is_restored_without_a_question(plan: Plan, seed: int) -> None:
     answers = Answers(plan, seed)
@@ -41,7 +42,7 @@ def test_a_finished_run_is_restored_without_a_question(plan: Plan, seed: int) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(plans(), plans(capped=False), seeds)
 def test_other_plans_take_up_what_is_known(plan: Plan, other: Plan, seed: int) -> None:
     """A run resumed under other rules, budgets or paces goes as if it had been run so, and asks for nothing twice."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core.policies import Leader, Uniform, UnresolvedPairs, View, Weighted, question_weights, spread
 
@@ -20,7 +21,7 @@ def spreads(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
     return np.array(issued, dtype=np.int32), np.array(weights), draw(st.integers(1, 300))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(spreads())
 def test_a_spread_sums_to_its_size_and_takes_nothing_back(case: tuple[np.ndarray, np.ndarray, int]) -> None:
     issued, weights, size = case
@@ -30,7 +31,7 @@ def test_a_spread_sums_to_its_size_and_takes_nothing_back(case: tuple[np.ndarray
     assert np.array_equal(given, spread(issued.copy(), weights.copy(), size))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(spreads())
 def test_a_spread_follows_its_weights(case: tuple[np.ndarray, np.ndarray, int]) -> None:
     """From nothing, each question has its share to within one trial; one ahead of its share gets none."""
@@ -42,7 +43,7 @@ def test_a_spread_follows_its_weights(case: tuple[np.ndarray, np.ndarray, int]) 
     assert not spread(issued, weights, size)[issued > target + 1e-6 * target + 1e-6].any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.floats(0.1, 10.0), min_size=2, max_size=8), st.integers(1, 30))
 def test_many_small_rounds_come_to_the_same_as_a_large_one(weights: list[float], size: int) -> None:
     w = np.array(weights)
@@ -93,7 +94,7 @@ def test_a_model_alone_spreads_evenly() -> None:
     assert question_weights(np.array([[0.25, 0.01]]), 0.0, 0.0).tolist() == [[1.0, 1.0]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(2, 9), st.integers(1, 9), st.integers(0, 10**6))
 def test_weights_have_no_trace_of_the_own_outcomes(models: int, questions: int, seed: int) -> None:
     """Not even a rounding error of it, whatever its size."""

@@ -9,6 +9,7 @@ import pytest
 from core_runs import POLICIES, Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core import Plan, Reason, Verdict
 from adaptive_eval.core.policies import Policy, View
@@ -52,14 +53,14 @@ def views(draw: st.DrawFn) -> View:
 
 
 @every_policy
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(view=views())
 def test_it_passes_the_suite_that_ships_on_any_view(policy: Policy, view: View) -> None:
     check_allocation(policy, view)
 
 
 @every_policy
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(view=views())
 def test_it_gives_what_may_be_given(policy: Policy, view: View) -> None:
     given = policy.allocate(view)
@@ -71,14 +72,14 @@ def test_it_gives_what_may_be_given(policy: Policy, view: View) -> None:
 
 
 @every_policy
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(view=views())
 def test_with_nothing_open_it_gives_nothing(policy: Policy, view: View) -> None:
     assert not policy.allocate(replace(view, open_pairs=view.open_pairs[:0], power=view.power[:0])).any()
 
 
 @every_policy
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(view=views())
 def test_while_anything_is_open_it_gives_something(policy: Policy, view: View) -> None:
     able = replace(view, sizes=np.where(view.in_play, np.maximum(view.sizes, 1), 0))
@@ -86,7 +87,7 @@ def test_while_anything_is_open_it_gives_something(policy: Policy, view: View) -
 
 
 @every_policy
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(view=views())
 def test_it_is_a_function_of_what_it_sees(policy: Policy, view: View) -> None:
     values = {field.name: getattr(view, field.name) for field in fields(view)}
@@ -98,7 +99,7 @@ def test_it_is_a_function_of_what_it_sees(policy: Policy, view: View) -> None:
 
 
 @every_policy
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(view=views(), seed=seeds)
 def test_how_a_model_answered_never_spreads_its_own_trials(policy: Policy, view: View, seed: int) -> None:
     """Weights from a model's own outcomes bias its score: other outcomes of its own leave its trials as they are."""
@@ -111,7 +112,7 @@ def test_how_a_model_answered_never_spreads_its_own_trials(policy: Policy, view:
 
 
 @every_policy
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(plan=plans(most_models=4), seed=seeds)
 def test_it_carries_a_run_to_its_end(policy: Policy, plan: Plan, seed: int) -> None:
     parts = (plan.judging, plan.prior, plan.trials, plan.pace, plan.budget)

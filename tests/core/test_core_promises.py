@@ -93,8 +93,8 @@ def side_by_side(found: Estimates) -> Evidence:
     ("rule", "name", "prior"),
     [
         (Sequential(), "spread", "self"),
-        (Sequential(), "near-deterministic", "self"),
-        (Sequential(), "alike, 0.5", "uniform"),
+        pytest.param(Sequential(), "near-deterministic", "self", marks=pytest.mark.slow),
+        pytest.param(Sequential(), "alike, 0.5", "uniform", marks=pytest.mark.slow),
         (Anytime(), "spread", "self"),
     ],
 )

@@ -10,6 +10,7 @@ from core_evidence import evidence
 from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core import Plan, Reason, Verdict
 from adaptive_eval.core.anytime import Anytime
@@ -60,7 +61,7 @@ def called(rule: Rule, on: Evidence) -> np.ndarray:
 
 
 @every_rule
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(on=cases())
 def test_it_passes_the_suite_that_ships_on_any_evidence(rule: Rule, on: Evidence) -> None:
     check_boundary(rule, on)
@@ -69,7 +70,7 @@ def test_it_passes_the_suite_that_ships_on_any_evidence(rule: Rule, on: Evidence
 
 
 @every_rule
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(on=cases())
 def test_it_gives_one_boundary_a_pair(rule: Rule, on: Evidence) -> None:
     boundary = rule.boundary(on)
@@ -80,7 +81,7 @@ def test_it_gives_one_boundary_a_pair(rule: Rule, on: Evidence) -> None:
 
 
 @every_rule
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(on=cases())
 def test_neither_side_is_favoured(rule: Rule, on: Evidence) -> None:
     turned = replace(on, difference=-on.difference, z=-on.z, sigma_first=on.sigma_second, sigma_second=on.sigma_first)
@@ -88,7 +89,7 @@ def test_neither_side_is_favoured(rule: Rule, on: Evidence) -> None:
 
 
 @every_rule
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(on=cases(), more=st.floats(1.0, 5.0))
 def test_a_larger_difference_is_called_as_well(rule: Rule, on: Evidence, more: float) -> None:
     larger = replace(on, difference=more * on.difference, z=more * on.z)
@@ -97,7 +98,7 @@ def test_a_larger_difference_is_called_as_well(rule: Rule, on: Evidence, more: f
 
 
 @every_rule
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(on=cases())
 def test_it_is_a_function_of_what_it_sees(rule: Rule, on: Evidence) -> None:
     values = {field.name: getattr(on, field.name) for field in fields(on)}
@@ -108,7 +109,7 @@ def test_it_is_a_function_of_what_it_sees(rule: Rule, on: Evidence) -> None:
 
 
 @correctable
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(on=cases(), sign=st.sampled_from([1, -1]))
 def test_p_values_say_what_the_boundary_says(rule: Correctable, on: Evidence, sign: int) -> None:
     """A p-value of one side alone is at most alpha where the boundary is crossed, but for the paths that cross both."""
@@ -122,14 +123,14 @@ def test_p_values_say_what_the_boundary_says(rule: Correctable, on: Evidence, si
 
 
 @correctable
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(on=cases(), more=st.floats(1.0, 3.0))
 def test_p_values_fall_with_the_difference(rule: Correctable, on: Evidence, more: float) -> None:
     assert np.all(rule.p_value(replace(on, z=more * on.z), 1) <= np.maximum(rule.p_value(on, 1), on.z < 0.0))
 
 
 @correctable
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(on=cases(), share=st.integers(2, 40_000))
 def test_a_smaller_error_takes_a_higher_boundary(rule: Correctable, on: Evidence, share: int) -> None:
     alpha = 1.0 - rule.confidence
@@ -142,7 +143,7 @@ def test_a_smaller_error_takes_a_higher_boundary(rule: Correctable, on: Evidence
 
 
 @every_rule
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(plan=plans(most_models=4), seed=seeds)
 def test_it_carries_a_run_to_its_end(rule: Rule, plan: Plan, seed: int) -> None:
     judging = Judging(plan.judging.delta, plan.judging.futility)

@@ -5,6 +5,7 @@ import pytest
 from core_runs import RULES, Answers, Shell, drained, exact, objectives, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, Reason, SetAside, Trials, Verdict
 from adaptive_eval.core.judge import Judging
@@ -15,7 +16,7 @@ from adaptive_eval.core.types import Cause, Lost
 seeds = st.integers(0, 2**20)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(plans(), seeds, st.data())
 def test_models_set_aside_at_any_moment_never_stall_the_run(plan: Plan, seed: int, data: st.DataObject) -> None:
     models = data.draw(st.lists(st.integers(0, plan.bench.models - 1), min_size=1))
@@ -37,7 +38,7 @@ def test_models_set_aside_at_any_moment_never_stall_the_run(plan: Plan, seed: in
     controller.result()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(plans(capped=False), seeds, st.integers(0, 4), st.data())
 def test_told_at_the_same_look_it_has_the_same_effect(plan: Plan, seed: int, after: int, data: st.DataObject) -> None:
     """What is decided without the model depends on when it was set aside, but not on what had come of it by then."""
@@ -57,7 +58,7 @@ def test_told_at_the_same_look_it_has_the_same_effect(plan: Plan, seed: int, aft
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(data=st.data())
 def test_everyone_set_aside_before_the_first_round(rule: object, data: st.DataObject) -> None:
     objective = data.draw(objectives(3))
@@ -191,7 +192,7 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
     assert exact(told_before.restore(told)) == exact(first.looks)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(plans(), seeds, st.data())
 def test_batches_do_not_change_what_it_was_judged_with(plan: Plan, seed: int, data: st.DataObject) -> None:
     """What came before a model was set aside counts with it, whether they are told together or one after another."""

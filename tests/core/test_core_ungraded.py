@@ -9,6 +9,7 @@ import pytest
 from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core import Ask, Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.evidence import Estimates, update
@@ -70,7 +71,7 @@ def filled(table: Table, values: Sequence[int]) -> Table:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(plans(), seeds, st.sampled_from([0.01, 0.04, 0.3]))
 def test_looks_depend_on_what_was_committed_alone(plan: Plan, seed: int, share: float) -> None:
     answers = Patchy(plan, seed, share)
@@ -99,7 +100,7 @@ def test_what_has_come_of_a_model_that_is_set_aside_depends_on_no_order() -> Non
     assert all(np.array_equal(first.arrived, other.arrived) for other in others)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(plans(), seeds)
 def test_the_run_ends_though_no_answer_has_a_grade(plan: Plan, seed: int) -> None:
     controller = straight(plan, Patchy(plan, seed, share=1.1))
@@ -108,7 +109,7 @@ def test_the_run_ends_though_no_answer_has_a_grade(plan: Plan, seed: int) -> Non
     controller.result()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from([0.0, 0.3, 0.6]))
 def test_what_is_decided_would_be_with_the_best_and_with_the_worst_grades(
     data: st.DataObject, bound: float, delta: float

@@ -76,6 +76,7 @@ def test_whatever_can_hide_in_a_text_is_counted_as_unseen() -> None:
     assert set(range(VOCABULARY)) - set(UNSEEN) == seen | {EOS}
 
 
+@pytest.mark.slow
 def test_sampled_answers_are_right_as_often_as_is_said() -> None:
     """By sampling in numpy, without the formula of `chance`."""
     rng = np.random.default_rng(0)

@@ -4,6 +4,7 @@ import pytest
 from harness import Harness
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.epochs import EpochController, rubric_of
@@ -11,7 +12,7 @@ from adaptive_eval.exchange.epochs import EpochController, rubric_of
 POLICIES = ("unresolved_pairs", "weighted", "uniform")
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     skills=st.lists(st.sampled_from([0.05, 0.5, 0.55, 0.95]), min_size=1, max_size=4),
     questions=st.integers(1, 7),

@@ -11,6 +11,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import imported, lines, lm_eval_row, outcomes
+from thoroughness import examples
 
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.samples import LogError
@@ -87,7 +88,7 @@ def test_lm_eval_rows_that_cannot_be_trials(tmp_path: Path, rows: list[dict[str,
     assert not (tmp_path / "run").exists()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     answers=st.lists(st.lists(st.sampled_from(["4", "5", ""]), min_size=1, max_size=4), min_size=1, max_size=4),
     filters=st.integers(1, 3),

@@ -14,6 +14,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import DEFLATED, ZSTANDARD, archive, header, imported, inspect_log, lines, lm_eval_row, outcomes, sample
+from thoroughness import examples
 
 from adaptive_eval.exchange import bounded
 from adaptive_eval.exchange.configure import ImportRequest
@@ -213,7 +214,7 @@ def amiss(value: object) -> Iterator[Any]:
             yield {name: kept for name, kept in value.items() if name != key}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), value=JSON)
 def test_anything_in_any_place_of_a_record_is_imported_or_named(
     tmp_path: Path, data: st.DataObject, value: object

@@ -86,7 +86,7 @@ def test_trials_of_further_files_wait_for_each_other(tmp_path: Path) -> None:
     assert trials_of(run) == {"m": [6]}
 
 
-@pytest.mark.parametrize("certain", [0.5, 0.9])
+@pytest.mark.parametrize("certain", [0.5, pytest.param(0.9, marks=pytest.mark.slow)])
 def test_no_letter_of_an_honest_server_is_left_out(certain: float) -> None:
     for seed in range(500):
         rng, repeats, passed = np.random.default_rng(seed), Repeats[int](), 0

@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.graders.bounded import Large, equal, interval
 from adaptive_eval.graders.calculation import value_of
@@ -106,7 +107,7 @@ terms = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(terms)
 def test_arithmetic_is_that_of_python(text: str) -> None:
     exact = "".join(f"Fraction({part})" if part.isdigit() else part for part in _parts(text))
@@ -127,7 +128,7 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.fractions(), st.fractions())
 def test_intervals_hold_what_they_stand_for(one: Fraction, other: Fraction) -> None:
     first, second = interval(one), interval(other)

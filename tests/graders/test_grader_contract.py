@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions, Marks
@@ -117,7 +118,7 @@ def test_no_text_is_an_error(name: str, text: str) -> None:
 
 
 @names
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(text=st.text(alphabet=st.sampled_from("aAB4{}[]()\\$\"',.:/- \nboxed<think>%^_é"), max_size=60))
 def test_any_text_gets_marks(name: str, text: str) -> None:
     grader, question = CASES[name]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.graders.structured import Json
 from adaptive_eval.questions.types import Question
@@ -65,7 +66,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(values, st.sampled_from(["{}", "Here:\n```json\n{}\n```", "I say: {}"]))
 def test_any_value_is_found_and_equal_to_itself(value: Any, around: str) -> None:
     document = json.dumps({"value": value})
@@ -74,7 +75,7 @@ def test_any_value_is_found_and_equal_to_itself(value: Any, around: str) -> None
         assert signals["is_correct"] is True
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(values, values)
 def test_different_values_are_not_equal(one: Any, other: Any) -> None:
     if json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True) and str(one) != str(other):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Integer, Pow, Symbol, factorial, sqrt
+from thoroughness import examples
 
 from adaptive_eval.graders.finding import MAX_BOX, last_box
 from adaptive_eval.graders.magnitude import digits_at_least, far_apart
@@ -57,7 +58,7 @@ class TestBox:
     def test_examples(self, text: str, inside: str | None) -> None:
         assert last_box(text) == inside
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(balanced, st.text(alphabet="ab{}$ \n"), st.text(alphabet="ab{}$ \n"))
     def test_what_goes_in_comes_out(self, inside: str, before: str, after: str) -> None:
         assert last_box(f"{before}\\boxed{{{inside}}}{after}") == (inside.strip() or None)

@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.questions import Question, QuestionsConfig, load_questions
@@ -177,7 +178,7 @@ class TestJsonl:
     def test_deep_nesting_is_an_error_not_a_crash(self, tmp_path: Path) -> None:
         assert "nested too deeply" in refusal(jsonl(tmp_path, "[" * 100_000))
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=5, unique_by=str.strip))
     def test_any_text_comes_back_as_it_was(self, tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
         path = jsonl(

@@ -33,6 +33,7 @@ from spending import (
     Attempt,
     Spender,
 )
+from thoroughness import examples
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
@@ -178,7 +179,7 @@ def drawn(budgets: int) -> settings:
 
 
 @seed(1)
-@drawn(12)
+@drawn(examples(12))
 @given(**BUDGETS)
 def test_some_budgets_hold(**chosen: Any) -> None:
     check(**chosen)

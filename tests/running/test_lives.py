@@ -185,6 +185,11 @@ def lives(histories: int, steps: int, number: int = 0) -> None:
 
 
 def test_some_lives_of_a_run() -> None:
+    lives(histories=8, steps=6)
+
+
+@pytest.mark.slow
+def test_more_lives_of_a_run() -> None:
     lives(histories=25, steps=6)
 
 

@@ -77,7 +77,7 @@ def test_a_run_that_was_killed_ends_as_if_it_had_not_been(site: Site, uninterrup
             assert len(resumed) >= starts - 2  # a kill may come before the start is committed
 
 
-@pytest.mark.parametrize("concurrency", [1, 16, 256])
+@pytest.mark.parametrize("concurrency", [1, pytest.param(16, marks=pytest.mark.slow), 256])
 def test_the_result_does_not_depend_on_concurrency(site: Site, uninterrupted: Found, concurrency: int) -> None:
     site.run(site.write(concurrency=concurrency))
     assert Found.of(site.directory()) == uninterrupted

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from thoroughness import examples
 
 from scorio.counts import Counts
 from scorio.moments import average_moments, bayes_moments
@@ -17,7 +18,7 @@ def counted(labels: np.ndarray, categories: int) -> np.ndarray:
     return np.stack([(labels == k).sum(axis=-1) for k in range(categories)], axis=-1)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), categories=st.integers(1, 12), dtype=st.sampled_from(["i1", "u1", "i2", "i4", "u4", "i8", "u8"]))
 def test_a_tally_counts_every_label(data: st.DataObject, categories: int, dtype: str) -> None:
     shape = data.draw(array_shapes(min_dims=2, max_dims=2, max_side=40))
@@ -38,7 +39,7 @@ def test_wide_tables_are_tallied_however_their_counts_fit_a_word(trials: int, ca
     np.testing.assert_array_equal(Counts.from_outcomes(labels, np.zeros(categories)).n, counted(labels, categories))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), categories=st.integers(1, 5), ndim=st.integers(2, 3))
 def test_minus_one_is_no_trial(data: st.DataObject, categories: int, ndim: int) -> None:
     shape = data.draw(array_shapes(min_dims=ndim, max_dims=ndim, max_side=6))
@@ -145,7 +146,7 @@ def test_trusted_arrays_are_taken_as_they_are() -> None:
     assert counts.r0 is None
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     n=arrays(np.int64, (3, 2, 4, 3), elements=st.integers(0, 30)), w=arrays(np.float64, 3, elements=st.floats(-5, 5))
 )

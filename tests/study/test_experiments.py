@@ -36,6 +36,7 @@ def failed(found: Experiment) -> list[str]:
     return [f"{one.what}: {one.found}, required {one.required}" for one in found.criteria if one.holds is False]
 
 
+@pytest.mark.slow
 def test_bayes_finds_the_order_of_the_coins_first() -> None:
     found = study_coins(CoinsRequest(matrices=120, bootstrapped=12, replicates=120, seed=3))
     lead = [one for one in found.criteria if "above the best other" in one.what]
@@ -99,7 +100,7 @@ def test_right_answers_in_all_rank_as_bayes_with_prior_outcomes() -> None:
 
 @pytest.mark.parametrize("name", ["ranking", "separation", "priors"])
 def test_a_study_is_a_command_whose_seed_decides(name: str, tmp_path: Path) -> None:
-    words = ["study", name, "--replicates", "40", "--seed", "9", "--output"]
+    words = ["study", name, "--replicates", "10", "--seed", "9", "--output"]
     told = CliRunner().invoke(app, [*words, str(tmp_path / "a")])
     assert told.exit_code == 0, told.output
     assert "measured, and required" in told.stdout and "100%" in told.stderr

@@ -127,6 +127,7 @@ def test_a_gap_is_what_neighbours_differ_by() -> None:
     assert "true scores of neighbours are set 1.00% apart." in near["basis"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_forecast() -> None:
     path = write_config(Path())
     one, again, other = forecast(str(path)), forecast(str(path)), forecast(str(path), "--seed", "1")

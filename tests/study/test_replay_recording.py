@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.recording import read_recording
@@ -135,7 +136,7 @@ def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damage_never_gives_anything_but_a_named_error(data: st.DataObject, tmp_path: Path) -> None:
     path = tmp_path / "damaged.npz"
     compressed = data.draw(st.booleans())

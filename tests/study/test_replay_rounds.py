@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core import Bench, Budget, Controller, Cost, Outcome, Pace, Plan, Trials
 from adaptive_eval.core.objectives import Best, Objective, Ranking, Threshold, TopK
@@ -43,7 +44,7 @@ def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
     st.sampled_from([Budget(), Budget(trials=300), Budget(tokens=6000), Budget(usd=15.0), Budget(gpu_seconds=60.0)]),
     st.integers(1, 200),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_rounds_as_counts_give_what_trials_give(
     seed: int, objective: Objective, lookahead: int, growth: float, budget: Budget, chunk: int
 ) -> None:
@@ -56,7 +57,7 @@ def test_rounds_as_counts_give_what_trials_give(
 
 
 @given(st.integers(0, 999), st.integers(0, 2))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_looks_that_are_not_kept_decide_alike(seed: int, lookahead: int) -> None:
     plan = Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(3, 20), pace=Pace(0.0, lookahead))
     kept = drive_rounds(Controller(plan), tape(seed))
@@ -72,7 +73,7 @@ def decisions(controller: Controller) -> list[object]:
 
 @pytest.mark.slow
 @given(st.integers(0, 999), st.integers(0, 2))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_cap_that_hinders_nothing_changes_nothing(seed: int, lookahead: int) -> None:
     bench, pace = Bench(MODELS, QUESTIONS, WEIGHTS), Pace(0.0, lookahead)
     free = drive_rounds(Controller(Plan(bench, trials=Trials(3, 20), pace=pace)), tape(seed))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from thoroughness import examples
 
 from adaptive_eval.exchange.recording import counts_of_outcomes
 from adaptive_eval.study.tape import Tape
@@ -21,7 +22,7 @@ def drawn(tape: Tape, shape: tuple[int, int], depth: int) -> np.ndarray:
 
 
 @given(arrays(np.int64, (2, 3, 4), elements=st.integers(0, 6)), st.integers(0, 2**31))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_counts_are_drawn_without_replacement(counts: np.ndarray, seed: int) -> None:
     counts[..., 1] += counts.sum(axis=-1) == 0
     held = counts.sum(axis=-1)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.simulate.worlds import Latency, World, binary
@@ -52,7 +53,7 @@ def by_events(controller: Controller, tape: Tape, times: AnswerTimes, slots: int
 
 
 @given(st.integers(1, 40), st.integers(0, 4), st.integers(4, 12), st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
     slots: int, lookahead: int, opening: int, seed: int
 ) -> None:
@@ -67,7 +68,7 @@ def test_an_opening_whose_answers_set_the_clocks_is_that_of_an_event_loop(
 
 
 @given(st.integers(1, 40), st.integers(0, 4), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_the_timeline_is_that_of_an_event_loop(slots: int, lookahead: int, growth: float, seed: int) -> None:
     pace = Pace(growth, lookahead)
     one, other = controller(pace), controller(pace)
@@ -111,7 +112,7 @@ def test_answers_are_log_normal_with_the_mean_that_was_asked_for() -> None:
 
 
 @given(st.integers(1, 300))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
     run, whole = controller(Pace(0.0, 2), Budget(wall_seconds=float(cap))), controller(Pace(0.0, 2))
     timeline = drive_in_time(run, tape(), times(), 8)
@@ -216,7 +217,7 @@ GROUPS = ([[0, 1, 2, 3]], [[0, 2], [1], [3]], [[3, 1], [0, 2]])
 
 @pytest.mark.slow
 @given(st.sampled_from(GROUPS), st.integers(1, 30), st.integers(0, 5), st.floats(1.0, 500.0), st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_the_timeline_of_models_in_turn_is_that_of_an_event_loop(
     groups: list[list[int]], slots: int, lookahead: int, swap: float, seed: int
 ) -> None:

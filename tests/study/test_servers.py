@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.study.servers import Engine, SimulatedHost, TrialLoad
 
@@ -35,7 +36,7 @@ def test_what_comes_later_slows_what_is_there() -> None:
     assert before < first.end < 10.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(
         st.tuples(st.lists(st.floats(0.1, 9.0), min_size=1, max_size=9), st.floats(0.0, 5.0)), min_size=1, max_size=5

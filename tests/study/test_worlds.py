@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.study.worlds import (
@@ -26,7 +27,7 @@ def world(seed: int, models: int, weights: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
 @given(st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_probabilities_become_logits_and_back(weights: np.ndarray, seed: int) -> None:
     chances = world(seed, 3, weights)
     assert chances_of(logits_of(chances, weights), weights) == pytest.approx(chances, abs=1e-12)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from scorio.categorical import SCHEMATA, Category, Schema, Signals, Thresholds, classify, fit_thresholds
 from scorio.counts import Counts
@@ -114,7 +115,7 @@ def test_the_twelve_of_the_paper_in_its_order() -> None:
     assert all(schema.labels[0] == "invalid" for schema in SCHEMATA.values())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(TRIAL, min_size=1, max_size=12))
 def test_every_schema_agrees_with_the_table(trials: list[dict[str, float]]) -> None:
     signals = table(trials)

@@ -11,6 +11,7 @@ from convergence_oracle import average, converged_at, pass_at, rankings, ranks, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from thoroughness import examples
 
 import scorio.eval
 from scorio.convergence import NEVER, Metric, Study, convergence_at_n, convergence_of_subsets, trajectory
@@ -44,7 +45,7 @@ def test_the_recorded_trajectory_is_the_definition(tensor: np.ndarray) -> None:
     assert found.converged_at == converged_at(history, history[-1])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(TENSORS, st.sampled_from(["columns", "rows"]), st.integers(0, 2**20))
 def test_every_replicate_is_the_definition(tensor: np.ndarray, resample: str, seed: int) -> None:
     _, questions, trials = tensor.shape

@@ -8,6 +8,7 @@ from eval_calls import any_draws, binary, finite_bank, posterior, scales
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from thoroughness import examples
 
 import scorio.eval as scorio_eval
 from scorio.counts import Counts
@@ -33,7 +34,7 @@ def test_the_calls_cover_every_public_function() -> None:
     assert set(NAMES) | aliases | results == set(scorio_eval.__all__)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(R=matrices, k=some_k)
 def test_counts_of_a_matrix_are_the_matrix(R: np.ndarray, k: int) -> None:
     k = min(k, R.shape[1])
@@ -42,7 +43,7 @@ def test_counts_of_a_matrix_are_the_matrix(R: np.ndarray, k: int) -> None:
         np.testing.assert_array_equal(flat(call(Counts(n=n, w=[0.0, 1.0]))), flat(call(R)), err_msg=name)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(R=tensors, k=some_k)
 def test_a_batch_is_a_loop_over_its_models(R: np.ndarray, k: int) -> None:
     k = min(k, R.shape[2])
@@ -54,7 +55,7 @@ def test_a_batch_is_a_loop_over_its_models(R: np.ndarray, k: int) -> None:
         np.testing.assert_allclose(together, each, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(R=matrices, k=some_k, seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_questions_and_trials_does_not_matter(R: np.ndarray, k: int, seed: int) -> None:
     k = min(k, R.shape[1])
@@ -64,7 +65,7 @@ def test_the_order_of_questions_and_trials_does_not_matter(R: np.ndarray, k: int
         np.testing.assert_allclose(flat(call(shuffled)), flat(call(R)), rtol=1e-12, atol=1e-14, err_msg=name)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(R=matrices, k=some_k, confidence=st.floats(0.01, 0.999), ends=st.tuples(st.floats(-1, 2), st.floats(-1, 2)))
 def test_values_and_intervals_stay_in_their_bounds(
     R: np.ndarray, k: int, confidence: float, ends: tuple[float, float]
@@ -84,7 +85,7 @@ def test_values_and_intervals_stay_in_their_bounds(
     assert low <= lo <= hi <= high
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(pairs=ragged, k=st.integers(1, 20))
 def test_a_ragged_model_is_the_mean_of_its_questions(pairs: list[tuple[int, int]], k: int) -> None:
     counts = Counts(n=pairs, w=[0.0, 1.0])
@@ -104,7 +105,7 @@ def test_a_ragged_model_is_the_mean_of_its_questions(pairs: list[tuple[int, int]
         assert sigma == pytest.approx(math.sqrt(max(0.0, math.fsum(variances))) / len(pairs), rel=1e-6, abs=1e-9), name
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(pairs=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5), k=some_k)
 def test_a_ragged_bank_is_the_mean_of_its_questions(pairs: list[tuple[int, int]], k: int) -> None:
     counts = Counts(n=[(f, s + 1) for f, s in pairs], w=[0.0, 1.0])

@@ -1,6 +1,7 @@
 // Pieces of which several sections are made.
 
 import { h } from "./dom.js";
+import { count, plural } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { ProgressMessage, RunView } from "./sent.js" */
@@ -122,5 +123,53 @@ export function factList(rows) {
     "dl",
     { class: "facts" },
     there.map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, value))),
+  );
+}
+
+/**
+ * A field that filters the rows of a table, and how many it leaves; what is written in it is heard by `[data-filter]`.
+ * @param {{placeholder: string, shown: number, all: number, unit: string}} given
+ */
+export function filterField({ placeholder, shown, all, unit }) {
+  const input = h("input", {
+    type: "search",
+    "data-filter": "",
+    placeholder,
+    autocomplete: "off",
+    spellcheck: "false",
+  });
+  return h(
+    "p",
+    { class: "controls" },
+    h("label", null, "Filter ", input),
+    h("span", { class: "quiet", role: "status" }, `${count(shown)} of ${plural(all, unit)}`),
+  );
+}
+
+/**
+ * The rows one of whose texts has what is written in the filter field.
+ * @template T
+ * @param {T[]} rows @param {string} written @param {(row: T) => string[]} texts
+ */
+export function filtered(rows, written, texts) {
+  const wanted = written.trim().toLowerCase();
+  return rows.filter((row) => texts(row).some((text) => text.toLowerCase().includes(wanted)));
+}
+
+/**
+ * The heading of a column by which the rows can be sorted; a click on it is heard by `[data-sort]`.
+ * @param {string} by @param {Sort | null | undefined} sort @param {Child} title @param {Record<string, any>} [more]
+ */
+export function sortHeading(by, sort, title, more = {}) {
+  const here = sort?.by === by ? sort : null;
+  return h(
+    "th",
+    { scope: "col", "aria-sort": here && (here.down ? "descending" : "ascending"), ...more },
+    h(
+      "button",
+      { type: "button", "data-sort": by },
+      title,
+      h("span", { class: "arrow", "aria-hidden": "true" }, here ? (here.down ? " ↓" : " ↑") : ""),
+    ),
   );
 }

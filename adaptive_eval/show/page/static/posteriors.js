@@ -3,6 +3,7 @@
 import { fitted, linear } from "./chart.js";
 import { h, on, s } from "./dom.js";
 import { countsText, interval, notJudged, posteriorOf, score } from "./facts.js";
+import { filterField, filtered, sortHeading } from "./parts.js";
 import { term } from "./terms.js";
 import { count, name, plain, plural } from "./text.js";
 import { hideTip, showTip } from "./tip.js";
@@ -36,7 +37,7 @@ export const posteriors = {
   short: "Questions",
   render(state) {
     const { view, facts, ui } = state;
-    const rows = sorted(matching(rowsOf(view, facts), ui.filter ?? ""), ui.sort, facts);
+    const rows = sorted(filtered(rowsOf(view, facts), ui.filter ?? "", textsOf), ui.sort, facts);
     const shown = rows.slice(0, ui.questions ?? PAGE);
     const lane = laneWidth(state);
     const lanes = facts.names.length;
@@ -52,27 +53,12 @@ export const posteriors = {
         "A question opens with everything about it.",
       ),
       fresh(view, facts),
-      h(
-        "p",
-        { class: "controls" },
-        h(
-          "label",
-          null,
-          "Filter ",
-          h("input", {
-            type: "search",
-            "data-filter": "",
-            placeholder: "id, text or cluster",
-            autocomplete: "off",
-            spellcheck: "false",
-          }),
-        ),
-        h(
-          "span",
-          { class: "quiet", role: "status" },
-          `${count(rows.length)} of ${plural(view.questions.length, "question")}`,
-        ),
-      ),
+      filterField({
+        placeholder: "id, text or cluster",
+        shown: rows.length,
+        all: view.questions.length,
+        unit: "question",
+      }),
       h(
         "div",
         {
@@ -100,9 +86,9 @@ export const posteriors = {
             h(
               "tr",
               null,
-              header("order", "Question", ui.sort),
-              header("mean", "Mean", ui.sort, "digits"),
-              header("spread", "Spread", ui.sort, "digits"),
+              sortHeading("order", ui.sort, "Question"),
+              sortHeading("mean", ui.sort, "Mean", { class: "digits" }),
+              sortHeading("spread", ui.sort, "Spread", { class: "digits" }),
               facts.names.map((model) => modelHeader(model, lane, ui.sort)),
             ),
           ),
@@ -187,13 +173,9 @@ function rowsOf(view, facts) {
   });
 }
 
-/** @param {Row[]} rows @param {string} filter */
-function matching(rows, filter) {
-  const wanted = filter.trim().toLowerCase();
-  if (!wanted) return rows;
-  return rows.filter(({ question }) =>
-    [question.id, question.prompt, question.cluster ?? ""].some((text) => text.toLowerCase().includes(wanted)),
-  );
+/** Where the filter looks. @param {Row} row */
+function textsOf({ question }) {
+  return [question.id, question.prompt, question.cluster ?? ""];
 }
 
 /** @param {Row[]} rows @param {Sort | null | undefined} sort @param {Facts} facts */
@@ -209,44 +191,15 @@ function laneWidth({ width, facts, printing }) {
   return Math.floor(Math.min(150, Math.max(printing ? 30 : 44, (width - SIDE) / Math.max(1, facts.names.length))));
 }
 
-/** @param {string} by @param {string} title @param {Sort | null | undefined} sort @param {string | null} [className] */
-function header(by, title, sort, className = null) {
-  return h(
-    "th",
-    { scope: "col", class: className, "aria-sort": sortOf(by, sort) },
-    h("button", { type: "button", "data-sort": by }, title, arrow(by, sort)),
-  );
-}
-
 /** @param {string} model @param {number} lane @param {Sort | null | undefined} sort */
 function modelHeader(model, lane, sort) {
   const by = `model:${model}`;
-  return h(
-    "th",
-    {
-      scope: "col",
-      class: lane < 90 ? "upright" : "lane",
-      "aria-sort": sortOf(by, sort),
-      "data-tip": plain(model),
-      "data-key": by,
-    },
-    h(
-      "button",
-      { type: "button", "data-sort": by },
-      h("bdi", { class: "name" }, fitted(model, (lane < 90 ? HEAD : lane) - 14, 12.5, 600)),
-      arrow(by, sort),
-    ),
-  );
-}
-
-/** @param {string} by @param {Sort | null | undefined} sort */
-function sortOf(by, sort) {
-  return sort?.by === by ? (sort.down ? "descending" : "ascending") : null;
-}
-
-/** @param {string} by @param {Sort | null | undefined} sort */
-function arrow(by, sort) {
-  return h("span", { class: "arrow", "aria-hidden": "true" }, sort?.by === by ? (sort.down ? " ↓" : " ↑") : "");
+  const title = h("bdi", { class: "name" }, fitted(model, (lane < 90 ? HEAD : lane) - 14, 12.5, 600));
+  return sortHeading(by, sort, title, {
+    class: lane < 90 ? "upright" : "lane",
+    "data-tip": plain(model),
+    "data-key": by,
+  });
 }
 
 /** @param {Row} row @param {Facts} facts @param {Set<number>} unjudged @param {number} lane @param {number} lanes */

@@ -3,10 +3,11 @@
 import { signIcon } from "./chart.js";
 import { h, on, update } from "./dom.js";
 import { VERDICTS, verdictWord } from "./facts.js";
+import { filterField, filtered, sortHeading } from "./parts.js";
 import { followEdges, markEdges } from "./scrolling.js";
 import { readRuns } from "./sent.js";
 import { glossaryList, term } from "./terms.js";
-import { count, messageOf, moment, name, percent, plain, plural } from "./text.js";
+import { count, messageOf, moment, name, percent, plain } from "./text.js";
 /** @import { Sort } from "./parts.js" */
 /** @import { RunBrief } from "./sent.js" */
 
@@ -78,42 +79,25 @@ export async function showRuns(page, root) {
 
 /** @param {Listed} state @param {string} root */
 function content(state, root) {
-  const rows = sorted(matching(state.runs, state.filter), state.sort);
+  const rows = sorted(filtered(state.runs, state.filter, textsOf), state.sort);
   return [
     state.problem ? h("p", { class: "problem", role: "status" }, state.problem) : null,
-    state.runs.length ? controls(rows.length, state.runs.length) : null,
+    state.runs.length
+      ? filterField({
+          placeholder: "name, status or model",
+          shown: rows.length,
+          all: state.runs.length,
+          unit: "run",
+        })
+      : null,
     state.runs.length ? table(rows, state.sort, root) : null,
     state.runs.length || state.problem ? null : h("p", { class: "quiet" }, "There is no run in this folder yet."),
   ];
 }
 
-/** @param {number} shown @param {number} all */
-function controls(shown, all) {
-  return h(
-    "p",
-    { class: "controls" },
-    h(
-      "label",
-      null,
-      "Filter ",
-      h("input", {
-        type: "search",
-        "data-filter": "",
-        placeholder: "name, status or model",
-        autocomplete: "off",
-        spellcheck: "false",
-      }),
-    ),
-    h("span", { class: "quiet", role: "status" }, `${count(shown)} of ${plural(all, "run")}`),
-  );
-}
-
-/** @param {RunBrief[]} runs @param {string} filter */
-function matching(runs, filter) {
-  const wanted = filter.trim().toLowerCase();
-  return runs.filter((run) =>
-    [run.name, statusText(run), run.best ?? ""].some((text) => text.toLowerCase().includes(wanted)),
-  );
+/** Where the filter looks. @param {RunBrief} run */
+function textsOf(run) {
+  return [run.name, statusText(run), run.best ?? ""];
 }
 
 /**
@@ -154,7 +138,7 @@ function table(runs, sort, root) {
         h(
           "tr",
           null,
-          COLUMNS.map((column) => header(column, sort)),
+          COLUMNS.map(({ by, title, digits }) => sortHeading(by, sort, title, { class: digits ? "digits" : null })),
         ),
       ),
       h(
@@ -162,25 +146,6 @@ function table(runs, sort, root) {
         null,
         runs.map((run) => row(run, root)),
       ),
-    ),
-  );
-}
-
-/** @param {Column} given @param {Sort | null} sort */
-function header({ by, title, digits }, sort) {
-  const here = sort?.by === by;
-  return h(
-    "th",
-    {
-      scope: "col",
-      class: digits ? "digits" : null,
-      "aria-sort": here ? (sort.down ? "descending" : "ascending") : null,
-    },
-    h(
-      "button",
-      { type: "button", "data-sort": by },
-      title,
-      h("span", { class: "arrow", "aria-hidden": "true" }, here ? (sort.down ? " ↓" : " ↑") : ""),
     ),
   );
 }
