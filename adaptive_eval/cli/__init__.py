@@ -26,6 +26,7 @@ COMMANDS = {
     "board": "Rank the models of RUNs by benchmark, side by side, with the average over benchmarks and the history.",
     "regrade": "Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config.",
     "relabel": "Show the scores, ranks and tiers of RUN under other rubrics: by default the paper's twelve schemata.",
+    "label": "Label answers of RUN one by one, blinded: the grader's error, and scores corrected for it.",
     "verify": "Check every stored row of RUN by its checksum, the database's order, and results.json.",
     "replay": "Decide on recorded outcomes, or on a world of known probabilities, as a run would.",
     "study": "Repeat an experiment of the Bayes@N paper: a table, and with --output its data and figures.",

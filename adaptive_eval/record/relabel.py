@@ -116,7 +116,7 @@ def relabel(directory: Path, rubrics: Mapping[str, RubricConfig] | None = None) 
 
 def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = None) -> Relabelling | None:
     """The same of a run that is open; None where no trial was judged yet."""
-    rows = _judged(stored)
+    rows = judged_rows(stored)
     if not rows:
         return None
     trials = _Trials.of(stored, rows)
@@ -329,7 +329,7 @@ def _agreeing(found: RelabelledRubric, own: RelabelledRubric, same_as: str | Non
     return replace(found, tau_b=None if tau is None or np.isnan(tau) else tau, same_as=same_as)
 
 
-def _judged(stored: StoredRun) -> list[MarkedTrial]:
+def judged_rows(stored: StoredRun) -> list[MarkedTrial]:
     """The graded trials of complete rounds of today's models and questions."""
     roster = stored.setup.roster
     rows = [row for row in stored.reader.marked() if (row.model, row.question) in roster]

@@ -19,6 +19,7 @@ from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.record.build import question_posteriors
 from adaptive_eval.record.ending import mishap_of
+from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import opened_run
@@ -168,6 +169,8 @@ class RunView:
     """What the rubric compares with, and on which trials it was fitted; None where nothing had to be."""
     judge: JudgeUse | None = None
     """What a judge has used; None where there was none, or the run goes on."""
+    labelled: LabelledRun | None = None
+    """What labels say of the grader and of the scores; None where there are none, or the run goes on."""
 
 
 STEPS = 200
@@ -192,7 +195,8 @@ def read_report(directory: Path) -> RunView:
         view = assemble_view(stored.reader, stored.setup, stored.events, results)
         if results is None:
             return view
-        return replace(view, relabelled=relabelled(stored), judge=stored.reader.judge_use())
+        judge, labels = stored.reader.judge_use(), reported_labels(stored)
+        return replace(view, relabelled=relabelled(stored), judge=judge, labelled=labels)
 
 
 class ViewSource(Protocol):

@@ -27,6 +27,7 @@ from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending
 from adaptive_eval.show.events import sentence
+from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.relabelled import rubric_sections
 from adaptive_eval.show.summary import UNDECIDED, decided
 from adaptive_eval.show.text import (
@@ -367,10 +368,13 @@ def _some(value: float, shown: Callable[[float], str]) -> str:
 
 
 def _rubrics(view: RunView) -> Iterator[str]:
-    """How it stands under other rubrics."""
+    """How it stands under other rubrics, and beside labels."""
     if view.relabelled is not None:
         yield "## Under other rubrics"
         yield from rubric_sections(view.relabelled)
+    if view.labelled is not None:
+        yield "## Beside labels"
+        yield from label_sections(view.labelled)
 
 
 # -- how it was found ------------------------------------------------------------------------------------------------

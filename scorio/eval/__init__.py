@@ -40,9 +40,11 @@ from scorio.eval._pass_family import (
     unanimous_at_k,
     unanimous_at_k_ci,
 )
+from scorio.eval._predicted import Corrected, corrected
 from scorio.eval._scales import avg, avg_ci, bayes, bayes_ci
 
 __all__ = [
+    "Corrected",
     "Estimate",
     "Summary",
     "auc_at_k",
@@ -51,6 +53,7 @@ __all__ = [
     "avg_ci",
     "bayes",
     "bayes_ci",
+    "corrected",
     "g_pass_at_k",
     "g_pass_at_k_ci",
     "g_pass_at_k_tau",

@@ -81,6 +81,7 @@ CASES: dict[str, Sequence[str] | None] = {
     "compare": ("compare RUN COPY", "compare RUN COPY --format json"),
     "board": ("board RUN COPY", "board RUN --format html --output OUT", "board RUN --format json"),
     "regrade": ("regrade RUN",),
+    "label": ("label RUN --show", "label RUN"),
     "relabel": ("relabel RUN", "relabel RUN --format json", "relabel RUN --rubric RUBRIC.yaml"),
     "verify": ("verify RUN",),
     "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),

@@ -27,6 +27,42 @@
  * @property {BatchRow[]} batches
  * @property {Relabelling | null} relabelled
  * @property {JudgeUse | null} judge
+ * @property {LabelledRun | null} labelled
+ */
+
+/**
+ * @typedef {object} LabelledRun
+ * @property {string} run
+ * @property {string} grader
+ * @property {string[]} levels
+ * @property {number[]} weights
+ * @property {LabelledModel[]} models
+ * @property {LabelledPair[]} pairs
+ * @property {boolean} differ
+ * @property {number} left_out
+ * @property {string | null} problem
+ */
+
+/**
+ * @typedef {object} LabelledModel
+ * @property {string} name
+ * @property {number} trials
+ * @property {number} labels
+ * @property {number[][]} confusion
+ * @property {number | null} score
+ * @property {number | null} sigma
+ * @property {number | null} corrected
+ * @property {number | null} corrected_sigma
+ * @property {number | null} shift
+ * @property {number | null} shift_sigma
+ */
+
+/**
+ * @typedef {object} LabelledPair
+ * @property {string} ahead
+ * @property {string} behind
+ * @property {number} difference
+ * @property {number} sigma
  */
 
 /**

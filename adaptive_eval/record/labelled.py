@@ -1,0 +1,305 @@
+"""A run beside the labels that people have given to some of its answers: the grader's error, and what it does.
+
+Scores are corrected by prediction-powered inference (`scorio.eval.corrected`): the labels of a model must be of answers
+that were drawn whatever they are like, as `next_to_label` draws them. Nothing in the run is changed.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import combinations
+from math import sqrt
+
+import numpy as np
+from scipy.special import gammaincinv
+
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.categorised import categorised
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.types import answer_facts
+from adaptive_eval.record.labels import Labelled, Labels, level_said, levels_of, read_labels, signals_of_level
+from adaptive_eval.record.relabel import judged_rows
+from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.record.thresholds import kept_rubric
+from adaptive_eval.store import MarkedTrial, TrialRecord
+from scorio.eval import corrected
+
+LEAST = 20
+"""Labels of a model from which its score is corrected."""
+NORMAL = 1.959964
+SURE = 0.95
+"""How sure it must be that errors differ before it is said."""
+NARROWEST = 1e-9
+NO_LABEL = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledModel:
+    """One model beside its labels."""
+
+    name: str
+    trials: int
+    labels: int
+    confusion: tuple[tuple[int, ...], ...]
+    """[label][grade]; the last column is of answers that the grader gave no level."""
+    score: float | None
+    sigma: float | None
+    corrected: float | None = None
+    """The score with correction; None below `LEAST` labels."""
+    corrected_sigma: float | None = None
+    shift: float | None = None
+    """What the labels add to the score."""
+    shift_sigma: float | None = None
+
+    @property
+    def disagreeing(self) -> int:
+        """Labels that are not what the grader said."""
+        return self.labels - sum(row[at] for at, row in enumerate(self.confusion))
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPair:
+    """Two models by their corrected scores, the one that is ahead without correction first."""
+
+    ahead: str
+    behind: str
+    difference: float
+    sigma: float
+    """Of the difference, with the error of both corrections."""
+
+    @property
+    def said(self) -> str:
+        """What the labels leave of the order."""
+        if abs(self.difference) <= NORMAL * self.sigma:
+            return "open"
+        return "the same order" if self.difference > 0 else "the other way round"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRun:
+    """A run beside its labels."""
+
+    run: str
+    grader: str
+    levels: tuple[str, ...]
+    weights: tuple[float, ...]
+    models: tuple[LabelledModel, ...]
+    pairs: tuple[LabelledPair, ...]
+    """Of models that are corrected."""
+    differ: bool
+    """The grader's error is not the same for all models."""
+    left_out: int
+    """Labels of answers that the run does not have, or has in no complete round."""
+    problem: str | None = None
+    """Why the labels say nothing of this run, where that is so."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Graded:
+    """An answer with a label: what the grader gave it, and what the label is worth."""
+
+    question: int
+    grade: float
+    worth: float
+    label: str
+    said: str
+
+
+def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun | None:
+    """The run beside its labels; None where there are none. Raises `ConfigError` where no label could say anything."""
+    labels = read_labels(stored.reader.directory) if labels is None else labels
+    if not labels:
+        return None
+    config, levels = stored.setup.config, levels_of(stored.setup.config)
+    rubric = kept_rubric(config.rubric, stored.events)
+    require_labels_say_something(stored)
+    rows = judged_rows(stored)
+    by_model: dict[str, list[MarkedTrial]] = defaultdict(list)
+    for row in rows:
+        by_model[row.model].append(row)
+    found = _graded(stored, labels, rubric, by_model, levels)
+    results = stored.results(running=True)
+    scores = {} if results is None else {row.name: (row.score, row.sigma) for row in results.models}
+    models = tuple(
+        _model(name, by_model[name], found.get(name, []), scores.get(name, (None, None)), stored, rubric, levels)
+        for name in scores
+        if by_model[name]
+    )
+    pairs = tuple(_pairs(models))
+    left_out = len(labels) - sum(map(len, found.values()))
+    return LabelledRun(
+        config.name, config.grader.kind, levels, rubric.weights, models, pairs, _differ(models), left_out
+    )
+
+
+def reported_labels(stored: StoredRun) -> LabelledRun | None:
+    """The same for a report, which says what is wrong with labels and goes on."""
+    try:
+        return labelled_run(stored)
+    except ConfigError as error:
+        config = stored.setup.config
+        return LabelledRun(config.name, config.grader.kind, (), (), (), (), False, 0, str(error))
+
+
+def require_labels_say_something(stored: StoredRun) -> None:
+    """A label is what the grader should have said; a rubric that goes by something else is not corrected by it."""
+    if stored.setup.config.prior_evidence is not None:
+        raise ConfigError("the scores of this run have outcomes of an earlier run in them (R0), which have no labels")
+    rubric = kept_rubric(stored.setup.config.rubric, stored.events)
+    by_probabilities = sorted(name for name in rubric.needs if name.startswith("verifier_"))
+    if by_probabilities or not rubric.needs & {"verdict", "is_correct"}:
+        named = ", ".join(by_probabilities or sorted(rubric.needs))
+        raise ConfigError(
+            f"labels say what the grader should have said, and the rubric of this run goes by {named}, which no label "
+            "says; look at it under another one with `adaptive-eval regrade RUN --config CONFIG`"
+        )
+
+
+def _graded(
+    stored: StoredRun,
+    labels: Labels,
+    rubric: Rubric,
+    by_model: Mapping[str, Sequence[MarkedTrial]],
+    levels: Sequence[str],
+) -> dict[str, list[_Graded]]:
+    """By model, the labelled answers of complete rounds."""
+    last = {model: max(row.round for row in rows) for model, rows in by_model.items()}
+    numbers = stored.setup.roster.questions
+    wanted: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
+    for at, label in labels.items():
+        if at.model in last and at.question in numbers and label in levels:
+            wanted[at.model, at.question][at.trial] = label
+    found: dict[str, list[_Graded]] = defaultdict(list)
+    for (model, question), some in wanted.items():
+        for record in stored.reader.cell(model, question):
+            if record.trial in some and record.category is not None and record.round <= last[model]:
+                label = some[record.trial]
+                worth = rubric.weights[category_of_label(record, label, stored.setup.config, rubric)]
+                said = level_said(stored.setup.config, record.signals)
+                grade = rubric.weights[record.category]
+                found[model].append(_Graded(numbers.position_of(question), grade, worth, label, said))
+    return found
+
+
+def category_of_label(record: TrialRecord, label: str, config: RunConfig, rubric: Rubric) -> int:
+    """Where the answer would be, had the grader said so."""
+    facts = {**answer_facts(record.answer), **record.signals, **signals_of_level(config, label)}
+    category = categorised(facts, rubric, record.question).category
+    assert category is not None  # thresholds are frozen where a trial has a category
+    return category
+
+
+def _model(
+    name: str,
+    rows: Sequence[MarkedTrial],
+    graded: Sequence[_Graded],
+    score: tuple[float | None, float | None],
+    stored: StoredRun,
+    rubric: Rubric,
+    levels: Sequence[str],
+) -> LabelledModel:
+    columns = (*levels, NO_LABEL)
+    seen = Counter((one.label, one.said if one.said in levels else NO_LABEL) for one in graded)
+    confusion = tuple(tuple(seen[row, column] for column in columns) for row in levels)
+    fixed: tuple[float | None, ...] = (None, None, None, None)
+    if len(graded) >= LEAST and score[0] is not None and score[1] is not None:
+        means, trials, at = _by_question(rows, rubric)
+        positions = stored.setup.roster.questions.position_of
+        known = {positions(key): number for key, number in at.items()}
+        fixed = corrected(
+            (score[0], score[1]),
+            [one.grade for one in graded],
+            [one.worth for one in graded],
+            [known[one.question] for one in graded],
+            means=means,
+            trials=trials,
+            span=max(rubric.weights) - min(rubric.weights),
+        )
+    return LabelledModel(name, len(rows), len(graded), confusion, *score, *fixed)
+
+
+def _by_question(rows: Sequence[MarkedTrial], rubric: Rubric) -> tuple[list[float], list[int], dict[str, int]]:
+    """The mean and the number of the trials of each question, and which question is which."""
+    worth: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        worth[row.question].append(rubric.weights[row.category])
+    means = [float(np.mean(some)) for some in worth.values()]
+    return means, [len(some) for some in worth.values()], {key: at for at, key in enumerate(worth)}
+
+
+def _pairs(models: Sequence[LabelledModel]) -> Iterator[LabelledPair]:
+    """Every two corrected models."""
+    known = [
+        (one.score, one.name, one.corrected, one.corrected_sigma)
+        for one in models
+        if one.score is not None and one.corrected is not None and one.corrected_sigma is not None
+    ]
+    for first, second in combinations(sorted(known, key=lambda one: -one[0]), 2):
+        yield LabelledPair(first[1], second[1], first[2] - second[2], sqrt(first[3] ** 2 + second[3] ** 2))
+
+
+def _differ(models: Sequence[LabelledModel]) -> bool:
+    """Whether the shifts are not all alike: sum of (shift - mean)^2 / variance against chi-squared."""
+    known = [(one.shift, one.shift_sigma) for one in models if one.shift is not None and one.shift_sigma is not None]
+    if len(known) < 2:
+        return False
+    shifts = np.array([shift for shift, _ in known])
+    weights = np.array([1.0 / max(sigma, NARROWEST) ** 2 for _, sigma in known])
+    mean = (weights @ shifts) / weights.sum()
+    return bool(weights @ (shifts - mean) ** 2 > 2.0 * gammaincinv((len(known) - 1) / 2.0, SURE))
+
+
+# -- which answers to label next -------------------------------------------------------------------------------------
+
+
+def next_to_label(stored: StoredRun, labels: Labels, number: int) -> list[Labelled]:
+    """The answers whose labels move open comparisons most.
+
+    Which model: where a further label takes most off the variances of comparisons that are open after correction. Which
+    of its answers: the questions in turn, each time one of its answers by a draw that depends on nothing but their
+    names, so that labels are of answers that were chosen whatever they are like.
+    """
+    waiting = _waiting(stored, labels)
+    counts = Counter(at.model for at in labels)
+    found = labelled_run(stored, labels)
+    chosen: list[Labelled] = []
+    while len(chosen) < number and any(waiting.values()):
+        model = max((name for name, some in waiting.items() if some), key=lambda name: _gain(name, counts, found))
+        chosen.append(waiting[model].pop(0))
+        counts[model] += 1
+    return chosen
+
+
+def _gain(model: str, counts: Mapping[str, int], found: LabelledRun | None) -> tuple[float, int]:
+    """What one more label takes off the variances of open comparisons, in units of these; then who has fewest."""
+    number = counts[model]
+    pairs = () if found is None else found.pairs
+    one = None if found is None else next((row for row in found.models if row.name == model), None)
+    if one is None or one.shift_sigma is None or number < LEAST:
+        return float("inf"), -number
+    less = one.shift_sigma**2 * one.labels * (1.0 / number - 1.0 / (number + 1))
+    open_pairs = [pair for pair in pairs if pair.said == "open" and model in (pair.ahead, pair.behind)]
+    return sum(less / pair.sigma**2 for pair in open_pairs), -number
+
+
+def _waiting(stored: StoredRun, labels: Labels) -> dict[str, list[Labelled]]:
+    """By model, its answers without a label, in the order in which they would be labelled."""
+    last: dict[str, int] = {}
+    for row in judged_rows(stored):
+        last[row.model] = max(last.get(row.model, 0), row.round)
+    cells: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for place in stored.reader.places():
+        if place.round <= last.get(place.model, -1) and place.key.question in stored.setup.roster.questions:
+            cells[place.model, place.key.question].append(place.key.trial)
+    queues: dict[str, list[tuple[int, bytes, Labelled]]] = defaultdict(list)
+    for (model, question), trials in cells.items():
+        answers = sorted((Labelled(model, question, trial) for trial in trials), key=_drawn)
+        queues[model] += [(turn, _drawn(one), one) for turn, one in enumerate(answers)]
+    return {model: [one for _, _, one in sorted(queue) if one not in labels] for model, queue in queues.items()}
+
+
+def _drawn(at: Labelled) -> bytes:
+    """A number by chance, the same for ever."""
+    return blake2b("\0".join((at.model, at.question, str(at.trial))).encode("utf-8", "surrogatepass")).digest()[:16]

@@ -1,0 +1,144 @@
+"""What people say of answers: labels, one line each, in a file beside the run.
+
+A label is the verdict that the answer should have had. It changes nothing in the run; a later label of the same answer
+counts instead of an earlier one.
+"""
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import orjson
+
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.graders.verifier import CALLED, Verifier
+
+LABELS_FILE = "labels.jsonl"
+RIGHT, WRONG = "correct", "wrong"
+MOST_BYTES = 64 * 1024 * 1024
+COLUMNS = ("model", "question", "trial", "label")
+
+
+class Labelled(NamedTuple):
+    """One answer that has a label."""
+
+    model: str
+    question: str
+    trial: int
+
+
+Labels = Mapping[Labelled, str]
+
+
+def levels_of(config: RunConfig) -> tuple[str, ...]:
+    """What an answer of this run may be labelled: a judge's verdicts, a verifier's, else correct or wrong."""
+    if isinstance(config.grader, Judge):
+        return tuple(one.name for one in config.grader.verdicts)
+    return CALLED if isinstance(config.grader, Verifier) else (RIGHT, WRONG)
+
+
+def signals_of_level(config: RunConfig, level: str) -> dict[str, SignalValue]:
+    """What the grader would have said of an answer with this label."""
+    if isinstance(config.grader, Judge):
+        correct = {one.name: one.correct for one in config.grader.verdicts}[level]
+        said: dict[str, SignalValue] = {"verdict": level, "has_answer": True}
+        return said if correct is None else {**said, "is_correct": correct}
+    said = {"is_correct": level == RIGHT}
+    return {**said, "verdict": level} if isinstance(config.grader, Verifier) else said
+
+
+def level_said(config: RunConfig, signals: Mapping[str, SignalValue]) -> str:
+    """The level that the grader gave; "" where it gave none, as to an empty answer."""
+    if isinstance(config.grader, Judge):
+        return str(signals.get("verdict", ""))
+    if isinstance(config.grader, Verifier) and config.grader.beside is None:
+        return str(signals.get("verdict", ""))
+    return RIGHT if float(signals.get("is_correct", 0.0)) >= 0.5 else WRONG
+
+
+def read_labels(directory: Path) -> Labels:
+    """Those of a run; none where there is no such file."""
+    path = directory / LABELS_FILE
+    if not path.exists():
+        return {}
+    return dict(_parsed(path, _lines(path)))
+
+
+def labels_in(path: Path) -> Labels:
+    """Those of a file of the user's own: JSON lines, or CSV, with model, question, trial and label."""
+    if not path.is_file():
+        raise ConfigError(f"{path} is no file; give one with the columns {', '.join(COLUMNS)}")
+    if path.suffix.lower() == ".csv":
+        rows = list(csv.DictReader(io.StringIO(_text(path), newline="")))
+        return dict(_parsed(path, rows))
+    return dict(_parsed(path, _lines(path)))
+
+
+def require_levels(labels: Labels, levels: Sequence[str], source: Path) -> None:
+    """Every label is one that this run knows."""
+    for at, label in labels.items():
+        if label not in levels:
+            raise ConfigError(
+                f"{source}: the label of {at.model}, {at.question}, trial {at.trial} must be one of "
+                f"{', '.join(levels)}, but got {label!r:.60}"
+            )
+
+
+def add_labels(directory: Path, labels: Labels) -> None:
+    """Add lines to the file of a run; what was said before stays in it."""
+    rows = (dict(zip(COLUMNS, (*at, label), strict=True)) for at, label in labels.items())
+    data = b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    try:
+        with (directory / LABELS_FILE).open("ab+") as file:
+            _without_torn_line(file)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreError(f"{directory / LABELS_FILE} cannot be written: {error}") from error
+
+
+def _without_torn_line(file: BinaryIO) -> None:
+    """A kill may have left the beginning of a line, which is no label."""
+    file.seek(0)
+    there = file.read()
+    file.truncate(there.rfind(b"\n") + 1)
+    file.seek(0, os.SEEK_END)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ConfigError(f"{path} is larger than {MOST_BYTES // 2**20} MiB, which no file of labels is")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+
+
+def _lines(path: Path) -> Iterator[object]:
+    lines = _text(path).split("\n")
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                if number == len(lines):  # a kill in the middle of a line that was being added
+                    return
+                raise ConfigError(f"{path}, line {number}: is not JSON: {error}") from error
+
+
+def _parsed(path: Path, rows: Iterator[object] | Sequence[object]) -> Iterator[tuple[Labelled, str]]:
+    for number, row in enumerate(rows, start=1):
+        found = [row.get(name) for name in COLUMNS] if isinstance(row, dict) else []
+        model, question, trial, label = found or (None,) * len(COLUMNS)
+        number_of = int(trial) if isinstance(trial, int | str) and str(trial).isdecimal() else None
+        texts = [one for one in (model, question, label) if isinstance(one, str) and one]
+        if number_of is None or len(texts) < len(COLUMNS) - 1 or isinstance(trial, bool):
+            raise ConfigError(f"{path}, entry {number}: must have {', '.join(COLUMNS)}, with trial a number from 0")
+        yield Labelled(texts[0], texts[1], number_of), texts[2]

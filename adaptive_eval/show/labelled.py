@@ -1,0 +1,94 @@
+"""A run beside its labels as Markdown: how often the grader errs, and what is left of the ranking."""
+
+from collections.abc import Iterator
+
+from adaptive_eval.record.labelled import LEAST, LabelledModel, LabelledRun
+from adaptive_eval.record.scale import Scale
+from adaptive_eval.show.text import count, markdown_cell, markdown_table
+
+MOST_PAIRS = 66
+
+
+def label_sections(found: LabelledRun) -> Iterator[str]:
+    """What was found, table by table."""
+    if found.problem is not None:
+        yield f"There are labels, which say nothing here: {markdown_cell(found.problem, 500)}"
+        return
+    total, wrong = sum(one.labels for one in found.models), sum(one.disagreeing for one in found.models)
+    yield (
+        f"{count(total)} answers have a label; of {count(wrong)} it is not what the grader ({found.grader}) said. "
+        "Scores with correction are what labels of all answers would have given, estimated (prediction-powered); their "
+        "intervals have the sampling error and that of the correction. It holds for labels of answers that were chosen "
+        "whatever they are like, as `adaptive-eval label` chooses them."
+    )
+    if found.differ:
+        yield (
+            "**The grader errs differently about the models.** A ranking by its grades alone is not to be relied on: "
+            "go by the scores with correction."
+        )
+    scale = Scale.of(found.weights)
+    head = ["model", "labels", "disagree", "without correction", "with correction", "95% interval", "rank", "before"]
+    yield markdown_table(head, _rows(found, scale), left=1)
+    yield "What was said (columns) of answers with each label (rows):"
+    columns = [*found.levels, "nothing"]
+    yield markdown_table(["model", "label", *columns], _confusions(found), left=2)
+    if turned := [pair for pair in found.pairs if pair.said != "the same order"][:MOST_PAIRS]:
+        yield "Not told apart, or the other way round, with correction:"
+        yield markdown_table(
+            ["ahead without correction", "behind", "difference with correction", "order"],
+            (
+                [
+                    markdown_cell(pair.ahead),
+                    markdown_cell(pair.behind),
+                    f"{scale.width(pair.difference)} ± {scale.width(pair.sigma)}",
+                    pair.said,
+                ]
+                for pair in turned
+            ),
+            left=2,
+        )
+    if notes := list(_notes(found)):
+        yield "\n".join(f"- {note}" for note in notes)
+
+
+def _rows(found: LabelledRun, scale: Scale) -> Iterator[list[str]]:
+    ranks = _ranks(found.models)
+    for place, one in enumerate(found.models, start=1):
+        mu, sigma = one.corrected, one.corrected_sigma
+        yield [
+            markdown_cell(one.name),
+            count(one.labels),
+            count(one.disagreeing),
+            f"{scale.score(one.score)} ± {scale.width(one.sigma)}",
+            "-" if mu is None else f"{scale.score(mu)} ± {scale.width(sigma)}",
+            "-" if mu is None or sigma is None else _interval(mu, sigma, scale),
+            str(ranks.get(one.name, "-")),
+            str(place),
+        ]
+
+
+def _interval(mu: float, sigma: float, scale: Scale) -> str:
+    return scale.interval(mu - 1.959964 * sigma, mu + 1.959964 * sigma)
+
+
+def _ranks(models: tuple[LabelledModel, ...]) -> dict[str, int]:
+    """Only where all are corrected: a corrected score is not to be ranked among others."""
+    known = [(one.corrected, one.name) for one in models if one.corrected is not None]
+    if len(known) < len(models):
+        return {}
+    return {name: rank for rank, (_, name) in enumerate(sorted(known, key=lambda one: -one[0]), start=1)}
+
+
+def _confusions(found: LabelledRun) -> Iterator[list[str]]:
+    for one in found.models:
+        for level, row in zip(found.levels, one.confusion, strict=True):
+            if any(row):
+                yield [markdown_cell(one.name), level, *map(count, row)]
+
+
+def _notes(found: LabelledRun) -> Iterator[str]:
+    few = [markdown_cell(one.name) for one in found.models if one.corrected is None]
+    if few:
+        yield f"Fewer than {LEAST} labels, too few to correct a score: {', '.join(few)}."
+    if found.left_out:
+        yield f"{count(found.left_out)} labels are of answers that this run does not have, or not in a complete round."

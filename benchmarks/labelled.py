@@ -1,0 +1,142 @@
+"""A judge that errs, and labels of a few answers: whether corrected intervals and orders hold.
+
+    python benchmarks/labelled.py [--quick] [--json PATH] [--markdown PATH]
+
+Four models, 30 questions. The judge errs on about 10% of the answers of each, but not in the same way: of the first it
+misses right answers (16%) and lets few wrong ones pass (4%), of the second the other way round, so that the second has
+the better judge's score and the lower true one. Each of 200 seeded runs (--quick: 30) is decided on the judge's grades
+by the controller with its default rule and policy, 4 to 24 trials a question. Then 60, 120 or 240 answers of each model
+have a label, the questions in turn and their answers by chance, as `adaptive-eval label` draws them where all models
+have as many, and scores are corrected by `scorio.eval.corrected`. Two models are in order where the 95% interval of
+their difference does not contain 0; the order of the first two is called right, left open, or called wrong.
+"""
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from tables import Check, arguments, check_table, machine, markdown, publish
+
+from adaptive_eval.core import Bench, Controller, Look, Plan, Trials
+from scorio.eval import corrected
+
+Found = NDArray[np.float64]
+Told = NDArray[np.bool_]
+MODELS, QUESTIONS = 4, 30
+LEAST, MOST = 4, 24
+MEANS = (0.56, 0.50, 0.42, 0.35)
+ERRS = ((0.16, 0.04), (0.04, 0.16), (0.08, 0.12), (0.12, 0.08))
+"""Of each model: the share of right answers that the judge calls wrong, and of wrong ones that it calls right."""
+LABELS = (60, 120, 240)
+NORMAL = 1.959964
+LOW, HIGH, CALLED = 0.93, 0.97, 0.95
+
+
+def chances() -> Found:
+    """(L, M): how often each model is right."""
+    rng = np.random.default_rng(1)
+    hard = rng.normal(0.0, 1.3, QUESTIONS)
+    logits = np.log(np.array(MEANS) / (1.0 - np.array(MEANS)))
+    found = 1.0 / (1.0 + np.exp(hard[None, :] - 1.3 * logits[:, None]))
+    return np.asarray(np.clip(found + (np.array(MEANS) - found.mean(axis=1))[:, None], 0.01, 0.99))
+
+
+def drawn(seed: int) -> tuple[Told, Told]:
+    """(L, M, N) each: whether answers are right, and whether the judge says so."""
+    rng = np.random.default_rng((3, seed))
+    shape = (MODELS, QUESTIONS, 2 * MOST)
+    right = rng.random(shape) < chances()[..., None]
+    missed, passed = (np.array(errs)[:, None, None] for errs in zip(*ERRS, strict=True))
+    wrong = rng.random(shape) < np.where(right, missed, passed)
+    return right, right ^ wrong
+
+
+def decided(said: Told) -> tuple[Controller, NDArray[np.int64]]:
+    """A run on the judge's grades, to its end, and how many trials of each question it has (L, M)."""
+    plan = Plan(Bench(MODELS, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(LEAST, MOST))
+    controller = Controller(plan, keep_looks=False)
+    while controller.finished is None:
+        for one in controller.ask_rounds():
+            for model, batch in one.batches.items():
+                counts = np.zeros((QUESTIONS, 2), dtype=np.int64)
+                for question in np.flatnonzero(batch.extra).tolist():
+                    first = int(batch.first[question])
+                    some = said[model, question, first : first + int(batch.extra[question])]
+                    counts[question] = np.bincount(some.astype(int), minlength=2)
+                controller.tell_batch(batch, counts)
+    return controller, np.asarray(controller.counts.sum(axis=-1), dtype=np.int64)
+
+
+def corrections(
+    seed: int, right: Told, said: Told, trials: NDArray[np.int64], number: int, look: Look
+) -> Iterator[tuple[float, float]]:
+    """Of each model the corrected score and its standard deviation."""
+    for model in range(MODELS):
+        rng = np.random.default_rng((5, seed, model))
+        queue = [
+            (turn, rng.random(), question, trial)
+            for question in range(QUESTIONS)
+            for turn, trial in enumerate(rng.permutation(trials[model, question]).tolist())
+        ]
+        _, _, where, which = (np.array(column) for column in zip(*sorted(queue)[:number], strict=True))
+        means = np.array([said[model, q, :n].mean() for q, n in enumerate(trials[model])])
+        found = corrected(
+            (look.scores[model], look.sigmas[model]),
+            said[model, where, which].astype(float),
+            right[model, where, which].astype(float),
+            where,
+            means=means,
+            trials=trials[model],
+        )
+        yield found.mu, found.sigma
+
+
+def main() -> None:
+    options = arguments(__doc__ or "").parse_args()
+    runs = 30 if options.quick else 200
+    truth = chances().mean(axis=1)
+    held: dict[int, list[float]] = {number: [] for number in (0, *LABELS)}
+    sigmas: dict[int, list[float]] = {number: [] for number in (0, *LABELS)}
+    orders: dict[int, list[int]] = {number: [] for number in (0, *LABELS)}
+    for seed in range(runs):
+        right, said = drawn(seed)
+        controller, trials = decided(said)
+        look = controller.latest_look()
+        assert look is not None
+        for number in (0, *LABELS):
+            found = list(zip(look.scores, look.sigmas, strict=True))
+            if number:
+                found = list(corrections(seed, right, said, trials, number, look))
+            mu, sigma = np.array(found).T
+            held[number] += (np.abs(mu - truth) <= NORMAL * sigma).tolist()
+            sigmas[number] += sigma.tolist()
+            apart = (mu[0] - mu[1]) / np.hypot(sigma[0], sigma[1])
+            orders[number].append(0 if abs(apart) <= NORMAL else int(np.sign(apart)))
+    rows, checks = [], []
+    for number in (0, *LABELS):
+        order = np.array(orders[number])
+        covered = float(np.mean(held[number]))
+        shares = [float(np.mean(order == way)) for way in (1, 0, -1)]
+        rows.append((str(number or "none"), covered, float(np.mean(sigmas[number])), *shares))
+        if number:
+            holds = None if options.quick else LOW <= covered <= HIGH
+            told = f"{number} labels a model: corrected 95% intervals that contain the truth"
+            checks.append(Check(told, round(covered, 3), "0.93-0.97", holds))
+            fair = shares[0] + shares[1]
+            told = f"{number} labels a model: the reversed order called right, or left open"
+            checks.append(Check(told, round(fair, 3), ">= 0.95", None if options.quick else fair >= CALLED))
+    head = ("labels a model", "coverage", "mean sigma", "order right", "left open", "order wrong")
+    parts = [
+        "# A judge that errs, and labels",
+        (__doc__ or "").strip(),
+        f"On {machine()}; {runs} runs.",
+        markdown(head, rows),
+        check_table(checks),
+    ]
+    publish(options, "\n\n".join(parts), checks)
+    sys.exit(0 if all(check.holds is not False for check in checks) else 1)
+
+
+if __name__ == "__main__":
+    main()

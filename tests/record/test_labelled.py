@@ -1,0 +1,162 @@
+"""A run beside labels: the grader's error by model, corrected scores, and which answers come next."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, EndedRuns, Found, Site, small_world
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ConfigError, ExitCode
+from adaptive_eval.record.labelled import LEAST, LabelledRun, labelled_run, next_to_label
+from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, labels_in, read_labels
+from adaptive_eval.record.restore import opened_run
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
+
+TRIALS = {"min": 4, "max": 4}
+
+
+@pytest.fixture(scope="module")
+def erring_url() -> Iterator[str]:
+    """A server of the small world, and of a judge that errs on a fifth of wrong answers and a tenth of right ones."""
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(says_right=(0.9, 0.2)))) as url:
+        yield url
+
+
+def judged(site: Site, url: str) -> Path:
+    """A run that the erring judge has graded."""
+    models = [{"name": name, "base_url": url} for name in MODELS]
+    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
+    ended = site.run(site.write(models=models, grader=grader, trials=TRIALS))
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    return site.directory()
+
+
+def truths(directory: Path) -> dict[Labelled, str]:
+    """What a person would say of each answer: whether the box holds the key."""
+    found = {}
+    with opened_run(directory) as stored:
+        keys = {question.id: question.answer for question in stored.setup.questions}
+        for one in stored.reader.trials():
+            box = re.findall(r"\\boxed\{(.*?)\}", one.answer.text)
+            right = bool(box) and box[-1] == keys[one.question]
+            found[Labelled(one.model, one.question, one.trial)] = "correct" if right else "wrong"
+    return found
+
+
+def beside(directory: Path) -> LabelledRun:
+    with opened_run(directory) as stored:
+        found = labelled_run(stored)
+    assert found is not None
+    return found
+
+
+def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: Site, erring_url: str) -> None:
+    directory = judged(site, erring_url)
+    truth = truths(directory)
+    add_labels(directory, truth)
+    found = beside(directory)
+    for model in found.models:
+        mine = [label for at, label in truth.items() if at.model == model.name]
+        assert (model.labels, model.trials) == (len(mine), 32)
+        assert model.corrected == pytest.approx(mine.count("correct") / len(mine))
+        said = Counter[tuple[str, str]]()
+        with opened_run(directory) as stored:
+            for one in stored.reader.trials_of(model.name):
+                said[truth[Labelled(one.model, one.question, one.trial)], str(one.signals["verdict"])] += 1
+        assert model.confusion == tuple(
+            (said[label, "correct"], said[label, "wrong"], 0) for label in ("correct", "wrong")
+        )
+        assert model.disagreeing == said["correct", "wrong"] + said["wrong", "correct"] > 0
+    report = CliRunner().invoke(app, ["report", str(directory), "--format", "md", "--output", "-"]).stdout
+    assert "## Beside labels" in report and "with correction" in report
+    assert json.loads(CliRunner().invoke(app, ["report", str(directory), "--format", "json", "-o", "-"]).stdout)
+
+
+def test_a_session_asks_blindly_and_keeps_what_was_said(site: Site, erring_url: str) -> None:
+    directory = judged(site, erring_url)
+    before = Found.of(directory)
+    told = CliRunner().invoke(app, ["label", str(directory), "-n", "6"], input="12sa1x2q")
+    assert told.exit_code == ExitCode.REACHED, told.output
+    shown = told.output.partition("answers have a label")[0]
+    assert not [name for name in (*MODELS, "judge", "VERDICT") if name in shown]
+    assert shown.count("1 correct  2 wrong  s skip") == 6 and "[reference]" in shown
+    assert len(read_labels(directory)) == 4
+    assert Counter(read_labels(directory).values()) == {"correct": 2, "wrong": 2}
+    assert "Fewer than 20 labels" in told.output and Found.of(directory) == before
+    # the next session goes on with others, also after a kill in the middle of a line, and ends with its input
+    with (directory / LABELS_FILE).open("ab") as file:
+        file.write(b'{"model": "ada", "quest')
+    known = dict(read_labels(directory))
+    again = CliRunner().invoke(app, ["label", str(directory), "-n", "5"], input="11")
+    assert again.exit_code == ExitCode.REACHED
+    after = read_labels(directory)
+    assert len(after) == 6 and {at: after[at] for at in known} == known
+
+
+def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site: Site, erring_url: str) -> None:
+    directory = judged(site, erring_url)
+    with opened_run(directory) as stored:
+        first = next_to_label(stored, {}, 24)
+        assert first == next_to_label(stored, {}, 24)
+        assert Counter(at.model for at in first) == dict.fromkeys(MODELS, 8)
+        assert len({(at.model, at.question) for at in first}) == 24
+        truth, labels = truths(directory), {}
+        while len(labels) < 3 * LEAST:
+            labels |= {at: truth[at] for at in next_to_label(stored, labels, 3)}
+        assert set(Counter(at.model for at in labels).values()) == {LEAST}
+        found = labelled_run(stored, labels)
+        assert found is not None
+        wanted = {name for pair in found.pairs if pair.said == "open" for name in (pair.ahead, pair.behind)}
+        assert {at.model for at in next_to_label(stored, labels, 1)} <= wanted
+        assert len(next_to_label(stored, labels, 1000)) == len(truth) - len(labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.jsonl", '{"model": "ada", "question": "q0", "trial": 0}', "must have model, question, trial, label"),
+        ("a.jsonl", '{"model": "ada", "question": "q0", "trial": -1, "label": "wrong"}', "trial a number"),
+        ("a.jsonl", "no json\n{}", "line 1: is not JSON"),
+        ("a.jsonl", '{"model": "ada", "question": "q0", "trial": 0, "label": "good"}', "one of correct, wrong"),
+        ("a.csv", "model,question,trial\nada,q0,0", "must have model, question, trial, label"),
+        ("none.csv", None, "is no file"),
+    ],
+)
+def test_a_file_that_is_none_of_labels_is_told(
+    site: Site, ended_runs: EndedRuns, name: str, text: str | None, said: str
+) -> None:
+    directory = ended_runs.copy(site, trials=TRIALS)
+    if text is not None:
+        (site.folder / name).write_text(text)
+    told = CliRunner().invoke(app, ["label", str(directory), "--from", str(site.folder / name)])
+    assert told.exit_code == ExitCode.CONFIGURATION and said in re.sub(r"\s+", " ", told.output)
+    assert not (directory / LABELS_FILE).exists()
+
+
+def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: EndedRuns) -> None:
+    directory = ended_runs.copy(site, trials=TRIALS)
+    table = site.folder / "labels.csv"
+    table.write_text("model,question,trial,label\nada,q0,0,correct\nada,q0,0,wrong\nada,q1,3,correct\neve,q1,3,wrong\n")
+    told = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
+    assert told.exit_code == ExitCode.REACHED, told.output
+    assert labels_in(table) == read_labels(directory)
+    assert read_labels(directory)[Labelled("ada", "q0", 0)] == "wrong"
+    assert "1 labels are of answers that this run does not have" in told.output
+
+
+def test_labels_say_nothing_where_outcomes_of_an_earlier_run_count(site: Site, ended_runs: EndedRuns) -> None:
+    earlier = ended_runs.copy(site, site.directory("earlier"), trials=TRIALS)
+    assert site.run(site.write(prior_evidence={"run": str(earlier)}, seed=1, trials=TRIALS)).exit_code in (0, 3)
+    told = CliRunner().invoke(app, ["label", str(site.directory())], input="1")
+    assert told.exit_code == ExitCode.CONFIGURATION and "have no labels" in re.sub(r"\s+", " ", told.output)
+    add_labels(site.directory(), {Labelled("ada", "q0", 0): "correct"})
+    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"])
+    assert report.exit_code == ExitCode.REACHED and "There are labels, which say nothing here" in report.stdout
+    with opened_run(site.directory()) as stored, pytest.raises(ConfigError):
+        labelled_run(stored)
