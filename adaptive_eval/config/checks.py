@@ -11,6 +11,7 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
+from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
@@ -53,6 +54,12 @@ def _some_models_are_asked(objective: ObjectiveConfig, models: Models) -> Iterat
     if objective.kind == "place" and None not in models and not recorded:
         rule = "place needs recorded models, among which the others are placed"
         yield Problem(("objective", "kind"), rule, "give models `recorded: RUN`, or use the objective ranking")
+
+
+def _metrics_are_of_right_and_wrong(report: ReportConfig, rubric: RubricConfig) -> Iterator[Problem]:
+    if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
+        rule = "are for rubrics of two categories: their draws succeed or fail"
+        yield Problem(("report", "metrics"), rule, "remove them", f"{categories} categories")
 
 
 def _recorded_models_have_no_servers(models: Models) -> Iterator[Problem]:
@@ -341,6 +348,7 @@ def _answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Ite
 
 CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _some_models_are_asked,
+    _metrics_are_of_right_and_wrong,
     _recorded_models_have_no_servers,
     _recorded_outcomes_have_their_meaning,
     _enough_models,

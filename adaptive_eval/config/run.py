@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from adaptive_eval.config.decisions import Decisions
+from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.asked import AskedGrader
@@ -257,6 +258,7 @@ class RunConfig(Decisions):
     notify: NotifyConfig | None = None
     on_settled: SettledConfig | None = None
     tracking: TrackingConfig | None = None
+    report: ReportConfig = ReportConfig()
 
     @property
     def asked(self) -> tuple[ModelConfig, ...]:

@@ -16,6 +16,7 @@ from adaptive_eval import __version__
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.gate import gate_of, gate_rows
+from adaptive_eval.record.metrics import metric_cautions, metric_rows
 from adaptive_eval.record.results import (
     FORMAT,
     CallRow,
@@ -111,6 +112,8 @@ def build_results(snapshot: Snapshot) -> Results:
     """The results, which take a while with thousands of questions."""
     subject, result, usages = snapshot.subject, snapshot.result, snapshot.usages
     found, order = findings_of(snapshot), [row.model for row in result.models]
+    names = [subject.models[model] for model in order]
+    metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], snapshot.weights))
     reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
     return Results(
         format=FORMAT,
@@ -127,6 +130,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *rule_caution(subject.decisions),
             *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models),
             *reversal_cautions(reversals),
+            *metric_cautions(metrics),
             *snapshot.noticed,
             *unknown_cautions(subject.models, usages, result.models, Scale.of(snapshot.weights.tolist())),
             *repeat_cautions(subject.models, usages, subject.drawn),
@@ -138,6 +142,7 @@ def build_results(snapshot: Snapshot) -> Results:
         turns=snapshot.turns,
         batches=snapshot.batches,
         gate=_gate(snapshot, found.models, found.pairs, reversals),
+        metrics=metrics,
     )
 
 

@@ -140,6 +140,19 @@ class PairRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricRow:
+    """A metric of k draws of one model, which the configuration asks for: unbiased, with a 95% interval."""
+
+    metric: str
+    model: str
+    value: float | None
+    """None where some question has fewer trials than the metric has draws."""
+    sigma: float | None
+    lo: float | None
+    hi: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class GateRow:
     """What a gate says of one model."""
 
@@ -275,6 +288,8 @@ class Results:
     """Of every model but the baseline, where `objective.gate` is set."""
     batches: tuple[BatchRow, ...] = ()
     """That are not over."""
+    metrics: tuple[MetricRow, ...] = ()
+    """Those of `report.metrics`, metric by metric, the best model first."""
 
     @property
     def compares(self) -> bool:

@@ -48,6 +48,8 @@ class RunSubject:
     """What the requests to each model carry, where there were any."""
     launched: frozenset[int] = frozenset()
     """Models whose servers the run starts."""
+    metrics: tuple[str, ...] = ()
+    """That reports are asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,4 +182,5 @@ def subject_of(config: RunConfig, questions: Sequence[Question], created: float)
         decisions=config.stated(),
         sampling=tuple(sent_sampling(model, model.sampling) for model in config.models),
         launched=launched_models(config.models),
+        metrics=config.report.metrics,
     )

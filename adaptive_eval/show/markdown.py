@@ -21,7 +21,7 @@ from adaptive_eval import __version__
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.exchange.tables.writer import harmless
 from adaptive_eval.record.benchmark import questions_digest
-from adaptive_eval.record.results import ModelRow, PairRow, Results, RunCost
+from adaptive_eval.record.results import MetricRow, ModelRow, PairRow, Results, RunCost
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, promise_in_short
@@ -156,6 +156,7 @@ def _found(view: RunView) -> Iterator[str]:
         f"to the middle, more so with fewer trials; {deciding} is what decides."
     )
     yield from _promise(results)
+    yield from _metrics(results)
     yield from _comparisons(results)
     yield from _warnings(results)
     yield "## Cost"
@@ -223,6 +224,29 @@ def _ranked(row: ModelRow, z: float | None, pair: PairRow | None, scale: Scale) 
         number_or_dash(row.bayes_sigma, 4),
         f"{row.trials:,}",
     ]
+
+
+def _metrics(results: Results) -> Iterator[str]:
+    """What else was asked for, in a column for each metric."""
+    names = list(dict.fromkeys(row.metric for row in results.metrics))
+    if not names:
+        return
+    found = {(row.metric, row.model): row for row in results.metrics}
+    percent = Scale.of((0.0, 1.0))
+    yield "## Metrics of several draws"
+    cells = (
+        [markdown_cell(row.name), *(_metric_cell(found[name, row.name], percent) for name in names)]
+        for row in results.models
+    )
+    yield markdown_table(["model", *names], cells)
+    yield (
+        "Each is the mean over all draws of so many trials of a question, without bias whatever number of trials there "
+        "is, with a 95% interval on these questions. Nothing is decided by them."
+    )
+
+
+def _metric_cell(row: MetricRow, percent: Scale) -> str:
+    return "-" if row.value is None else f"{percent.score(row.value)} ({percent.interval(row.lo, row.hi)})"
 
 
 def _comparisons(results: Results) -> Iterator[str]:

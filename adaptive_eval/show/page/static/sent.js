@@ -142,6 +142,7 @@
  * @property {TurnsRow[]} turns
  * @property {GateRow[]} gate
  * @property {BatchRow[]} batches
+ * @property {MetricRow[]} metrics
  */
 
 /**
@@ -211,6 +212,16 @@
  * @property {number} look
  * @property {number | null} z
  * @property {number | null} boundary
+ */
+
+/**
+ * @typedef {object} MetricRow
+ * @property {string} metric
+ * @property {string} model
+ * @property {number | null} value
+ * @property {number | null} sigma
+ * @property {number | null} lo
+ * @property {number | null} hi
  */
 
 /**

@@ -1,0 +1,69 @@
+"""Metrics that a report shows beside the score, for whoever asks for them: `pass@8`, `maj@5`, `g-pass@4:0.5`.
+
+Each is what k fresh answers to a question would come to. Its estimate is the mean over all draws of k of a question's
+trials (a U-statistic), which is unbiased whatever number of trials each question has, as long as that is at least k.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from adaptive_eval.sections import Section, refuse
+
+FORM = re.compile(r"(pass@|pass\^|maj@|g-pass@|mg-pass@)([1-9]\d{0,3})(?::(0(?:\.\d+)?|1(?:\.0+)?))?")
+NAMES = "pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold) or mg-pass@4"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedMetric:
+    """One metric, and the functions of `scorio.eval` that it is."""
+
+    name: str
+    draws: int
+    value: Callable[[Any], Any]
+    """Of counts: the unbiased estimate."""
+    summary: Callable[[Any], Any]
+    """Of counts: mean, sigma and interval of the posterior."""
+
+
+def metric_of(name: str) -> AskedMetric | None:
+    """The metric of this name; None where there is none."""
+    from scorio import eval as metrics  # imported here: scipy takes a while, and most who check a name need none of it
+
+    found = FORM.fullmatch(name)
+    if found is None or (found[3] is not None and found[1] != "g-pass@"):
+        return None
+    k = int(found[2])
+    value: Callable[..., Any]
+    summary: Callable[..., Any]
+    if found[3] is not None:
+        tau = float(found[3])
+        value, summary = partial(metrics.g_pass_at_k_tau, tau=tau), partial(metrics.g_pass_at_k_tau_ci, tau=tau)
+    else:
+        value, summary = {
+            "pass@": (metrics.pass_at_k, metrics.pass_at_k_ci),
+            "pass^": (metrics.pass_hat_k, metrics.pass_hat_k_ci),
+            "maj@": (metrics.maj_at_k, metrics.maj_at_k_ci),
+            "g-pass@": (metrics.g_pass_at_k, metrics.g_pass_at_k_ci),
+            "mg-pass@": (metrics.mg_pass_at_k, metrics.mg_pass_at_k_ci),
+        }[found[1]]
+    return AskedMetric(name, k, partial(value, k=k), partial(summary, k=k))
+
+
+def _is_metric(name: str) -> str:
+    found = FORM.fullmatch(name)
+    if found is None or (found[3] is not None and found[1] != "g-pass@"):
+        raise refuse("must be a metric", f"write it as {NAMES}")
+    return name
+
+
+class ReportConfig(Section):
+    """What reports show besides the ranking."""
+
+    metrics: tuple[Annotated[str, Field(max_length=40), AfterValidator(_is_metric)], ...] = ()
+    """Metrics of k draws, beside the score: pass@8, pass^4, maj@5, g-pass@4, g-pass@4:0.5 (with its threshold),
+    mg-pass@4. For rubrics of two categories."""
