@@ -61,6 +61,22 @@ def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first
     assert [warning["text"] for warning in results["warnings"] if warning["kind"] == "prior"] != []
 
 
+def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
+    once = {"trials": {"min": 1, "max": 1}, "sampling": {"temperature": 0, "max_tokens": 2000}}
+    greedy = site.write("greedy", **once)
+    assert site.run(greedy, "--run-dir", str(site.directory("greedy"))).exit_code in FINISHED
+    run_with(site, {"run": str(site.directory("greedy"))})
+    results = json.loads((site.directory() / "results.json").read_text())
+    assert [row["prior_depth"] for row in results["models"]] == [1.0, 1.0, 1.0]
+    assert all(row["score_without_prior"] is not None for row in results["models"])
+    with closing(RunReader.open(site.directory())) as reader:
+        (event,) = events_of_kind(reader.events(), PriorTaken)
+    assert event.outcomes == {
+        name: {f"q{at}": first_outcomes(site.directory("greedy"), 1)[name, f"q{at}"] for at in range(8)}
+        for name in MODELS
+    }
+
+
 def test_the_earlier_run_is_needed_once(site: Site, earlier: Path) -> None:
     section: dict[str, object] = {"run": str(earlier)}
     run_with(site, section, budget={"trials": 100})
@@ -118,6 +134,8 @@ def test_a_model_that_joins_later_gets_its_part(site: Site, earlier: Path) -> No
         ({}, {"questions": {"path": "changed.jsonl"}}, "asked something else as question 'q0'"),
         ({"depth": 5}, {}, "must be at most trials.min, which is 4"),
         ({"discount": 1.5}, {}, "prior_evidence.discount"),
+        ({}, {"rubric": {"fit": "opening", "categories": [{"name": "no", "weight": 0}, {"name": "short", "weight": 1,
+          "when": {"completion_tokens": {"at_most": "p33"}}}]}}, "may not be `opening` with prior_evidence"),
         ({"questions": {"q0": "q77"}}, {}, "has no question 'q77'"),
         ({"groups": {"hard": "easy"}}, {}, "cannot serve the group 'hard'"),
         ({"questions": {"q0": "q1"}, "groups": {"hard": "easy"}}, {}, "may not stand beside `questions`"),
