@@ -11,7 +11,7 @@ import pytest
 from browsing import Tabs
 from page_views import simulated, world
 
-from adaptive_eval.record.results import Caution, ServerRow, TurnsRow
+from adaptive_eval.record.results import Caution, MetricRow, ServerRow, TurnsRow
 from adaptive_eval.record.view import EventView, RunView
 from adaptive_eval.show.page.documents import report_page
 from adaptive_eval.show.plots import convergence
@@ -57,6 +57,25 @@ def test_whatever_is_asked_every_section_is_drawn(tabs: Tabs, kind: str) -> None
         "[...document.querySelectorAll('svg [d], svg [x], svg [cx]')].map((one) => one.outerHTML)"
     ):
         assert "NaN" not in bad and "undefined" not in bad and "Infinity" not in bad
+
+
+def test_metrics_and_recorded_models_stand_in_the_ranking(tabs: Tabs) -> None:
+    view = asked("ranking")
+    assert view.results is not None
+    best, second, *rest = view.results.models
+    metrics = (
+        MetricRow("pass@4", best.name, 0.875, 0.02, 0.8358, 0.9142),
+        MetricRow("pass@4", second.name, None, None, None, None),
+    )
+    models = (best, replace(second, recorded="last-week"), *rest)
+    page = tabs.report(report_page(replace(view, results=replace(view.results, metrics=metrics, models=models))))
+    rows = page.eval_on_selector_all(
+        "#ranking table:not(.ranking) tbody tr", "all => all.map((one) => one.innerText.trim())"
+    )
+    assert re.split(r"\t", rows[0]) == [best.name, "87.5% (83.6% .. 91.4%)"]
+    assert re.split(r"\t", rows[1]) == [second.name, "–"]
+    assert f"{second.name} recorded: last-week" in page.inner_text("#ranking")
+    assert "recorded" not in tabs.report(report_page(view)).inner_text("#ranking")
 
 
 def test_the_headline_is_the_finding(tabs: Tabs) -> None:

@@ -3,6 +3,7 @@
 import { badge, linear, ticks } from "./chart.js";
 import { h, s } from "./dom.js";
 import { againstText, interval, narrowInterval, pairText, resultsOf, score, verdictWord, zText } from "./facts.js";
+import { metricsTable } from "./metrics.js";
 import { nothing, region } from "./parts.js";
 import { term } from "./terms.js";
 import { count, duration, name, number, percent, plain, usd } from "./text.js";
@@ -78,6 +79,7 @@ export const ranking = {
         ),
       ),
       shrunk(facts),
+      metricsTable(results),
       results.reversals.length
         ? h(
             "p",
@@ -143,7 +145,7 @@ function tierBody({ number: tier, rows }, columns, x, facts) {
           { scope: "row", class: "model", "data-tip": row.name.length > 28 ? plain(row.name) : null },
           name(row.name, 60),
           row.set_aside === null ? null : h("small", { class: "aside" }, "set aside: ", plain(row.set_aside, 120)),
-          row.recorded === null ? null : h("small", null, "recorded: ", plain(row.recorded, 60)),
+          row.recorded === null ? null : h("small", null, " recorded: ", plain(row.recorded, 60)),
         ),
         h(
           "td",
