@@ -8,7 +8,7 @@ questions, which are independent.
 Everything here is a kernel: arrays of shape (..., M, K) in, arrays of shape (...) out, no validation.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,26 @@ class Moments(NamedTuple):
     var: FloatArray
 
 
+FEW = 8
+"""Categories that are added one by one: along a short last axis that takes a fifth of the time of a sum."""
+
+
+def over_categories(n: CountArray) -> NDArray[Any]:
+    """sum_k n_qk, (..., K) to (...): to the last bit what `sum` gives."""
+    if n.shape[-1] >= FEW:
+        return np.asarray(n.sum(axis=-1))
+    total: NDArray[Any] = n[..., 0].astype(np.float64 if n.dtype.kind == "f" else np.int64)
+    for category in range(1, n.shape[-1]):
+        total += n[..., category]
+    return total
+
+
 def question_moments(nu: FloatArray, w: FloatArray) -> Moments:
     """Posterior moments of each question's score under Dirichlet(nu): paper, Eq. A.5, for ragged T_q.
 
     mean_q = sum_k w_k nu_qk / T_q,  var_q = [sum_k w_k^2 nu_qk / T_q - mean_q^2] / (T_q + 1).
     """
-    total = nu.sum(axis=-1)
+    total = over_categories(nu)
     centred = w - w[0]
     first = nu @ centred / total
     var = nu @ (centred * centred) / total
@@ -54,9 +68,9 @@ def average_moments(n: CountArray, nu: FloatArray, w: FloatArray) -> Moments:
 
     var(a) = (1/M^2) sum_q (T_q / N_q)^2 var_q, the paper's Eq. 20 question by question. Needs N_q >= 1.
     """
-    trials = n.sum(axis=-1)
+    trials = over_categories(n)
     average = np.asarray(n, dtype=np.float64) @ w / trials
-    scale = nu.sum(axis=-1) / trials
+    scale = over_categories(nu) / trials
     var = scale * scale * question_moments(nu, w).var
     questions = nu.shape[-2]
     return Moments(average.sum(axis=-1) / questions, var.sum(axis=-1) / questions**2)

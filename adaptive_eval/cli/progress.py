@@ -38,10 +38,11 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def to(self, done: float, state: str) -> None:
-        """So much is done, and this is how things stand."""
+    def to(self, done: float, state: str, *, at_once: bool = False) -> None:
+        """So much is done, and this is how things stand; a log has it `at_once`, or with the next of its lines."""
+        lines = int(LINES * done / self._total)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, state=state)
-        elif (lines := int(LINES * done / self._total)) > self._told:
-            self._told = lines
+        elif lines > self._told or at_once:
+            self._told = max(lines, self._told)
             print(f"{done / self._total:4.0%}  {state}", file=sys.stderr, flush=True)

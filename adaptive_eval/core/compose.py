@@ -1,5 +1,6 @@
 """Composing rounds: whose trials come next, and how many, from a look and from nothing else."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.flight import Flight, TrialArray
 from adaptive_eval.core.need import times_to_decision
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.policies import View
+from adaptive_eval.core.policies import Policy, View
 from adaptive_eval.core.recorded import of_trials
 from adaptive_eval.core.settings import Pace, require
 from adaptive_eval.core.standing import JudgedLook, likely_open
@@ -52,9 +53,9 @@ def next_round(plan: Plan, flight: Flight, now: Now) -> tuple[TrialArray, bool]:
 def _needed(plan: Plan, now: Now) -> FloatArray:
     """(L,): the share of further trials that each model needs for one of its open comparisons."""
     standing, pairs = now.standing, now.standing.open_pairs()
-    times = times_to_decision(standing.cautious, standing.rule, plan.judging)
     at = standing.evidence.positions(pairs)
-    further = now.pace.share * (of_trials(times[at], standing.fixed[at]) - 1.0)
+    times = times_to_decision(standing.cautious, standing.rule, plan.judging, at)
+    further = now.pace.share * (of_trials(times, standing.fixed[at]) - 1.0)
     needed = np.zeros(plan.bench.models + 1)
     held = np.append(now.held, 0)
     for side in (0, 1):
@@ -76,38 +77,47 @@ def _as_fits(plan: Plan, flight: Flight, now: Now, needed: FloatArray) -> tuple[
         stay = likely_open(standing, now.held, issued, plan.judging.delta)
         pairs, power = pairs[stay], power[stay]
     prices = np.append(flight.account.prices(), 0.0)
+
+    def allocate(chosen: IndexArray) -> TrialArray:
+        view = View(
+            open_pairs=pairs[chosen],
+            power=power[chosen],
+            order=standing.order,
+            in_play=now.in_play,
+            issued=flight.issued,
+            trial_var=standing.estimates.trial_var,
+            sizes=_sizes(flight, now, pairs[chosen], prices[:-1], needed),
+        )
+        return allocated(plan.policy, view)
+
     worth = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
-    extra = np.zeros_like(flight.issued)
-    fitting, too_many = 0, len(pairs) + 1
-    served = len(pairs)
+    extra, fits = most_that_fit(worth, allocate, lambda extra: flight.account.fits(extra.sum(axis=1)))
+    return np.zeros_like(flight.issued) if extra is None else extra, fits
+
+
+def most_that_fit(
+    worth: IndexArray, allocate: Callable[[IndexArray], TrialArray], fits: Callable[[TrialArray], bool]
+) -> tuple[TrialArray | None, bool]:
+    """The round for as many comparisons as fit, those of most worth first, and whether all of them do; None where
+    nothing fits, or nothing is open."""
+    extra: TrialArray | None = None
+    fitting, too_many = 0, len(worth) + 1
+    served = len(worth)
     while served > fitting:
-        chosen = np.sort(worth[:served])
-        sizes = _sizes(flight, now, pairs[chosen], prices[:-1], needed)
-        tried = _allocate(plan, flight, now, pairs[chosen], power[chosen], sizes)
-        if flight.account.fits(tried.sum(axis=1)):
+        tried = allocate(np.sort(worth[:served]))
+        if fits(tried):
             extra, fitting = tried, served
         else:
             too_many = served
         served = (fitting + too_many) // 2
-    return extra, fitting == len(pairs)
+    return extra, fitting == len(worth)
 
 
-def _allocate(
-    plan: Plan, flight: Flight, now: Now, pairs: IndexArray, power: FloatArray, sizes: NDArray[np.int64]
-) -> TrialArray:
+def allocated(policy: Policy, view: View) -> TrialArray:
     """The policy's round for these comparisons."""
-    view = View(
-        open_pairs=pairs,
-        power=power,
-        order=now.standing.order,
-        in_play=now.in_play,
-        issued=flight.issued,
-        trial_var=now.standing.estimates.trial_var,
-        sizes=sizes,
-    )
-    extra = np.asarray(plan.policy.allocate(view))
+    extra = np.asarray(policy.allocate(view))
     allowed = extra.shape == view.issued.shape and extra.min() >= 0 and np.all(extra.sum(axis=1) <= view.sizes)
-    require(bool(allowed), f"{plan.policy} must give each model 0 to view.sizes trials", extra)
+    require(bool(allowed), f"{policy} must give each model 0 to view.sizes trials", extra)
     return extra.astype(np.int32)
 
 
@@ -122,7 +132,7 @@ def _sizes(flight: Flight, now: Now, pairs: IndexArray, prices: FloatArray, need
     dearest = prices[members].max() if len(members) else 1.0
     cheap = np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND)
     if now.pace.in_step:
-        sizes = np.rint(np.maximum(questions, np.floor(now.pace.growth * issued)) * cheap).astype(np.int64)
+        sizes = sizes_in_step(issued, questions, now.pace.growth, cheap)
     else:
         wanted = np.maximum(np.rint(needed), questions * (1 + now.pace.lookahead)) * cheap
         in_flight = flight.sizes
@@ -133,6 +143,13 @@ def _sizes(flight: Flight, now: Now, pairs: IndexArray, prices: FloatArray, need
         sizes = np.floor(short / questions).astype(np.int64) * questions
     sizes[~now.in_play] = 0
     return np.asarray(np.clip(now.most * questions - issued, 0, sizes))
+
+
+def sizes_in_step(
+    issued: NDArray[np.int64], questions: int, growth: float, cheap: FloatArray | float = 1.0
+) -> NDArray[np.int64]:
+    """Trials (L,) of a round of one trial a question, or of a share of what there is where that is more."""
+    return np.asarray(np.rint(np.maximum(questions, np.floor(growth * issued)) * cheap).astype(np.int64))
 
 
 def _while_others_work(wanted: FloatArray, pairs: IndexArray, seconds: FloatArray) -> FloatArray:

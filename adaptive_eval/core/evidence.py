@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import Bench, Margin
-from scorio.moments import CountArray, FloatArray, average_moments, bayes_moments
+from scorio.moments import CountArray, FloatArray, average_moments, bayes_moments, over_categories
 from scorio.sinf.compare import compare, information_fraction, trial_variance, variance_at
 from scorio.sinf.prior import self_centred_average_moments, self_centred_prior, unseen_variance
 
@@ -80,7 +80,7 @@ def estimate(counts: CountArray, weights: FloatArray, prior: Prior, horizon: Cou
     else:
         nu = uniform
         average = average_moments(counts, nu, weights)
-    trials = counts.sum(axis=-1)
+    trials = over_categories(counts)
     v = trial_variance(nu, weights)
     cautious = v + unseen_variance(trials, weights) if prior == "self" else v
     return Estimates(
@@ -120,7 +120,11 @@ AT_HORIZON = 1.0 - 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """Arrays over the pairs of `models` models, or of each model with the reference; then those of a gate."""
+    """Arrays over the pairs of `models` models, or of each model with the reference; then those of a gate.
+
+    Of several benches that stand side by side, those of the first come first; models are numbered on from bench to
+    bench, and the reference comes after all of them.
+    """
 
     models: int
     against_reference: bool
@@ -134,6 +138,7 @@ class Evidence:
     rho: FloatArray
     information: FloatArray
     margin: Margin | None = None
+    benches: int = 1
 
     def positions(self, pairs: IndexArray) -> IndexArray:
         """Where pairs (n, 2) of models are judged, whichever of the two comes first: with the margin, if any."""
@@ -149,12 +154,18 @@ class Evidence:
         """Where pairs (n, 2) of models stand as they are."""
         if self.against_reference:
             return pairs[:, 0]
-        low, high = pairs.min(axis=1), pairs.max(axis=1)
-        return np.asarray(low * (2 * self.models - low - 1) // 2 + (high - low - 1))
+        bench, low = np.divmod(pairs.min(axis=1), self.models)
+        high = pairs.max(axis=1) - bench * self.models
+        return np.asarray(bench * self.plain_pairs + low * (2 * self.models - low - 1) // 2 + (high - low - 1))
+
+    def of_pairs(self, at: IndexArray) -> "Evidence":
+        """On the pairs at these positions alone, for a rule that judges each by itself."""
+        names = ("first", "second", "difference", "sigma", "sigma_first", "sigma_second", "z", "rho", "information")
+        return replace(self, **{name: getattr(self, name)[at] for name in names})
 
     @property
     def plain_pairs(self) -> int:
-        """How many of the pairs stand as they are; they come first."""
+        """How many of a bench's pairs stand as they are; they come first."""
         return self.models if self.against_reference else self.models * (self.models - 1) // 2
 
 
@@ -176,8 +187,12 @@ class _Side(NamedTuple):
     noise_at_horizon: FloatArray
 
 
-def judged_pairs(models: int, reference: bool, margin: Margin | None) -> tuple[IndexArray, IndexArray]:
-    """Indices of all pairs that are judged."""
+def judged_pairs(
+    models: int, reference: bool, margin: Margin | None, benches: int = 1
+) -> tuple[IndexArray, IndexArray]:
+    """Indices of all pairs that are judged; several benches have no margin."""
+    if benches > 1:
+        return _side_by_side(models, reference, benches)
     first, second = pair_indices(models, reference)
     if margin is None:
         return first, second
@@ -185,16 +200,26 @@ def judged_pairs(models: int, reference: bool, margin: Margin | None) -> tuple[I
     return np.append(first, others), np.append(second, np.full(len(others), margin.baseline))
 
 
+def _side_by_side(models: int, reference: bool, benches: int) -> tuple[IndexArray, IndexArray]:
+    """The pairs of each bench, one bench after the other."""
+    if reference:
+        return pair_indices(models * benches, reference)
+    begins = models * np.arange(benches)[:, None]
+    first, second = pair_indices(models, reference)
+    return (begins + first).ravel(), (begins + second).ravel()
+
+
 def weigh_evidence(
     estimates: Estimates,
     reference: float | None = None,
     margin: Margin | None = None,
     other: Estimates | None = None,
+    benches: int = 1,
 ) -> Evidence:
     """The evidence on all pairs, or on each model against the value `reference`, and what a gate asks; with `other`
-    estimates, if they are given, of the second of each pair."""
-    models = len(estimates.score)
-    first, second = judged_pairs(models, reference is not None, margin)
+    estimates, if they are given, of the second of each pair. The models may be those of several benches."""
+    models = len(estimates.score) // benches
+    first, second = judged_pairs(models, reference is not None, margin, benches)
     given = np.zeros(len(first))
     if margin is not None:
         given[1 - models :] = margin.delta
@@ -218,6 +243,7 @@ def weigh_evidence(
             np.maximum(one.noise + two.noise, np.finfo(float).tiny),
         ),
         margin=margin,
+        benches=benches,
     )
 
 

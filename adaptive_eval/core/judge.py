@@ -24,6 +24,7 @@ from adaptive_eval.core.rules import (
     has_error_left,
     is_correctable,
     is_giving_up,
+    judges_by_pair,
     tie_boundary,
 )
 from adaptive_eval.core.settings import require
@@ -216,12 +217,14 @@ def forecast(
 
 
 def power_by(
-    evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray, at: NDArray[np.intp] | slice = slice(None)
+    evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray, at: NDArray[np.intp] | None = None
 ) -> FloatArray:
-    """The power of the forecast alone, for the pairs at these positions."""
+    """The power of the forecast alone, of all pairs or of those at these positions."""
+    if at is not None and judges_by_pair(rule):
+        evidence, horizon, at = evidence.of_pairs(at), horizon[at], None
     bound = rule.boundary(_with_information(evidence, horizon))
-    z, information, sigma = evidence.z[at], evidence.information[at], evidence.sigma[at]
-    return _power(z, information, sigma, bound[at], delta, horizon[at])
+    power = _power(evidence.z, evidence.information, evidence.sigma, bound, delta, horizon)
+    return power if at is None else np.asarray(power[at])
 
 
 def _power(

@@ -7,10 +7,11 @@ round is large. A boundary that holds at any schedule of looks allows that.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import BoolArray, Judging, after, power_by
-from adaptive_eval.core.rules import Rule, is_giving_up, tie_boundary
+from adaptive_eval.core.rules import Rule, is_giving_up, judges_by_pair, tie_boundary
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
 
@@ -18,8 +19,17 @@ STEPS = 12
 """Multiples of today's trials that are tried, in equal ratios up to the horizon."""
 
 
-def times_to_decision(evidence: Evidence, rule: Rule, judging: Judging) -> FloatArray:
-    """The multiple u >= 1 of today's trials at which each pair may be decided at the soonest; at most the horizon's."""
+def times_to_decision(
+    evidence: Evidence, rule: Rule, judging: Judging, at: NDArray[np.intp] | None = None
+) -> FloatArray:
+    """The multiple u >= 1 of today's trials at which each pair may be decided at the soonest; at most the horizon's.
+
+    Of all pairs, or of those at these positions.
+    """
+    if at is not None:
+        if not judges_by_pair(rule):
+            return np.asarray(times_to_decision(evidence, rule, judging)[at])
+        evidence = evidence.of_pairs(at)
     most = 1.0 / np.clip(evidence.information, 1e-6, 1.0)
     times = most.copy()
     found = np.zeros(len(most), dtype=bool)

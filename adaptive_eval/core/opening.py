@@ -35,7 +35,7 @@ class Opening:
         if batches and not complete:
             return
         questions = flight.issued.shape[1]
-        last = max((batch.size / questions * at_least(batch) for batch in batches), default=0.0)
+        last = max((one.size / questions * at_least(one) for one in _slowest(batches)), default=0.0)
         for batch in complete:
             if batch.model not in self._clocks_set:
                 self._clocks_set.add(batch.model)
@@ -52,3 +52,13 @@ class Opening:
         extra = np.zeros_like(flight.issued)
         extra[model] = np.minimum(1 + self._pace.lookahead, self._most - flight.issued[model])
         return extra
+
+
+def _slowest(batches: Sequence[Batch]) -> Iterator[Batch]:
+    """Of those of each size the one whose answers take longest: no other comes later."""
+    for size in {batch.size for batch in batches}:
+        yield max((batch for batch in batches if batch.size == size), key=_seconds)
+
+
+def _seconds(batch: Batch) -> float:
+    return batch.seconds

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ LEAST_WORTH, MOST_WORTH = 0.1, 50.0
 @dataclass(frozen=True, slots=True)
 class Optimal:
     """Calls and gives up so that a call, of which `worth` is paid for, costs least (see `scorio.sinf.optimal`)."""
+
+    by_pair: ClassVar[bool] = True
 
     confidence: float = 0.95
     start: float = 0.05

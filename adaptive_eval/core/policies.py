@@ -9,7 +9,7 @@ a model's own outcomes would bias its score and break the promise of the rule, D
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,11 @@ class Policy(Protocol):
         ...
 
 
+def weighs_questions(policy: Policy) -> TypeGuard[UnresolvedPairs | Weighted]:
+    """A policy that serves the models of open pairs alone, each by weights: runs side by side can be served at once."""
+    return isinstance(policy, UnresolvedPairs | Weighted)
+
+
 def asks_only_open(policy: Policy) -> bool:
     """Whether a policy declares, by `only_open = True`, that it asks nobody who is in no open comparison: what serves
     the others may then be let go."""
@@ -88,7 +93,11 @@ class UnresolvedPairs:
     only_open: ClassVar[bool] = True
 
     def allocate(self, view: View) -> IntArray:
-        return _spread_all(view, _members(view, view.open_pairs), np.ones_like(view.trial_var))
+        return spread_over_open(view, self.weights(view.trial_var))
+
+    def weights(self, trial_var: FloatArray) -> FloatArray:
+        """Relative trials of each question."""
+        return np.ones_like(trial_var)
 
 
 UNRESOLVED_PAIRS = PolicyEntry(
@@ -112,8 +121,11 @@ class Weighted:
         _check_tempering(self.shrink, self.floor)
 
     def allocate(self, view: View) -> IntArray:
-        weights = question_weights(view.trial_var, self.shrink, self.floor)
-        return _spread_all(view, _members(view, view.open_pairs), weights)
+        return spread_over_open(view, self.weights(view.trial_var))
+
+    def weights(self, trial_var: FloatArray) -> FloatArray:
+        """Relative trials of each question."""
+        return question_weights(trial_var, self.shrink, self.floor)
 
 
 WEIGHTED = PolicyEntry(
@@ -163,22 +175,23 @@ def question_weights(trial_var: FloatArray, shrink: float, floor: float) -> Floa
     """Relative trials per question (L, M), mean 1 for each model: the others' root mean variance, tempered.
 
     weight_q = (1 - shrink) sd_q / mean(sd) + shrink, at least `floor`, where sd_q^2 averages v_q over the other models.
+    Of several benches (..., L, M), each by itself.
     """
-    if len(trial_var) == 1:
+    if trial_var.shape[-2] == 1:
         return np.ones_like(trial_var)
     weights = np.sqrt(_sums_of_others(trial_var))  # in place from here on: models times questions may be large
-    weights *= (1.0 - shrink) / weights.mean(axis=1, keepdims=True)
+    weights *= (1.0 - shrink) / weights.mean(axis=-1, keepdims=True)
     weights += shrink
     np.maximum(weights, floor, out=weights)
-    weights /= weights.mean(axis=1, keepdims=True)
+    weights /= weights.mean(axis=-1, keepdims=True)
     return weights
 
 
 def _sums_of_others(values: FloatArray) -> FloatArray:
     """Sums over all rows but the own one, which is never added: taken away again, it would leave its rounding error."""
     sums = np.zeros_like(values)
-    np.cumsum(values[:-1], axis=0, out=sums[1:])
-    sums[:-1] += np.cumsum(values[:0:-1], axis=0)[::-1]
+    np.cumsum(values[..., :-1, :], axis=-2, out=sums[..., 1:, :])
+    sums[..., :-1, :] += np.cumsum(values[..., :0:-1, :], axis=-2)[..., ::-1, :]
     return sums
 
 
@@ -205,6 +218,11 @@ def spread(issued: IntArray, weights: FloatArray, size: IntArray | int) -> IntAr
     further = np.empty_like(whole)
     np.put_along_axis(further, largest_first, extra, axis=-1)
     return np.asarray(whole + further)
+
+
+def spread_over_open(view: View, weights: FloatArray) -> IntArray:
+    """What `view.sizes` allows to the models of the open pairs, by these weights (L, M)."""
+    return _spread_all(view, _members(view, view.open_pairs), weights)
 
 
 def _members(view: View, pairs: IndexArray) -> NDArray[np.bool_]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,12 @@ class GivingUp(Rule, Protocol):
         ...
 
 
+def judges_by_pair(rule: Rule) -> bool:
+    """Whether a rule declares, by `by_pair = True`, that what it says of a pair depends on the evidence on that pair
+    alone, whatever stands beside it: pairs of several runs can then be judged at once."""
+    return bool(getattr(rule, "by_pair", False))
+
+
 def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:
     """As `isinstance` says, which takes a tenth of a look for protocols."""
     return hasattr(rule, "gives_up") and hasattr(rule, "tie_boundary")
@@ -198,6 +204,8 @@ HOLDS_AT_ANY_LOOK = (
 class ZScore:
     """A constant, checked at every look, as published."""
 
+    by_pair: ClassVar[bool] = True
+
     threshold: float = 1.645
 
     def __post_init__(self) -> None:
@@ -257,6 +265,8 @@ PUBLISHED = RuleEntry(
 class Intervals:
     """The two credible intervals do not overlap: |d| >= z_(1+confidence)/2 (sigma_1 + sigma_2)."""
 
+    by_pair: ClassVar[bool] = True
+
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
@@ -284,6 +294,8 @@ INTERVALS = RuleEntry(
 @dataclass(frozen=True, slots=True)
 class ExpectedLoss:
     """Called when choosing the one ahead loses less than epsilon on average: s [phi(z) - z (1 - Phi(z))] < epsilon."""
+
+    by_pair: ClassVar[bool] = True
 
     epsilon: float = 0.0025
 
@@ -323,6 +335,8 @@ class Precision:
 
     It is put as a boundary on |z| (against a far away reference) so that power and trials needed follow as for all.
     """
+
+    by_pair: ClassVar[bool] = True
 
     half_width: float
     confidence: float = 0.95

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # as in `rules`
 @dataclass(frozen=True, slots=True)
 class Sequential:
     """c t^(-kappa) for information t >= start; c holds at any schedule of looks (Wang and Tsiatis 1987)."""
+
+    by_pair: ClassVar[bool] = True
 
     confidence: float = 0.95
     start: float = 0.05

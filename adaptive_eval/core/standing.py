@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,8 @@ class Supply:
     """(L,): trials each model has had."""
     left: NDArray[np.int64]
     """(L,): trials until its horizon."""
-    affordable: float
+    affordable: float | FloatArray
+    """One number, or one for each pair of several benches."""
     set_aside: NDArray[np.bool_]
     before: NDArray[np.int64]
     """(L,): outcomes of each model that were known beforehand (R0)."""
@@ -103,15 +105,19 @@ def judge_look(
     estimator: Estimator = "average",
     *,
     p_values: bool = True,
+    benches: int = 1,
 ) -> JudgedLook:
-    """Judge every pair, then give the objective's comparisons their verdicts; `p_values` may be left out."""
-    ways = _ways_to_see_it(estimates, bounds, objective, estimator)
+    """Judge every pair, then give the objective's comparisons their verdicts; `p_values` may be left out.
+
+    The models may be those of several benches side by side, each judged by itself.
+    """
+    ways = _ways_to_see_it(estimates, bounds, objective, estimator, benches)
     evidence, compared = ways[0], estimates.on(estimator)
     memory, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
     fixed = fixed_share(compared, evidence, supply.recorded)
     reach, certain = _reach(evidence, supply, fixed), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
-    order = np.argsort(-compared.score, kind="stable")
+    order = _by_bench(-compared.score, benches)
     pairs = _comparisons(objective, order, evidence, supply)
     verdicts_of = partial(
         _verdicts,
@@ -142,10 +148,10 @@ def judge_look(
 
 
 def _ways_to_see_it(
-    estimates: Estimates, bounds: ScoreBounds | None, objective: Objective, estimator: Estimator
+    estimates: Estimates, bounds: ScoreBounds | None, objective: Objective, estimator: Estimator, benches: int
 ) -> list[Evidence]:
     """The evidence as the grades are; and as it were if the answers without one spoke for one side, or the other."""
-    seen = partial(weigh_evidence, reference=objective.reference, margin=objective.margin)
+    seen = partial(weigh_evidence, reference=objective.reference, margin=objective.margin, benches=benches)
     if bounds is None:
         return [seen(estimates.on(estimator))]
     lowest, highest = bounds.lowest.on(estimator), bounds.highest.on(estimator)
@@ -154,9 +160,32 @@ def _ways_to_see_it(
 
 def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, supply: Supply) -> IndexArray:
     """The objective's comparisons (n, 2), the model placed higher first; who was set aside comes after all others."""
-    in_play_first = order[np.argsort(supply.set_aside[order], kind="stable")]
-    pairs = _by_rank(order, objective.comparisons(in_play_first))
+    in_play_first = order[_by_bench(supply.set_aside[order], evidence.benches)]
+    pairs = _by_rank(order, _asked_of_each(objective, in_play_first, evidence.benches))
     return pairs if evidence.margin is None else _ahead_first(evidence, pairs)
+
+
+def _by_bench(keys: NDArray[Any], benches: int) -> IndexArray:
+    """The models of each bench by rising keys, those of the first bench first."""
+    each = len(keys) // benches
+    order = np.argsort(keys.reshape(benches, each), axis=1, kind="stable")
+    return np.asarray((order + each * np.arange(benches)[:, None]).ravel())
+
+
+def _asked_of_each(objective: Objective, order: IndexArray, benches: int) -> IndexArray:
+    """What the objective asks of each bench, whose models are ordered."""
+    if benches == 1:
+        return objective.comparisons(order)
+    each = len(order) // benches
+    return np.concatenate([
+        _numbered_on(objective.comparisons(own - each * bench), bench, each, benches)
+        for bench, own in enumerate(order.reshape(benches, each))
+    ])  # fmt: skip
+
+
+def _numbered_on(pairs: IndexArray, bench: int, each: int, benches: int) -> IndexArray:
+    """Pairs of one bench among several: the reference comes after the models of all."""
+    return np.where(pairs == each, each * benches, pairs + each * bench)
 
 
 def _by_rank(order: IndexArray, pairs: IndexArray) -> IndexArray:
@@ -222,11 +251,23 @@ def _verdicts(
 def trials_to_horizon(standing: JudgedLook, supply: Supply) -> float:
     """The most further trials that one of the undecided comparisons would need, were it to get them all."""
     left = standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)
-    pairs = standing.pairs[left]
+    return float(_further(standing, supply, standing.pairs[left]).max(initial=0.0))
+
+
+def trials_to_horizons(standing: JudgedLook, supply: Supply) -> FloatArray:
+    """The same of each of several benches."""
+    most = np.zeros(standing.evidence.benches)
+    pairs = standing.pairs[standing.verdicts <= VERDICTS.index(Verdict.OUT_OF_REACH)]
+    np.maximum.at(most, pairs[:, 0] // standing.evidence.models, _further(standing, supply, pairs))
+    return most
+
+
+def _further(standing: JudgedLook, supply: Supply, pairs: IndexArray) -> FloatArray:
+    """The trials that each of the pairs would need to its horizon."""
     at = standing.evidence.positions(pairs)
     information, held = standing.evidence.information[at], supply.held()[pairs].sum(axis=1)
     further = of_trials(1.0 / np.where(information > 0.0, information, 1.0), standing.fixed[at]) - 1.0
-    return float(np.multiply(held, further, where=held > 0, out=np.zeros(len(held))).max(initial=0.0))
+    return np.multiply(held, further, where=held > 0, out=np.zeros(len(held)))
 
 
 def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:

@@ -110,6 +110,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
         yield from _outlook("without a cap", forecast.need, forecast)
         yield ""
         yield from _outlook("within the budget", forecast.capped, forecast)
+    yield from _beside_as_many(forecast)
     yield from _beside_fixed(forecast)
     yield from _spent(forecast)
     yield ""
@@ -155,6 +156,21 @@ def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
 def _fixed(forecast: Forecast, name: str, written: Written) -> str:
     value = forecast.fixed.get(name)
     return "" if value is None else written(value)
+
+
+def _beside_as_many(forecast: Forecast) -> Iterator[str]:
+    """The run beside the smallest fixed design that calls as many pairs."""
+    found = forecast.as_many
+    if found is None:
+        return
+    calls = f"{found.called:.1f} pairs in the mean, as the run does"
+    if found.number is None:
+        yield f"  not even fixed N calls {calls}, whose trials are {found.cost:.2f} of that"
+    else:
+        yield (
+            f"  the smallest fixed N that calls {calls}, has {found.number:.0f} trials a question, which nobody knows "
+            f"beforehand; the run's trials are {found.cost:.2f} of that"
+        )
 
 
 def _beside_fixed(forecast: Forecast) -> Iterator[str]:

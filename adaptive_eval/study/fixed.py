@@ -53,7 +53,7 @@ def _one_model(scene: Scene, model: int, counts: FloatArray, rng: np.random.Gene
 
 
 def times_as_long(runs: Sequence[Simulated], fixed: float | None) -> float | None:
-    """The median run's time in that of the fixed design; None where it is not known."""
+    """The median time of those runs that were timed in that of the fixed design; None where it is not known."""
     if fixed is None or not fixed > 0.0:
         return None
-    return float(np.median([run.seconds for run in runs])) / fixed
+    return float(np.nanmedian([run.seconds for run in runs])) / fixed

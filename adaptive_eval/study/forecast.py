@@ -14,6 +14,7 @@ from adaptive_eval.record.history import fresh_directory, newest_directory
 from adaptive_eval.record.snapshot import parted
 from adaptive_eval.record.starting import load_starting_point
 from adaptive_eval.store import require_same_meaning
+from adaptive_eval.study.as_many import fixed_with_as_many
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs, paces_to_try
 from adaptive_eval.study.pilot import (
@@ -78,8 +79,13 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch, paces)
     basis = (*_basis(request, pilot, begun is not None, len(bench.recorded)), *guesses, *_swaps(scene), *left_out)
     found = summarise(prepared, scene, pilot, worlds, simulations, basis)
+    configured = scene.plan(simulations.configured)
+    runs, confidence = simulations.runs[simulations.configured], prepared.config.stopping.confidence
     return replace(
-        found, paces=tuple(pace_costs(prepared, scene, simulations.paces)), why_favoured=prepared.why_favoured
+        found,
+        paces=tuple(pace_costs(prepared, scene, simulations.paces)),
+        why_favoured=prepared.why_favoured,
+        as_many=fixed_with_as_many(configured, worlds, runs, scene.served, scene.seed, confidence),
     )
 
 

@@ -34,12 +34,12 @@ class OneLook(NamedTuple):
     """Kendall's tau-b of the scores with the true ones; nan where these are all equal."""
 
 
-def one_look_at(tape: Tape, truth: FloatArray, questions: int, most: int) -> OneLook:
-    """The fixed design on a tape, after each of its first `most` trials."""
+def one_look_at(tape: Tape, truth: FloatArray, questions: int, most: int, z: float = Z) -> OneLook:
+    """The fixed design on a tape, after each of its first `most` trials; a call takes `z`."""
     score, variance = _estimates(_drawn(tape, len(truth), questions, most), tape.weights)
     order = np.argsort(-score, axis=1, kind="stable")
     ranked, spread, true = (np.take_along_axis(one, order, axis=1) for one in (score, variance, truth + 0.0 * score))
-    called = compare(ranked[:, :-1], spread[:, :-1], ranked[:, 1:], spread[:, 1:]).z >= Z
+    called = compare(ranked[:, :-1], spread[:, :-1], ranked[:, 1:], spread[:, 1:]).z >= z
     ahead = true[:, :-1] - true[:, 1:]
     wrong = called & (ahead <= EQUAL)
     ties = called & (np.abs(ahead) <= EQUAL)

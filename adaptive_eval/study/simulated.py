@@ -18,14 +18,16 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Controller, Plan, Reason
 from adaptive_eval.core.registry import RULES, make
-from adaptive_eval.core.types import Cost, Verdict
+from adaptive_eval.core.side_by_side import can_stand_side_by_side
+from adaptive_eval.core.types import Cost, PairVerdict, Verdict
 from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.servers import SimulatedHost
+from adaptive_eval.study.stack import RunStack, StackMember, SummedTapes
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
-from adaptive_eval.study.timed import Timeline, drive_in_time
+from adaptive_eval.study.timed import IssuedRound, Timeline, drive_in_time, time_of_rounds
 from scorio.moments import FloatArray, IntArray
 
 CONFIDENCES = (0.90, 0.95, 0.99)
@@ -147,27 +149,116 @@ def simulate_run(
 
     What it takes in time is only found out where it is `timed`, or where a cap on time may end the run.
     """
-    controller, weights = Controller(plan, keep_looks=False), plan.bench.weights
-    answers = np.random.default_rng([*seed, 0])
-    if served.recorded is None:
-        tape = Tape.of_chances(chances, weights, answers)
-    else:
-        tape = Tape.continued(served.recorded, chances, weights, answers)
+    controller, tape = Controller(plan, keep_looks=False), tape_of_world(plan, chances, served, seed)
     timeline = _drive(controller, tape, served, seed, timed or plan.budget.wall_seconds is not None)
     assert controller.finished is not None
-    counts = controller.arrived.sum(axis=1) + _not_needed(controller, served.recorded)
-    tokens, usd, gpu_seconds = priced(counts, served.costs)
-    truth = compared_scores(plan, np.asarray((chances @ weights).mean(axis=1)))
+    look = controller.latest_look()
+    return _summed_up(
+        plan,
+        chances,
+        served,
+        reason=controller.finished,
+        counts=controller.arrived,
+        compared=() if look is None else look.comparisons,
+        unhindered=controller.unhindered,
+        took=None if timeline is None else _took(timeline),
+    )
+
+
+class TimeTaken(NamedTuple):
+    """Of a run, and of each of its models until its last answer."""
+
+    seconds: float
+    held: tuple[float, ...]
+
+
+def _took(timeline: Timeline) -> TimeTaken:
+    return TimeTaken(timeline.seconds, tuple(float(one.end.max(initial=0.0)) for one in timeline.served))
+
+
+class StackedJob(NamedTuple):
+    """A run among others: which world it is in, of what chances (L, M, K), its cap on trials, and whether its time is
+    wanted."""
+
+    world: int
+    chances: FloatArray
+    cap: int | None
+    timed: bool
+
+
+def can_be_stacked(plan: Plan, served: ServiceCosts) -> bool:
+    """Whether runs of the plan can be simulated side by side (`study.stack`)."""
+    return can_stand_side_by_side(plan) and not served.in_turn
+
+
+def simulate_side_by_side(plan: Plan, jobs: Sequence[StackedJob], served: ServiceCosts, seed: int) -> list[Simulated]:
+    """What `simulate_run` gives for each of the jobs, from whole arrays; only their caps may differ, on trials alone.
+
+    Times are found where they are wanted, once everything is decided.
+    """
+    worlds = {job.world: job.chances for job in jobs}
+    at = {world: number for number, world in enumerate(worlds)}
+    tapes = SummedTapes(
+        [tape_of_world(plan, own, served, (seed, world)) for world, own in worlds.items()], plan.bench.categories
+    )
+    members = [StackMember(at[job.world], job.cap) for job in jobs]
+    ends = RunStack(plan, tapes, members, keep_rounds=any(job.timed for job in jobs)).ends()
+    return [
+        _summed_up(
+            plan,
+            job.chances,
+            served,
+            reason=end.reason,
+            counts=end.counts,
+            compared=end.comparisons,
+            unhindered=end.unhindered,
+            took=_took_by(end.rounds, plan, job, served, seed) if job.timed else None,
+        )
+        for job, end in zip(jobs, ends, strict=True)
+    ]
+
+
+def _took_by(rounds: Sequence[IssuedRound], plan: Plan, job: StackedJob, served: ServiceCosts, seed: int) -> TimeTaken:
+    """The time of a run that was decided already."""
+    tape = tape_of_world(plan, job.chances, served, (seed, job.world))
+    times = _Seconds(served, plan.bench.questions, np.random.default_rng([seed, job.world, 1]))
+    seconds, held = time_of_rounds(rounds, tape, times, served.slots)
+    return TimeTaken(seconds, tuple(held.tolist()))
+
+
+def tape_of_world(plan: Plan, chances: FloatArray, served: ServiceCosts, seed: Sequence[int]) -> Tape:
+    """The answers of a world."""
+    weights, answers = plan.bench.weights, np.random.default_rng([*seed, 0])
+    if served.recorded is None:
+        return Tape.of_chances(chances, weights, answers)
+    return Tape.continued(served.recorded, chances, weights, answers)
+
+
+def _summed_up(
+    plan: Plan,
+    chances: FloatArray,
+    served: ServiceCosts,
+    *,
+    reason: Reason,
+    counts: IntArray,
+    compared: Sequence[PairVerdict],
+    unhindered: float,
+    took: TimeTaken | None,
+) -> Simulated:
+    """What a run came to; `counts` (L, M, K) are those of the trials that it asked for."""
+    paid = counts.sum(axis=1) + _not_needed(counts, served.recorded)
+    tokens, usd, gpu_seconds = priced(paid, served.costs)
+    truth = compared_scores(plan, np.asarray((chances @ plan.bench.weights).mean(axis=1)))
     return Simulated(
-        reason=str(controller.finished),
-        trials=int(counts.sum()),
+        reason=str(reason),
+        trials=int(paid.sum()),
         tokens=tokens,
         usd=usd,
         gpu_seconds=gpu_seconds,
-        seconds=nan if timeline is None else timeline.seconds,
-        unhindered=controller.unhindered,
-        comparisons=tuple(_comparisons(controller, truth)),
-        held=() if timeline is None else tuple(float(one.end.max(initial=0.0)) for one in timeline.served),
+        seconds=nan if took is None else took.seconds,
+        unhindered=unhindered,
+        comparisons=tuple(_comparisons(plan, compared, truth)),
+        held=() if took is None else took.held,
     )
 
 
@@ -197,23 +288,22 @@ def counts_of_recorded(recorded: IntArray, categories: int) -> IntArray:
     return np.stack([(recorded == category).sum(axis=(1, 2)) for category in range(categories)], axis=-1)
 
 
-def _not_needed(controller: Controller, recorded: IntArray | None) -> IntArray:
-    """Counts (L, K) of recorded trials that the run did not ask for; they are paid for all the same."""
-    models, _, categories = controller.arrived.shape
+def _not_needed(asked: IntArray, recorded: IntArray | None) -> IntArray:
+    """Counts (L, K) of recorded trials that a run did not ask for; they are paid for all the same."""
+    models, _, categories = asked.shape
     if recorded is None:
         return np.zeros((models, categories), dtype=np.int64)
-    asked = np.arange(recorded.shape[2]) < controller.arrived.sum(axis=2)[..., None]
-    return counts_of_recorded(np.where(asked, -1, recorded), categories)
+    needed = np.arange(recorded.shape[2]) < asked.sum(axis=2)[..., None]
+    return counts_of_recorded(np.where(needed, -1, recorded), categories)
 
 
-def _comparisons(controller: Controller, truth: FloatArray) -> Iterator[EndedComparison]:
+def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray) -> Iterator[EndedComparison]:
     """The comparisons of the last look; none where there was no look."""
-    reference = controller.plan.objective.reference
-    look = controller.latest_look()
-    for pair in () if look is None else look.comparisons:
+    reference = plan.objective.reference
+    for pair in compared:
         other = reference if pair.worse is None else truth[pair.worse]
         assert other is not None
-        gap = abs(float(truth[pair.better] - other)) if controller.plan.objective.compares else nan
+        gap = abs(float(truth[pair.better] - other)) if plan.objective.compares else nan
         yield EndedComparison(pair.better, pair.worse, str(pair.verdict), gap, pair.trials_needed)
 
 

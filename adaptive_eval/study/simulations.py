@@ -1,8 +1,7 @@
 """All simulated runs of a forecast: those of the run as it is configured, and those of the table.
 
 Worlds are added until what they say stands (`figures_settled`), so that many models, whose costs differ little from
-world to world, take few of them. They run on all cores, with results in the order of the jobs, the same whatever the
-number of processes.
+world to world, take few of them.
 
 Beside the run as it is configured stand a table (its budget times some factors at the configured confidence, and other
 confidences at its budget) and the other paces, all in the first of the same worlds: worlds differ more than what is
@@ -13,23 +12,16 @@ Standard errors after n runs: of a quantile of about normal values sqrt(p (1 - p
 a few runs that all end alike are not taken for certain (Agresti and Coull 1998).
 """
 
-import math
-import os
-import signal
-import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from multiprocessing import get_context
-from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import ndtri
 
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.core import Budget
+from adaptive_eval.study.crew import SimulationJob, WorkerCrew
 from adaptive_eval.study.simulated import (
     BOUNDLESS,
     FACTORS,
@@ -41,7 +33,6 @@ from adaptive_eval.study.simulated import (
     is_capped,
     only_trials,
     scaled,
-    simulate_run,
 )
 from adaptive_eval.study.types import range_of
 from scorio.moments import FloatArray
@@ -86,106 +77,27 @@ def chance_error(runs: Sequence[Simulated]) -> float:
     return float(np.sqrt(share * (1.0 - share) / number))
 
 
-WORTH_A_PROCESS = 1.5
-"""Seconds of work that repay the one that a process takes to start."""
-
-
-class SimulationJob(NamedTuple):
-    """One run to be simulated."""
-
-    world: int
-    chances: FloatArray
-    variant: Variant
-    timed: bool = True
-
-
-class WorkerCrew:
-    """Does jobs, in processes of its own where that was found to be worth it; a context that ends them."""
-
-    def __init__(self, scene: Scene, jobs: int) -> None:
-        self._scene, self._jobs = scene, jobs
-        self._worker = _Worker(scene)
-        self._pool: ProcessPoolExecutor | None = None
-        self._took: list[float] = []
-
-    def __enter__(self) -> "WorkerCrew":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def simulate(self, jobs: Sequence[SimulationJob], another: Callable[[], None] = lambda: None) -> list[Simulated]:
-        """The simulated runs in the order of the jobs; `another` is called after each of them."""
-        done: list[Simulated] = []
-        while self._pool is None and len(done) < len(jobs):
-            start = time.process_time()
-            done.append(self._worker.do(jobs[len(done)]))
-            another()
-            self._took.append(time.process_time() - start)
-            self._hire_if_worth_it()
-        for run in () if self._pool is None else self._pool.map(_do, jobs[len(done) :]):
-            done.append(run)
-            another()
-        return done
-
-    def _hire_if_worth_it(self) -> None:
-        """Take on processes where the jobs that were done, but the very first, say that the others take long."""
-        if len(self._took) > 1:
-            seconds = (self._jobs - len(self._took)) * sum(self._took[1:]) / (len(self._took) - 1)
-            processes = min(os.cpu_count() or 1, math.floor(seconds / WORTH_A_PROCESS))
-            if processes > 1:
-                self.hire(processes)
-
-    def hire(self, processes: int) -> None:
-        """Have the jobs done by processes from now on."""
-        # spawned, not forked: the caller may have threads
-        context = get_context("spawn")
-        self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(self._scene,))
-
-
-class _Worker:
-    """Does jobs one after the other, and keeps the plans, which are the same for every world."""
-
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._plan = lru_cache(maxsize=None)(scene.plan)
-
-    def do(self, job: SimulationJob) -> Simulated:
-        scene = self._scene
-        plan, seed = self._plan(job.variant), (scene.seed, job.world)
-        return simulate_run(plan, job.chances, scene.served, seed, timed=job.timed and scene.served.usage.knows_seconds)
-
-
-_here: list[_Worker] = []
-"""The worker of a spawned process."""
-
-
-def _begin(scene: Scene) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that shows the progress
-    _here.append(_Worker(scene))
-
-
-def _do(job: SimulationJob) -> Simulated:
-    return _here[0].do(job)
-
-
 TABLE_SHARE = 3
 """The table has this many times fewer worlds: each of its cells costs as much as a forecast."""
 OWN = 1.0
 """The factor of the configured budget."""
-FIRST, STEP = 20, 10
-"""Worlds before the first question whether they are enough, and from one such question to the next."""
+STOPS = (3, 10, 20, 30, 40, 60, 80)
+"""Worlds after which their figures are told: the first of them at once."""
+FIRST = 20
+"""Worlds before the first question whether they are enough."""
+TIMED = 20
+"""Worlds in which the run is timed: times differ less from world to world than trials do, and take as long to find."""
 TABLE_FIRST, TABLE_STEP = 10, 5
 PACE_FIRST, PACE_MOST = 2, 5
 """Worlds of each pace: at least, and at most."""
-AT_ONCE = 3
-"""Worlds of the first figures."""
 
-OnForecastProgress = Callable[[float, str], None]
-"""Hears how much is done, 0 to 1, and what is being done."""
+
+class OnForecastProgress(Protocol):
+    """Hears how much is done, 0 to 1, and what is being done; the first figures are to be shown `at_once`."""
+
+    def __call__(self, done: float, state: str, *, at_once: bool = False) -> None: ...
+
+
 Runs = dict[Variant, list[Simulated]]
 
 
@@ -234,10 +146,11 @@ def simulate_all(
     at_pace = {pace: need if pace == scene.decisions.trials.favour else need._replace(favour=pace) for pace in paces}
     cells = len(confidences(scene.decisions)) + len(FACTORS) - 2
     expected = len(worlds) * len(first) + few * cells + PACE_MOST * len(paces)
-    with WorkerCrew(scene, expected) as crew:
+    likely = min(len(worlds), 2 * FIRST) * len(first) + min(few, TABLE_FIRST) * cells + PACE_FIRST * len(paces)
+    with WorkerCrew(scene, likely) as crew:
         work = _Workload(crew, worlds, _Progress(expected, watch))
-        for end in (min(AT_ONCE, len(worlds)), *_ends(len(worlds), STEP, STEP)):
-            work.do(first, end, timed=True)
+        for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
+            work.do(Wanted(first, end, timed=True))
             work.progress.found(work.runs[need])
             if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):
                 break
@@ -247,8 +160,11 @@ def simulate_all(
         table = _table(scene, reference, need.budget, most)
         to_come = few * sum(one not in work.runs for one in table.values())
         work.progress.so_many_more(to_come + PACE_MOST * len(paces))
-        table_worlds = _fill_table(work, table, few)
-        pace_worlds = _try_paces(work, need, list(at_pace.values()), min(PACE_MOST, end))
+        cells_to_fill, others = list(dict.fromkeys(table.values())), [one for one in at_pace.values() if one != need]
+        at_least = min(TABLE_FIRST, few), min(PACE_FIRST, end)
+        work.do(Wanted(others, at_least[1], timed=True), Wanted(cells_to_fill, at_least[0], timed=False))
+        table_worlds = _fill_table(work, cells_to_fill, few)
+        pace_worlds = _try_paces(work, need, others, min(PACE_MOST, end))
     tried = {pace: work.runs[one][:pace_worlds] for pace, one in at_pace.items()}
     return Simulations(work.runs, need, capped, reference, table, end, table_worlds, tried)
 
@@ -258,26 +174,32 @@ def _ends(worlds: int, first: int, step: int) -> list[int]:
     return [*range(min(first, worlds), worlds, step), worlds]
 
 
-def _fill_table(work: "_Workload", table: Mapping[tuple[float, float], Variant], few: int) -> int:
+def _fill_table(work: "_Workload", cells: Sequence[Variant], few: int) -> int:
     """Simulate the cells in the first worlds, in `few` of them at most; how many were enough."""
-    cells = list(dict.fromkeys(table.values()))
     done = 0
     for end in _ends(few, TABLE_FIRST, TABLE_STEP):
-        work.do(cells, end, timed=False)
+        work.do(Wanted(cells, end, timed=False))
         done = end
         if end >= TABLE_FIRST and all(cell_settled(work.runs[one][:end]) for one in cells):
             break
     return done
 
 
-def _try_paces(work: "_Workload", need: Variant, paces: Sequence[Variant], most: int) -> int:
+def _try_paces(work: "_Workload", need: Variant, others: Sequence[Variant], most: int) -> int:
     """Simulate the other paces in the first worlds, in `most` of them at most; how many were enough."""
-    others = [one for one in paces if one != need]
-    for end in range(min(PACE_FIRST, most), most + 1) if others else ():
-        work.do(others, end, timed=True)
+    for end in (min(PACE_FIRST, most), most) if others else ():
+        work.do(Wanted(others, end, timed=True))
         if end > 1 and all(pace_settled(work.runs[one][:end], work.runs[need][:end]) for one in others):
             return end
     return most
+
+
+class Wanted(NamedTuple):
+    """Every variant in the first `end` worlds."""
+
+    variants: Sequence[Variant]
+    end: int
+    timed: bool
 
 
 class _Workload:
@@ -288,20 +210,23 @@ class _Workload:
         self.progress = progress
         self.runs: Runs = {}
 
-    def do(self, variants: Sequence[Variant], end: int, *, timed: bool) -> None:
-        """Every variant in the first `end` worlds, where it is not there already: the largest budgets first."""
-        for budget in sorted({one.budget for one in variants}, key=_cap, reverse=True):
-            same = [one for one in variants if one.budget == budget]
-            missing = [(world, one) for one in same for world in range(len(self.runs.setdefault(one, [])), end)]
-            known = [self._unhindered(world, one) for world, one in missing]
-            jobs = [
-                SimulationJob(world, self._worlds[world], one, timed)
-                for (world, one), run in zip(missing, known, strict=True)
-                if run is None
-            ]
-            done = iter(self._crew.simulate(jobs, self.progress.another))
-            for (_, one), run in zip(missing, known, strict=True):
-                self.runs[one].append(next(done) if run is None else run)
+    def do(self, *wanted: Wanted) -> None:
+        """What is wanted, where it is not there already."""
+        missing = [
+            (world, one, timed)
+            for variants, end, timed in wanted
+            for one in variants
+            for world in range(len(self.runs.setdefault(one, [])), end)
+        ]
+        known = [self._unhindered(world, one) for world, one, _ in missing]
+        jobs = [
+            SimulationJob(world, self._worlds[world], one, timed and world < TIMED)
+            for (world, one, timed), run in zip(missing, known, strict=True)
+            if run is None
+        ]
+        done = iter(self._crew.simulate(jobs, self.progress.more))
+        for (_, one, _), run in zip(missing, known, strict=True):
+            self.runs[one].append(next(done) if run is None else run)
 
     def _unhindered(self, world: int, variant: Variant) -> Simulated | None:
         """The run in this world with a larger cap on trials, where it was so far from it that this one is the same."""
@@ -327,14 +252,14 @@ class _Progress:
         self._done, self._share = 0, 0.0
         self._found = ""
 
-    def another(self) -> None:
-        """One more was simulated."""
-        self._done += 1
+    def more(self, runs: int) -> None:
+        """So many more were simulated."""
+        self._done += runs
         self._share = max(self._share, min(self._done / self._expected, 1.0))
         self._tell()
 
-    def _tell(self) -> None:
-        self._watch(self._share, f"{self._done:,} simulated runs{self._found}")
+    def _tell(self, *, at_once: bool = False) -> None:
+        self._watch(self._share, f"{self._done:,} simulated runs{self._found}", at_once=at_once)
 
     def so_many_more(self, jobs: int) -> None:
         """What is to come is less than was expected."""
@@ -342,9 +267,9 @@ class _Progress:
 
     def found(self, runs: Sequence[Simulated]) -> None:
         """The first figures, and better ones as worlds come."""
-        trials = range_of([run.trials for run in runs])
+        trials, first = range_of([run.trials for run in runs]), not self._found
         self._found = f"; trials {trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f}) in {len(runs)} worlds"
-        self._tell()
+        self._tell(at_once=first)
 
 
 def _table(scene: Scene, reference: Budget, boundless: Budget, most: int) -> dict[tuple[float, float], Variant]:

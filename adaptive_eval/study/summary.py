@@ -195,7 +195,8 @@ def _costs(runs: Sequence[Simulated], scene: Scene, prepared: PreparedRun) -> Co
     known = _known(scene, prepared)
 
     def over(name: str, of: Callable[[Simulated], float]) -> Range | None:
-        return range_of([of(run) for run in runs]) if known[name] else None
+        values = [value for value in map(of, runs) if not np.isnan(value)]  # not every run was timed
+        return range_of(values) if known[name] else None
 
     return Costs(
         trials=range_of([run.trials for run in runs]),

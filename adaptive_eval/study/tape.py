@@ -79,6 +79,8 @@ class Tape:
 
     def __init__(self, layers: Iterator[Categories], weights: FloatArray) -> None:
         self.weights = weights
+        self.layers = layers
+        """Each trial's outcomes (L, M), from the first trial on: for whoever takes them in the place of the tape."""
         self._categories = Layers[int](layers)
 
     @classmethod

@@ -209,6 +209,45 @@ def drive_in_time(
     return Timeline(now, width, np.array(looks), served, swaps)
 
 
+class IssuedRound(NamedTuple):
+    """Trials (L, M) that were asked for after so many looks."""
+
+    looks: int
+    extra: IntArray
+
+
+def time_of_rounds(
+    rounds: Sequence[IssuedRound], tape: Tape, times: ServiceTimes, slots: Sequence[int]
+) -> tuple[float, FloatArray]:
+    """When a run ended that was decided already, and each model's last answer: what `drive_in_time` finds where all
+    models go in step, each on a host of its own.
+
+    A look is taken when a round and all before it are complete; each is of one round.
+    """
+    hosts = [SimulatedHost((model,), own) for model, own in enumerate(slots)]
+    issued, now = np.zeros_like(rounds[0].extra) if rounds else np.zeros(0, dtype=np.int32), 0.0
+    last, ends = np.zeros(len(slots)), list[float]()
+    coming = iter([*rounds, IssuedRound(len(rounds), issued)])
+    ahead = next(coming)
+    for look in range(len(rounds)):
+        while ahead.looks <= look:
+            trials = TrialArrays.of_round(issued, ahead.extra)
+            loads = _loads(ahead.extra, times.seconds(trials, tape.categories(trials)))
+            for load in loads:
+                hosts[load.model].issue(load, now)
+                last[load.model] = max(last[load.model], load.end)
+            ends.append(max(load.end for load in loads))
+            issued, ahead = issued + ahead.extra, next(coming)
+        now = max(now, ends[look])
+    return now, last
+
+
+def _loads(extra: IntArray, seconds: FloatArray) -> list[TrialLoad]:
+    """What a round asks of each model."""
+    ends = np.cumsum(extra.sum(axis=1))[:-1]
+    return [TrialLoad(model, own) for model, own in enumerate(np.split(seconds, ends)) if len(own)]
+
+
 def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain: float) -> list[SimulatedHost]:
     of = {model: host for host in shared for model in host.models}
     return [of.get(model) or SimulatedHost((model,), own, gain=gain) for model, own in enumerate(slots)]

@@ -106,6 +106,19 @@ class SmallestDifferences:
 
 
 @dataclass(frozen=True, slots=True)
+class FixedWithAsMany:
+    """The smallest fixed design with one look that calls as many neighbours, in the mean over some of the worlds."""
+
+    number: float | None
+    """Its trials a question; None where even the maximum calls fewer."""
+    called: float
+    """Neighbours that the run calls."""
+    cost: float
+    """The run's trials in those of that design, or of the maximum: then what it costs at most."""
+    worlds: int
+
+
+@dataclass(frozen=True, slots=True)
 class AlreadySpent:
     """What the run has used already."""
 
@@ -173,3 +186,6 @@ class Forecast:
     """Every pace that could be favoured; empty where it is given by itself, or where that would take too long."""
     why_favoured: str | None = None
     """Why `trials.favour: auto` takes what the decisions name; None where it was given."""
+    as_many: FixedWithAsMany | None = None
+    """What the run, within the budget, costs beside the fixed design that calls as many pairs; None where neighbours
+    are not what is compared, or where that would take too long."""

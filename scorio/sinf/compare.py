@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from scorio._tables import html_table
-from scorio.moments import CountArray, FloatArray, question_moments
+from scorio.moments import CountArray, FloatArray, over_categories, question_moments
 
 
 def expected_loss(d: FloatArray | float, s: FloatArray | float) -> FloatArray:
@@ -62,7 +62,7 @@ def trial_variance(nu: FloatArray, w: FloatArray) -> FloatArray:
         >>> np.round(trial_variance(nu, np.array([0.0, 1.0])), 4)
         array([0.2222, 0.1389])
     """
-    variance: FloatArray = question_moments(nu, w).var * (nu.sum(axis=-1) + 1.0)
+    variance: FloatArray = question_moments(nu, w).var * (over_categories(nu) + 1.0)
     return variance
 
 

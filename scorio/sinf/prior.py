@@ -22,7 +22,7 @@ the z of a call, as Agresti and Coull (1998) do for one proportion; then no such
 import numpy as np
 
 from scorio.counts import Counts
-from scorio.moments import CountArray, FloatArray, Moments, question_moments
+from scorio.moments import CountArray, FloatArray, Moments, over_categories, question_moments
 
 EVENTS = 3.0
 """Deviating trials that each model's variance adds to those observed."""
@@ -85,9 +85,9 @@ def self_centred_average_moments(n: CountArray, nu: FloatArray, w: FloatArray) -
         >>> round(float(moments.mean), 4), round(float(moments.var), 4)
         (0.5833, 0.0288)
     """
-    trials = n.sum(axis=-1)
+    trials = over_categories(n)
     average = (n @ w / trials).mean(axis=-1)
-    one_trial = nu.sum(axis=-1) * question_moments(nu, w).var + unseen_variance(trials, w)
+    one_trial = over_categories(nu) * question_moments(nu, w).var + unseen_variance(trials, w)
     return Moments(average, (one_trial / trials).sum(axis=-1) / n.shape[-2] ** 2)
 
 
@@ -127,7 +127,7 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
     over j alone, weighted by how many questions have a count above j: the work does not depend on M. A model that has
     settled stays put, so that its s is its own, whoever takes longer beside it.
     """
-    trials = n.sum(axis=-1, keepdims=True)
+    trials = over_categories(n)[..., None]
     most = int(trials.max(initial=0))
     # all trials of a question are one more category, of share 1, whose sums are taken away
     above = _exceedances(np.concatenate([n, trials], axis=-1), most)

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from adaptive_eval.study import simulations
+from adaptive_eval.study import crew
 
 
 @pytest.fixture(autouse=True)
 def no_process_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulations, "WORTH_A_PROCESS", math.inf)
+    monkeypatch.setattr(crew, "WORTH_A_PROCESS", math.inf)

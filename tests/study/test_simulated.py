@@ -14,6 +14,7 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
+from adaptive_eval.study.crew import SimulationJob, WorkerCrew
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import (
     Scene,
@@ -24,7 +25,6 @@ from adaptive_eval.study.simulated import (
     scaled,
     simulate_run,
 )
-from adaptive_eval.study.simulations import SimulationJob, WorkerCrew
 from adaptive_eval.study.summary import limits_of, smallest_certified_delta, smallest_gap
 from adaptive_eval.study.types import range_of
 

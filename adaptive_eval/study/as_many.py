@@ -1,0 +1,55 @@
+"""What a sceptic asks for: the run beside the smallest fixed number of trials that calls as many pairs.
+
+The maximum of trials for everyone calls more pairs than a run that gives up what it cannot settle, so that a share of
+its cost says little. Here the number is chosen by who knows the outcome: the smallest N at which one look, at the
+confidence of the run, calls as many neighbours in the mean over the same worlds, with the same answers. Nobody can
+choose it beforehand, which makes it the hardest fixed design to beat.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import ndtri
+
+from adaptive_eval.core import Plan, Verdict
+from adaptive_eval.core.objectives import Ranking
+from adaptive_eval.study.one_look import one_look_at, smallest_fixed
+from adaptive_eval.study.simulated import ServiceCosts, Simulated, tape_of_world
+from adaptive_eval.study.types import FixedWithAsMany
+from scorio.moments import FloatArray
+
+MOST_WORLDS = 20
+MOST_TRIALS = 2_000_000
+"""Of all these worlds together: the fixed design is looked at after each of its trials."""
+
+
+def fixed_with_as_many(
+    plan: Plan,
+    worlds: Sequence[FloatArray],
+    runs: Sequence[Simulated],
+    served: ServiceCosts,
+    seed: int,
+    confidence: float,
+) -> FixedWithAsMany | None:
+    """The smallest fixed design, and what the runs cost beside it; None where neighbours are not what is compared, or
+    where that would take too long."""
+    bench, most = plan.bench, plan.trials.max
+    few = min(len(runs), MOST_WORLDS, MOST_TRIALS // (bench.models * bench.questions * most))
+    begun = plan.first is not None or bench.prior_counts is not None
+    if not isinstance(plan.objective, Ranking) or bench.models < 2 or begun or few == 0:
+        return None
+    curves = [
+        one_look_at(
+            tape_of_world(plan, world, served, (seed, number)),
+            np.asarray((world @ bench.weights).mean(axis=1)),
+            bench.questions,
+            most,
+            float(ndtri(confidence)),
+        ).called
+        for number, world in enumerate(worlds[:few])
+    ]
+    called = float(np.mean([sum(one.verdict == Verdict.RESOLVED for one in run.comparisons) for run in runs[:few]]))
+    trials = float(np.mean([run.trials for run in runs[:few]]))
+    number = smallest_fixed(np.mean(curves, axis=0), called)
+    cost = bench.models * bench.questions * (most if number is None else number)
+    return FixedWithAsMany(number, called, trials / cost, few)

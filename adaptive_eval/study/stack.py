@@ -1,0 +1,315 @@
+"""Many simulated runs of one plan at once, with whole arrays in the place of as many controllers.
+
+Every step takes the next round of every run, looks at all of them (`core.side_by_side`), and composes what comes next:
+each run is as the controller would have it on the same outcomes, look for look and trial for trial, which the tests
+hold against it. What is decided has its home in `core`; here is what a controller does between looks, where models go
+in step, nothing was there before, and nothing but trials is capped. Other runs have a controller each.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core import Bench, Budget, Plan, Reason
+from adaptive_eval.core.compose import allocated, most_that_fit, sizes_in_step
+from adaptive_eval.core.evidence import Estimates, IndexArray, judged_pairs, update
+from adaptive_eval.core.flight import TrialArray
+from adaptive_eval.core.judge import BoolArray, Memory
+from adaptive_eval.core.policies import View, spread_over_open, weighs_questions
+from adaptive_eval.core.reasons import why_no_further
+from adaptive_eval.core.side_by_side import bench_of, some_of
+from adaptive_eval.core.standing import (
+    JudgedLook,
+    Supply,
+    judge_look,
+    likely_open,
+    pair_verdicts,
+    trials_to_horizons,
+)
+from adaptive_eval.core.types import PairVerdict
+from adaptive_eval.study.tape import Layers, Tape, TrialArrays
+from adaptive_eval.study.timed import IssuedRound
+from scorio.moments import FloatArray, IntArray
+
+MOST_CELLS = 1 << 16
+"""Questions of all models of all runs that stand side by side: more would take memory, and no less time."""
+
+
+class StackMember(NamedTuple):
+    """A run: on which of the tapes, and its cap on trials, if there is one."""
+
+    tape: int
+    cap: int | None
+
+
+class StackedEnd(NamedTuple):
+    """How a run ended."""
+
+    reason: Reason
+    counts: IntArray
+    """(L, M, K)."""
+    comparisons: tuple[PairVerdict, ...]
+    unhindered: float
+    """As `Controller.unhindered`."""
+    rounds: tuple[IssuedRound, ...]
+    """Nothing where they are not kept."""
+
+
+class SummedTapes:
+    """How many of the first trials of each cell fall into each category, on several tapes of one shape."""
+
+    def __init__(self, tapes: Sequence[Tape], categories: int) -> None:
+        self._layers = Layers[int](_summed([tape.layers for tape in tapes], categories))
+
+    def counts(self, rows: IndexArray, trials: IntArray) -> IntArray:
+        """Counts (n, M, K) of so many trials (n, M), at least one each, of models that are numbered on from tape to
+        tape."""
+        model, question = np.broadcast_arrays(rows[:, None], np.arange(trials.shape[1]))
+        but_last = self._layers.of(TrialArrays(model, question, trials - 1))
+        return np.concatenate([but_last, (trials - but_last.sum(axis=-1))[..., None]], axis=-1, dtype=np.int32)
+
+
+def _summed(tapes: Sequence[Iterator[NDArray[np.uint8]]], categories: int) -> Iterator[IntArray]:
+    """After each trial, the counts (L, M, K - 1) of all categories but the last."""
+    total = np.zeros(1, dtype=np.int32)
+    while True:
+        layer = np.concatenate([next(tape) for tape in tapes])
+        total = total + (layer[..., None] == np.arange(categories - 1))
+        yield total
+
+
+class RunStack:
+    """Runs side by side; arrays have a row for each run (R), or for each model of each (R L)."""
+
+    def __init__(self, plan: Plan, tapes: SummedTapes, members: Sequence[StackMember], *, keep_rounds: bool) -> None:
+        bench, runs = plan.bench, len(members)
+        self._plan, self._tapes = plan, tapes
+        self._shape = (bench.models, bench.questions)
+        self._runs = np.arange(runs)
+        """Which of the members are still going."""
+        self._tape = np.array([member.tape for member in members])
+        self._cap = np.array([inf if member.cap is None else member.cap for member in members])
+        self._issued = np.zeros((runs, *self._shape), dtype=np.int32)
+        self._there = np.zeros_like(self._issued)
+        """Trials of committed rounds."""
+        self._counts = np.zeros((runs * bench.models, bench.questions, bench.categories), dtype=np.int32)
+        self._estimates = Estimates.nothing(Bench(runs * bench.models, bench.questions, bench.weights))
+        first, _ = judged_pairs(bench.models, plan.objective.reference is not None, None, runs)
+        self._memory = Memory.blank(len(first))
+        self._flying: list[deque[TrialArray]] = [deque() for _ in members]
+        self._unhindered = np.zeros(runs)
+        self._looks = 0
+        self._kept: list[list[IssuedRound]] | None = [[] for _ in members] if keep_rounds else None
+        self._ends: dict[int, StackedEnd] = {}
+
+    def ends(self) -> list[StackedEnd]:
+        """Run all of them to their ends, in the order of the members."""
+        self._compose_first()
+        while len(self._runs):
+            self._commit()
+            supply = self._supply()
+            look = self._look(supply)
+            fits = self._compose(look)
+            self._end_those_without_a_round(look, supply, fits)
+        return [self._ends[number] for number in range(len(self._ends))]
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        """The next round of every run has come."""
+        landed = np.stack([flying.popleft() for flying in self._flying])
+        self._there += landed
+        models, questions = self._shape
+        rows = np.flatnonzero(landed.any(axis=2))
+        run, model = np.divmod(rows, models)
+        there = self._there.reshape(-1, questions)[rows]
+        self._counts[rows] = self._tapes.counts(self._tape[run] * models + model, there)
+        plan = self._plan
+        self._estimates = update(self._estimates, rows, self._counts, plan.bench, plan.prior, plan.trials.max)
+
+    def _supply(self) -> Supply:
+        models, questions = self._shape
+        trials = self._there.sum(axis=2, dtype=np.int64).ravel()
+        nobody, nothing = np.zeros(len(trials), dtype=bool), np.zeros(len(trials), dtype=np.int64)
+        affordable = np.maximum(self._cap - self._issued.sum(axis=(1, 2)), 0.0)
+        of_pairs = np.repeat(affordable, len(self._memory.call) // len(self._runs))
+        return Supply(trials, self._plan.trials.max * questions - trials, of_pairs, nobody, nothing, nobody)
+
+    def _look(self, supply: Supply) -> JudgedLook:
+        plan = self._plan
+        look = judge_look(
+            self._estimates,
+            self._memory,
+            plan.objective,
+            plan.deciding_rule,
+            plan.judging,
+            supply,
+            estimator=plan.estimator,
+            p_values=False,
+            benches=len(self._runs),
+        )
+        self._memory = look.memory
+        self._looks += 1
+        left = self._issued.sum(axis=(1, 2)) + trials_to_horizons(look, supply) + 1.0
+        self._unhindered = np.maximum(self._unhindered, left)
+        return look
+
+    def _compose_first(self) -> None:
+        """The first round of every run, and those that run ahead of the first look."""
+        plan, refused = self._plan, []
+        one_each = np.ones(self._shape, dtype=np.int32)
+        for number, cap in enumerate(self._cap.tolist()):
+            own = Budget() if cap == inf else Budget(trials=int(cap))
+            first = replace(plan, budget=own).opening
+            if first.sum() > cap:
+                refused.append(number)
+                nothing = np.zeros((*self._shape, plan.bench.categories), dtype=np.int32)
+                self._ends[number] = StackedEnd(Reason.BUDGET, nothing, (), inf, ())
+                continue
+            self._issue(number, first)
+            for _ in range(plan.pace.lookahead):
+                whole = int(self._issued[number, 0, 0]) == plan.trials.max
+                if whole or self._issued[number].sum() + one_each.size > cap:
+                    break
+                self._issue(number, one_each)
+        self._drop(refused)
+
+    def _compose(self, look: JudgedLook) -> BoolArray:
+        """Have in flight what the look asks for; whether the caps of each run allow all of it."""
+        fits = np.ones(len(self._runs), dtype=bool)
+        rounds = np.array([1 + self._plan.pace.lookahead - len(flying) for flying in self._flying])
+        going = rounds > 0
+        while going.any():
+            extra, fit = self._next_rounds(look, going)
+            fits = np.where(going, fit, fits)
+            self._unhindered[going & ~fit] = inf
+            going &= extra.any(axis=(1, 2))
+            for number in np.flatnonzero(going).tolist():
+                self._issue(number, extra[number])
+            rounds[going] -= 1
+            going &= rounds > 0
+        return fits
+
+    def _next_rounds(self, look: JudgedLook, going: BoolArray) -> tuple[TrialArray, BoolArray]:
+        """One more round (R, L, M) of those that are going, and whether the caps allow all of it."""
+        pairs, power = look.open_pairs(), look.open_power()
+        of = pairs[:, 0] // self._shape[0]
+        trials = self._issued.sum(axis=2, dtype=np.int64)
+        ahead = np.array([bool(flying) for flying in self._flying])
+        chosen = going[of]
+        if ahead.any():
+            there = self._there.sum(axis=2, dtype=np.int64).ravel()
+            chosen &= ~ahead[of] | likely_open(look, there, trials.ravel(), self._plan.judging.delta)
+        pairs, power, of = pairs[chosen], power[chosen], of[chosen]
+        view = self._view(look, pairs, power, trials)
+        policy = self._plan.policy
+        if not weighs_questions(policy):
+            return self._one_by_one(view, of, going, np.zeros_like(self._issued), np.ones(len(going), dtype=bool))
+        weights = policy.weights(view.trial_var.reshape(self._issued.shape)).reshape(view.issued.shape)
+        extra = spread_over_open(view, weights).astype(np.int32).reshape(self._issued.shape)
+        fits = trials.sum(axis=1) + extra.sum(axis=(1, 2)) <= self._cap
+        return self._one_by_one(view, of, ~fits & going, extra, fits)
+
+    def _view(self, look: JudgedLook, pairs: IndexArray, power: FloatArray, trials: NDArray[np.int64]) -> View:
+        """What a policy may know of all runs."""
+        plan, questions = self._plan, self._shape[1]
+        sizes = sizes_in_step(trials.ravel(), questions, plan.pace.growth)
+        return View(
+            open_pairs=pairs,
+            power=power,
+            order=look.order,
+            in_play=np.ones(trials.size, dtype=bool),
+            issued=self._issued.reshape(-1, questions),
+            trial_var=look.estimates.trial_var,
+            sizes=np.clip(plan.trials.max * questions - trials.ravel(), 0, sizes),
+        )
+
+    def _one_by_one(
+        self, view: View, of: IndexArray, which: BoolArray, extra: TrialArray, fits: BoolArray
+    ) -> tuple[TrialArray, BoolArray]:
+        """The rounds of some runs anew, each by itself and as far as its cap allows."""
+        models = self._shape[0]
+        reference = len(view.in_play)
+        for number in np.flatnonzero(which).tolist():
+            begins, mine = number * models, of == number
+            pairs = view.open_pairs[mine]
+            pairs = np.where(pairs == reference, models, pairs - begins)
+            found, fits[number] = self._fitting(number, _of_run(view, slice(begins, begins + models), pairs, mine))
+            extra[number] = 0 if found is None else found
+        return extra, fits
+
+    def _fitting(self, number: int, view: View) -> tuple[TrialArray | None, bool]:
+        """A run's round for as many of its comparisons as fit its cap."""
+        left = self._cap[number] - self._issued[number].sum()
+
+        def allocate(chosen: IndexArray) -> TrialArray:
+            some = replace(view, open_pairs=view.open_pairs[chosen], power=view.power[chosen])
+            return allocated(self._plan.policy, some)
+
+        worth = np.argsort(-view.power, kind="stable")
+        return most_that_fit(worth, allocate, lambda extra: bool(extra.sum() <= left))
+
+    def _issue(self, number: int, extra: TrialArray) -> None:
+        self._issued[number] += extra
+        self._flying[number].append(extra)
+        if self._kept is not None:
+            self._kept[number].append(IssuedRound(self._looks, extra))
+
+    # -- ends --------------------------------------------------------------------------------------------------------
+
+    def _end_those_without_a_round(self, look: JudgedLook, supply: Supply, fits: BoolArray) -> None:
+        done = [number for number, flying in enumerate(self._flying) if not flying]
+        for number in done:
+            mine = bench_of(look, number)
+            left = supply_of(supply, number, len(self._runs))
+            self._ends[int(self._runs[number])] = StackedEnd(
+                reason=why_no_further(mine, bool(fits[number]), ()),
+                counts=self._counts.reshape(len(self._runs), *self._shape, -1)[number].copy(),
+                comparisons=pair_verdicts(mine, left, self._shape[1]),
+                unhindered=float(self._unhindered[number]),
+                rounds=() if self._kept is None else tuple(self._kept[number]),
+            )
+        self._drop(done)
+
+    def _drop(self, done: Sequence[int]) -> None:
+        """Go on without those."""
+        if not done:
+            return
+        runs = len(self._runs)
+        keep = np.ones(runs, dtype=bool)
+        keep[list(done)] = False
+        stay = np.flatnonzero(keep).tolist()
+        self._counts = self._counts[np.repeat(keep, self._shape[0])]
+        self._estimates = some_of(self._estimates, keep, runs)
+        self._memory = some_of(self._memory, keep, runs)
+        for name in ("_runs", "_tape", "_cap", "_issued", "_there", "_unhindered"):
+            setattr(self, name, getattr(self, name)[keep])
+        self._flying = [self._flying[number] for number in stay]
+        self._kept = None if self._kept is None else [self._kept[number] for number in stay]
+
+
+def supply_of(supply: Supply, number: int, benches: int) -> Supply:
+    """What is left for one of several runs."""
+    models, affordable = len(supply.trials) // benches, np.asarray(supply.affordable)
+    own = slice(number * models, (number + 1) * models)
+    left = float(affordable[number * (len(affordable) // benches)])
+    arrays = (getattr(supply, name)[own] for name in ("set_aside", "before", "recorded"))
+    return Supply(supply.trials[own], supply.left[own], left, *arrays)
+
+
+def _of_run(view: View, own: slice, pairs: IndexArray, mine: BoolArray) -> View:
+    """What a policy may know of one run, by its own numbers of models."""
+    return View(
+        open_pairs=pairs,
+        power=view.power[mine],
+        order=view.order[own] - own.start,
+        in_play=view.in_play[own],
+        issued=view.issued[own],
+        trial_var=view.trial_var[own],
+        sizes=view.sizes[own],
+    )

@@ -1,0 +1,88 @@
+"""The smallest fixed design that calls as many pairs, against a computation answer by answer."""
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+import pytest
+from test_simulated import QUESTIONS, level, plan, served
+
+from adaptive_eval.core import Plan, Trials
+from adaptive_eval.core.objectives import Best
+from adaptive_eval.study.as_many import fixed_with_as_many
+from adaptive_eval.study.simulated import Simulated, simulate_run
+from adaptive_eval.study.tape import Tape
+from scorio.moments import FloatArray
+
+MODELS, MOST, SEED = 3, 24, 7
+WORLDS = [level(0.8, 0.65, 0.5), level(0.7, 0.62, 0.6), level(0.9, 0.5, 0.45)]
+
+
+def ranking() -> Plan:
+    return plan(MODELS, trials=Trials(4, MOST))
+
+
+def runs_of(one: Plan, worlds: list[FloatArray]) -> list[Simulated]:
+    return [simulate_run(one, world, served(MODELS), (SEED, number)) for number, world in enumerate(worlds)]
+
+
+def called_after(tape: Tape, trials: int) -> int:
+    """Neighbours apart by 1.645, each count and Beta(k + 1, N - k + 1) variance by itself."""
+    scores = []
+    for model in range(MODELS):
+        mean = variance = 0.0
+        for question in range(QUESTIONS):
+            right = sum(tape.category(model, question, trial) for trial in range(trials))
+            a, b = right + 1, trials - right + 1
+            mean += right / trials / QUESTIONS
+            variance += ((trials + 2) / trials / QUESTIONS) ** 2 * a * b / ((a + b) ** 2 * (a + b + 1))
+        scores.append((mean, variance))
+    scores.sort(key=lambda one: -one[0])
+    return sum(
+        (one[0] - two[0]) / sqrt(one[1] + two[1]) >= 1.6448536 for one, two in zip(scores, scores[1:], strict=False)
+    )
+
+
+def test_it_is_what_counting_answer_by_answer_gives() -> None:
+    one = ranking()
+    runs = runs_of(one, WORLDS)
+    found = fixed_with_as_many(one, WORLDS, runs, served(MODELS), SEED, 0.95)
+    assert found is not None and found.number is not None and found.worlds == 3
+    called = np.mean([sum(pair.verdict == "resolved" for pair in run.comparisons) for run in runs])
+    curve = [
+        np.mean([
+            called_after(Tape.of_chances(world, one.bench.weights, np.random.default_rng([SEED, number, 0])), trials)
+            for number, world in enumerate(WORLDS)
+        ])
+        for trials in range(1, MOST + 1)
+    ]  # fmt: skip
+    whole = next(number for number, mean in enumerate(curve, start=1) if mean >= called)
+    assert whole - 1 < found.number <= whole
+    assert found.called == called > 0
+    spent = np.mean([run.trials for run in runs])
+    assert found.cost == pytest.approx(spent / (MODELS * QUESTIONS * found.number))
+
+
+def test_a_run_that_calls_more_than_the_whole_fixed_design_is_held_against_all_of_it() -> None:
+    """Of equals, one look calls few; here the run is said to have called all pairs."""
+    one, equal = ranking(), [level(0.5, 0.5, 0.5)]
+    (run,) = runs_of(one, equal)
+    all_called = run._replace(comparisons=tuple(pair._replace(verdict="resolved") for pair in run.comparisons))
+    found = fixed_with_as_many(one, equal, [all_called], served(MODELS), SEED, 0.95)
+    assert found is not None and found.number is None
+    assert found.cost == run.trials / (MODELS * QUESTIONS * MOST)
+
+
+def test_a_higher_confidence_asks_more_of_the_fixed_design() -> None:
+    one = ranking()
+    runs = runs_of(one, WORLDS)
+    loose, strict = (fixed_with_as_many(one, WORLDS, runs, served(MODELS), SEED, level) for level in (0.8, 0.99))
+    assert loose is not None and strict is not None and loose.number is not None
+    assert strict.number is None or loose.number < strict.number
+
+
+def test_only_neighbours_are_held_against_it() -> None:
+    one = replace(ranking(), objective=Best())
+    assert fixed_with_as_many(one, WORLDS, runs_of(one, WORLDS[:1]), served(MODELS), SEED, 0.95) is None
+    large = replace(ranking(), trials=Trials(4, 10**6))
+    assert fixed_with_as_many(large, WORLDS, runs_of(ranking(), WORLDS[:1]), served(MODELS), SEED, 0.95) is None

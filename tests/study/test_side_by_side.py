@@ -1,0 +1,158 @@
+"""Runs side by side, from whole arrays: each as its own controller has it on the same outcomes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_simulated import QUESTIONS, level, served
+
+from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
+from adaptive_eval.core.anytime import Anytime
+from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.objectives import Baseline, Best, Gate, Objective, PrecisionOf, Ranking, Threshold, TopK
+from adaptive_eval.core.optimal import Optimal
+from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs, Weighted
+from adaptive_eval.core.rules import ExpectedLoss, Intervals, Rule, ZScore
+from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.types import Cost
+from adaptive_eval.study.pilot import AnswerUsage
+from adaptive_eval.study.simulated import (
+    ServiceCosts,
+    Simulated,
+    StackedJob,
+    can_be_stacked,
+    simulate_run,
+    simulate_side_by_side,
+)
+from scorio.moments import FloatArray
+
+MODELS, ASKED = 4, 6
+RULES: list[Rule] = [
+    Sequential(), Sequential(0.8, kappa=0.5), ZScore(), Intervals(), Anytime(), ExpectedLoss(0.02), Optimal(stride=1.0),
+]  # fmt: skip
+OBJECTIVES: list[Objective] = [Ranking(), Best(), TopK(2), Threshold(0.5), PrecisionOf(0.1), Baseline(1)]
+POLICIES: list[Policy] = [Weighted(), UnresolvedPairs(), Uniform(), Leader()]
+RUBRICS = ([0.0, 1.0], [0.0, 0.5, 1.0])
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Of every kind that goes in step."""
+    return Plan(
+        Bench(MODELS, ASKED, np.array(draw(st.sampled_from(RUBRICS)))),
+        draw(st.sampled_from(OBJECTIVES)),
+        draw(st.sampled_from(RULES)),
+        draw(st.sampled_from(POLICIES)),
+        Judging(
+            draw(st.sampled_from([0.0, 0.05])),
+            draw(st.sampled_from([None, 0.3])),
+            latch=draw(st.sampled_from([True, True, False])),
+        ),
+        draw(st.sampled_from(["uniform", "self"])),
+        Trials(3, draw(st.integers(3, 25))),
+        Pace(draw(st.sampled_from([0.0, 0.3])), draw(st.integers(0, 3)), opening=draw(st.sampled_from([0, 5]))),
+        estimator=draw(st.sampled_from(["average", "bayes"])),
+    )
+
+
+def worlds(seed: int, categories: int) -> list[FloatArray]:
+    """Probabilities (L, M, K): models alike and far apart."""
+    rng = np.random.default_rng(seed)
+    return [np.asarray(rng.dirichlet(np.full(categories, spread), (MODELS, ASKED))) for spread in (0.3, 1.0, 8.0)]
+
+
+def costs(categories: int) -> ServiceCosts:
+    """Answers of very different lengths, on few slots."""
+    seconds = np.linspace(5.0, 40.0, MODELS * categories).reshape(MODELS, categories)
+    usage = AnswerUsage(seconds, seconds, seconds, np.full(MODELS, 0.5))
+    each = [[Cost(20 + model, 0.1, 1.0) for _ in range(categories)] for model in range(MODELS)]
+    return ServiceCosts(usage, each, [1, 3, 7, 64])
+
+
+def decided(run: Simulated) -> list[object]:
+    """Everything but what hangs on the last bit: the fit of a prior has one more, or one less, beside others."""
+    pairs = [one._replace(trials_needed=0.0) for one in run.comparisons]
+    return [*run._replace(unhindered=0.0, comparisons=())[:-2], *pairs, *run.held]
+
+
+def assert_same(together: Simulated, alone: Simulated) -> None:
+    assert repr(decided(together)) == repr(decided(alone))
+    assert together.unhindered == pytest.approx(alone.unhindered)
+    needed = [[pair.trials_needed for pair in run.comparisons] for run in (together, alone)]
+    assert needed[0] == pytest.approx(needed[1])
+
+
+def hold_against_controllers(plan: Plan, seed: int) -> None:
+    """With caps on trials from less than a round to more than everything."""
+    categories = plan.bench.categories
+    caps = [None, 50, 200, 333, 10**6]
+    jobs = [
+        StackedJob(world, chances, caps[(world + other) % 5], timed=other == 0)
+        for world, chances in enumerate(worlds(seed, categories))
+        for other in (0, 2, 4)
+    ]
+    usage = costs(categories)
+    assert can_be_stacked(plan, usage)
+    for job, together in zip(jobs, simulate_side_by_side(plan, jobs, usage, seed), strict=True):
+        alone = replace(plan, budget=Budget(trials=job.cap))
+        assert_same(together, simulate_run(alone, job.chances, usage, (seed, job.world), timed=job.timed))
+
+
+@given(plans(), st.integers(0, 999))
+@settings(max_examples=8, deadline=None)
+def test_runs_side_by_side_are_those_of_their_controllers(plan: Plan, seed: int) -> None:
+    hold_against_controllers(plan, seed)
+
+
+@pytest.mark.slow
+@given(plans(), st.integers(0, 999))
+@settings(max_examples=150, deadline=None)
+def test_runs_side_by_side_are_those_of_their_controllers_on_many_plans(plan: Plan, seed: int) -> None:
+    hold_against_controllers(plan, seed)
+
+
+def test_what_is_recorded_is_there_side_by_side_too() -> None:
+    recorded = np.full((2, QUESTIONS, 6), -1, dtype=np.int8)
+    recorded[0, :, :4], recorded[1, :, :4], recorded[0, 0, 5] = 1, 0, 1
+    known, chances = served(2, recorded=recorded), level(0.6, 0.55)
+    plan = Plan(Bench(2, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(4, 20))
+    jobs = [StackedJob(world, chances, None, timed=True) for world in range(3)]
+    for job, together in zip(jobs, simulate_side_by_side(plan, jobs, known, 5), strict=True):
+        assert_same(together, simulate_run(plan, chances, known, (5, job.world)))
+
+
+def test_who_stands_beside_a_run_changes_nothing() -> None:
+    plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(3, 20))
+    jobs = [StackedJob(world, chances, None, timed=True) for world, chances in enumerate(worlds(3, 2))]
+    together = simulate_side_by_side(plan, jobs, costs(2), 1)
+    for job, run in zip(jobs, together, strict=True):
+        assert_same(run, simulate_side_by_side(plan, [job], costs(2), 1)[0])
+
+
+class OfItsOwn:
+    """A rule that somebody brought, who does not say that it judges each pair by itself."""
+
+    def boundary(self, evidence: object) -> FloatArray:
+        return np.full(6, 2.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pace": Pace(share=0.5)},
+        {"budget": Budget(usd=3.0)},
+        {"budget": Budget(wall_seconds=3.0)},
+        {"judging": Judging(familywise=True)},
+        {"rule": OfItsOwn()},
+        {"objective": Gate(Margin(0, 0.05))},
+        {"first": np.full((MODELS, ASKED), 4)},
+        {"bench": Bench(MODELS, ASKED, np.array([0.0, 1.0]), prior_counts=np.ones((MODELS, ASKED, 2)))},
+    ],
+)  # fmt: skip
+def test_what_arrays_do_not_cover_has_a_controller(changes: dict[str, object]) -> None:
+    plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])))
+    assert can_be_stacked(plan, costs(2))
+    assert not can_be_stacked(replace(plan, **changes), costs(2))  # type: ignore[arg-type]
