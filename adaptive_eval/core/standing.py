@@ -267,7 +267,7 @@ def _further(standing: JudgedLook, supply: Supply, pairs: IndexArray) -> FloatAr
     at = standing.evidence.positions(pairs)
     information, held = standing.evidence.information[at], supply.held()[pairs].sum(axis=1)
     further = of_trials(1.0 / np.where(information > 0.0, information, 1.0), standing.fixed[at]) - 1.0
-    return np.multiply(held, further, where=held > 0, out=np.zeros(len(held)))
+    return np.asarray(np.multiply(held, further, where=held > 0, out=np.zeros(len(held))))
 
 
 def likely_open(standing: JudgedLook, held: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:

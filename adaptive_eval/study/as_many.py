@@ -31,8 +31,8 @@ def fixed_with_as_many(
     seed: int,
     confidence: float,
 ) -> FixedWithAsMany | None:
-    """The smallest fixed design, and what the runs cost beside it; None where neighbours are not what is compared, or
-    where that would take too long."""
+    """The smallest fixed design, and what the runs cost beside it; None where neighbours are not what is compared,
+    where outcomes are known beforehand, or where that would take too long."""
     bench, most = plan.bench, plan.trials.max
     few = min(len(runs), MOST_WORLDS, MOST_TRIALS // (bench.models * bench.questions * most))
     begun = plan.first is not None or bench.prior_counts is not None

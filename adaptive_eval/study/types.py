@@ -188,4 +188,4 @@ class Forecast:
     """Why `trials.favour: auto` takes what the decisions name; None where it was given."""
     as_many: FixedWithAsMany | None = None
     """What the run, within the budget, costs beside the fixed design that calls as many pairs; None where neighbours
-    are not what is compared, or where that would take too long."""
+    are not what is compared, where outcomes are known beforehand, or where that would take too long."""
