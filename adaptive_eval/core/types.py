@@ -112,6 +112,10 @@ class Reason(StrEnum):
     GPU_TIME = "gpu_time"
     """Servers were held for all the GPU time that the budget allows."""
 
+    def ends(self, trials: int) -> bool:
+        """Whether a run with so many trials is finished: one to which nobody has answered was only stopped."""
+        return self is not Reason.BLOCKED or trials > 0
+
 
 class PairVerdict(NamedTuple):
     """One comparison at one look; positive z favours `better`, the model placed higher at that look.

@@ -168,13 +168,14 @@ def _gate(
 
 def _run_info(snapshot: Snapshot) -> RunInfo:
     reason = snapshot.result.reason
+    finished = reason is not None and reason.ends(sum(row.trials for row in snapshot.result.models))
     return RunInfo(
         name=snapshot.subject.name,
         version=__version__,
         created=iso_time(snapshot.subject.created),
         updated=iso_time(snapshot.now),
         active_seconds=snapshot.elapsed,
-        status="finished" if reason is not None else "stopped" if snapshot.stopped else "running",
+        status="finished" if finished else "stopped" if snapshot.stopped or reason is not None else "running",
         reason=None if reason is None else str(reason),
     )
 

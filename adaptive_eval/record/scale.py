@@ -25,10 +25,10 @@ class Scale:
         return f"{100 * value:.1f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.3f}"
 
     def width(self, value: float | None) -> str:
-        """A difference or a standard error: one digit more than a score."""
+        """A difference or a standard error: one digit more than a score, and no minus before nothing."""
         if value is None or math.isnan(value):
             return "-"
-        return f"{100 * value:.2f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:.4f}"
+        return f"{100 * value:z.2f}%" if self.low >= 0.0 and self.high <= 1.0 else f"{value:z.4f}"
 
     def interval(self, lo: float | None, hi: float | None) -> str:
         """An interval without what lies beyond the scale, where no score can be: few trials make it wide."""

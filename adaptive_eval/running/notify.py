@@ -159,7 +159,8 @@ class Notifier:
 
     def ended(self, ended: Ended) -> None:
         """The run has ended, well or because the user has stopped it."""
-        self._tell("end", "stopped" if ended.reason is None else "finished", ended.why, ended.status)
+        finished = ended.reason is not None and ended.reason.ends(ended.status.trials)
+        self._tell("end", "finished" if finished else "stopped", ended.why, ended.status)
 
     def failed(self, error: Exception) -> None:
         """An error has ended it; of one that was not foreseen nobody knows what its text holds."""

@@ -280,3 +280,8 @@ def test_equal_scores_need_no_number_of_trials() -> None:
     (pair,) = results.pairs
     assert pair.z is not None and 0.0 < abs(pair.z) < 1e-12, "equal but for the last digit"
     assert pair.trials_needed is None
+
+
+def test_no_minus_stands_before_nothing() -> None:
+    assert Scale(0.0, 1.0).width(-1e-17) == "0.00%" and Scale(0.0, 9.0).width(-1e-17) == "0.0000"
+    assert Scale(0.0, 1.0).width(-0.01) == "-1.00%"

@@ -18,6 +18,7 @@ from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import Event, RunFinished, RunReader, StoredLook, TrialsRegraded
 from adaptive_eval.store.looks import look_of
 
+UNANSWERED = "no answer came from any model"
 REGRADED = "its answers were graded again; the command that runs it judges them anew"
 """Looks were taken on the grades of before."""
 
@@ -90,7 +91,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         models = cast(list[object], config["models"])
         comparisons = () if stored is None else look_of(stored).comparisons
         verdicts = Counter(one.verdict for one in comparisons)
-        status, reason = _how(events, mark.running)
+        status, reason = _how(events, mark.running, reader.trial_count())
         return RunBrief(
             name=path.name,
             status=status,
@@ -111,13 +112,13 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         )
 
 
-def _how(events: Sequence[Event], running: bool) -> tuple[str, str | None]:
+def _how(events: Sequence[Event], running: bool, trials: int) -> tuple[str, str | None]:
     """The status, and the reason for an end that has one."""
     if running:
         return "running", None
     last = events[-1] if events else None
     if isinstance(last, RunFinished):
-        return "finished", str(last.reason)
+        return ("finished", str(last.reason)) if last.reason.ends(trials) else ("stopped", UNANSWERED)
     if isinstance(last, TrialsRegraded):
         return "stopped", REGRADED
     mishap = mishap_of(events)
