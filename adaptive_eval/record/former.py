@@ -23,13 +23,16 @@ class FormerSpending(NamedTuple):
     """What a cap on GPU time counts: for how long servers were held that the run started, of others the requests."""
 
 
-def spent_on_former(reader: RunReader, models: Container[str]) -> FormerSpending:
-    """What was spent on all models but these, and on a verifier's baseline; lost answers count at their worst."""
-    baseline = spent_on_baseline(reader.events())
+def spent_on_former(reader: RunReader, models: Container[str], events: Sequence[Event]) -> FormerSpending:
+    """What was spent on all models but these, and on a verifier's baseline; lost answers count at their worst.
+
+    `events` are all that the run has.
+    """
+    baseline = spent_on_baseline(events)
     former = [name for name in reader.ids("models", "name") if name not in models]
     if not former:
         return FormerSpending(0, baseline, baseline.gpu_seconds)
-    events, held = reader.events(), reader.held() or {}
+    held = reader.held() or {}
     launched = {event.model for event in events_of_kind(events, ServerLaunched)}
     trials, total, gpu_seconds = 0, baseline, baseline.gpu_seconds
     for name in former:

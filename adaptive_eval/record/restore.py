@@ -110,7 +110,7 @@ class StoredRun:
     @cached_property
     def former(self) -> FormerSpending:
         """What it has spent on models that its configuration names no more."""
-        return spent_on_former(self.reader, self.setup.roster.models)
+        return spent_on_former(self.reader, self.setup.roster.models, self.events)
 
     def _gpu_seconds(self, usages: Sequence[TrialUsage]) -> float:
         """What a cap on GPU time counts, requests that were lost included."""

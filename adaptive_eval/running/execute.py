@@ -255,7 +255,7 @@ class _Session:
         self._serving = serving
         self._watcher = watcher
         self._controller = Controller(prepared.plan)
-        former = spent_on_former(store.reader, prepared.roster.models)
+        former = spent_on_former(store.reader, prepared.roster.models, store.reader.events())
         self._controller.spend_elsewhere(former.trials, former.cost)
         self._publisher = Publisher(store.directory, self._snapshot)
         endpoints, secrets = serving.endpoints, serving.secrets
