@@ -201,19 +201,15 @@ class StreamReader:
 
     def _take(self, event: dict[str, Any], data: bytes) -> None:
         """Take one event; `data` is what it was before it was parsed."""
-        failed = event.get("error")
+        if (b"error" in data or b"\\u" in data) and error_in(event) is not None:
+            self._fail(data.strip())
         if isinstance(model := event.get("model"), str):
             self._model = model
         self._timings = event.get("timings", self._timings)
         choices = event.get("choices")
         for choice in choices if isinstance(choices, list) else ():
-            if not isinstance(choice, dict):
-                continue
-            failed = failed or choice.get("error")
-            if isinstance(index := choice.get("index", 0), int):
+            if isinstance(choice, dict) and isinstance(index := choice.get("index", 0), int):
                 self._part(self._choices.get(index) or self._choices.setdefault(index, _Choice()), choice)
-        if failed:
-            self._fail(data)
         if isinstance(usage := event.get("usage"), dict):
             self._usage = usage
             if self._ended is not None:

@@ -90,7 +90,7 @@ class Board:
 def board_of(runs: Iterable[BoardRun], unread: Iterable[UnreadRun] = ()) -> Board:
     """The board of these runs."""
     groups: dict[str, list[BoardRun]] = {}
-    for run in sorted(runs, key=lambda one: (one.line.created, one.line.name)):
+    for run in sorted(runs, key=lambda one: (one.line.created, one.begun, one.line.name)):
         groups.setdefault(run.benchmark, []).append(run)
     named = sorted(zip(_names(list(groups.values())), groups.values(), strict=True), key=lambda one: one[0])
     benchmarks = [_benchmark(name, group) for name, group in named]

@@ -79,6 +79,8 @@ class BoardRun:
     grader: str
     settings: tuple[tuple[str, str], ...]
     """How each model was asked."""
+    begun: float = 0.0
+    """Seconds since 1970: finer than what the line says, for runs that begin within a second of each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ def read_board_run(directory: Path, name: str) -> BoardRun:
         weights=rubric.weights,
         grader=_plain(config.grader.model_dump(mode="json", exclude=GRADER_WORKINGS)),
         settings=tuple(_settings(setup)),
+        begun=created,
     )
 
 

@@ -15,7 +15,6 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import betabinom
 
 from adaptive_eval.config.metrics import metric_of
 from adaptive_eval.core.result import TWO_SIDED_95
@@ -47,6 +46,8 @@ def metric_rows(
 @cache
 def _variance(name: str, wrong: int, right: int) -> float:
     """Of the estimate of one question."""
+    from scipy.stats import betabinom  # here, since it takes a while to load, and few ask for metrics
+
     metric = metric_of(name)
     assert metric is not None
     trials = wrong + right

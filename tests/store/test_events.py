@@ -28,6 +28,7 @@ from adaptive_eval.store import (
     ModelSetAside,
     ModelSettled,
     OnlyFailures,
+    OutcomesRecorded,
     PlaceAwaited,
     PriorTaken,
     RegradingBegun,
@@ -178,6 +179,22 @@ STORED = [
         BatchEnded("ada", "k", "expired", 1, 1),
         "batch_ended",
         {"model": "ada", "key": "k", "said": "expired", "came": 1, "missing": 1, "lost": 0},
+    ),
+    (
+        OutcomesRecorded(
+            "old", "runs/old", "old", "ada", {"q1": [1, 3]}, {"q1": 1}, {"grader": {"kind": "exact"}}, "d"
+        ),
+        "recorded",
+        {
+            "model": "old",
+            "directory": "runs/old",
+            "run": "old",
+            "called": "ada",
+            "counts": {"q1": [1, 3]},
+            "ungraded": {"q1": 1},
+            "meaning": {"grader": {"kind": "exact"}},
+            "digest": "d",
+        },
     ),
     (RunStopped(), "stopped", {}),
     (
