@@ -16,12 +16,14 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
+from pydantic import ValidationError
+
 from adaptive_eval.config.pace import Favour, choose_favour
 from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs, worst_verdict
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.graders.registry import Logged, Python
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.imports import SAID, fingerprints, first_words
@@ -121,9 +123,15 @@ def _question_body(question: Question) -> dict[str, object]:
 
 
 def stored_config(header: RunHeader) -> RunConfig:
-    """The configuration with which a stored run was started last."""
+    """The configuration with which a stored run was started last; `StoreError` where it is none, or one no more."""
     sections = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
-    return RunConfig.model_validate_json(json.dumps(sections))
+    try:
+        return RunConfig.model_validate_json(json.dumps(sections))
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise StoreError(
+            f"the stored configuration is damaged, or another version's (see {place!a:.80}); restore a copy of the run"
+        ) from error
 
 
 def stored_words(header: RunHeader) -> dict[str, str]:

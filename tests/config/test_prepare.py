@@ -7,9 +7,12 @@ import pytest
 from adaptive_eval.config import prepare as prepare_module
 from adaptive_eval.config.load import check_text
 from adaptive_eval.config.planning import PROMPT_OVERHEAD
-from adaptive_eval.config.prepare import prepare
+from adaptive_eval.config.prepare import prepare, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Cost
+from adaptive_eval.errors import StoreError
+from adaptive_eval.store.events import Json
+from adaptive_eval.store.records import RunHeader
 
 CONFIG = """
 questions: {world: coins}
@@ -48,3 +51,11 @@ def test_models_that_are_asked_alike_have_their_prompts_rendered_once(
     prepared = prepare(config)
     assert len(rendered) == 2 * len(prepared.questions)
     assert prepared.prompts[0] is prepared.prompts[2] is not prepared.prompts[1]
+
+
+@pytest.mark.parametrize(
+    "damage", [{"models": [{"name": "ada", "base_u2l": "http://127.0.0.1:9/v1"}]}, {"models": 3}, {}]
+)
+def test_a_stored_configuration_that_is_none_is_named_as_such(damage: dict[str, Json]) -> None:
+    with pytest.raises(StoreError, match="stored configuration is damaged.*restore a copy"):
+        stored_config(RunHeader("run", damage, {}, {}, {}))
