@@ -58,7 +58,11 @@ def test_cells_whose_cap_hinders_nothing_are_those_of_a_simulation() -> None:
     for variant in set(found.table.values()):
         for number, run in enumerate(found.runs[variant][: found.table_worlds]):
             alone = simulate_run(one.plan(variant), worlds[number], one.served, (one.seed, number))
-            assert (run.reason, run.trials, run.comparisons) == (alone.reason, alone.trials, alone.comparisons)
+            assert (run.reason, run.trials) == (alone.reason, alone.trials)
+            for mine, its in zip(run.comparisons, alone.comparisons, strict=True):
+                # the prior of many runs is fitted together, which may round otherwise
+                assert mine.trials_needed == pytest.approx(its.trials_needed, rel=1e-9)
+                assert mine._replace(trials_needed=0.0) == its._replace(trials_needed=0.0)
             spared += variant != found.need and run in found.runs[found.need]
     assert spared
 
