@@ -87,6 +87,9 @@ Count = Annotated[int, BeforeValidator(_whole)]
 """A whole number, which may be written 2e6."""
 
 
+MILLION = 1e6
+
+
 class Price(Section):
     """US dollars for a million tokens."""
 
@@ -94,3 +97,7 @@ class Price(Section):
     """Of prompts."""
     output: float = Field(ge=0)
     """Of answers."""
+
+    def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
+        """What so many tokens cost."""
+        return (prompt_tokens * self.input + completion_tokens * self.output) / MILLION

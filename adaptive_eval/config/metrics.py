@@ -34,8 +34,8 @@ def metric_of(name: str) -> AskedMetric | None:
     """The metric of this name; None where there is none."""
     from scorio import eval as metrics  # imported here: scipy takes a while, and most who check a name need none of it
 
-    found = FORM.fullmatch(name)
-    if found is None or (found[3] is not None and found[1] != "g-pass@"):
+    found = _read(name)
+    if found is None:
         return None
     k = int(found[2])
     value: Callable[..., Any]
@@ -54,9 +54,14 @@ def metric_of(name: str) -> AskedMetric | None:
     return AskedMetric(name, k, partial(value, k=k), partial(summary, k=k))
 
 
-def _is_metric(name: str) -> str:
+def _read(name: str) -> re.Match[str] | None:
+    """Family, draws and threshold, which one family alone has; None where it is no metric."""
     found = FORM.fullmatch(name)
-    if found is None or (found[3] is not None and found[1] != "g-pass@"):
+    return None if found is None or (found[3] is not None and found[1] != "g-pass@") else found
+
+
+def _is_metric(name: str) -> str:
+    if _read(name) is None:
         raise refuse("must be a metric", f"write it as {NAMES}")
     return name
 

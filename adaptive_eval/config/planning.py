@@ -28,7 +28,7 @@ from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Margin, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batches.types import came_by_batch
-from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, Prompt
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import open_rubric
@@ -36,10 +36,6 @@ from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
 from scorio.moments import CountArray
 
-PROMPT_OVERHEAD = 512
-"""Tokens that a chat template may add to a prompt, for reserving the worst case: the marks of each turn, and often a
-system message of its own where the configuration has none (who made the model, today's date, how to reason)."""
-MILLION = 1e6
 ENDING_SECONDS = GRACE_SECONDS + 1.0
 """What a server that is told to end may take, and the run to notice that it is time to."""
 TINY = 1e-9
@@ -269,7 +265,7 @@ def prompt_bytes(prompt: Prompt) -> int:
 
 def _worst_cost(model: ModelConfig, longest: int) -> Cost:
     completion = model.sampling.max_tokens or 0
-    prompt_tokens = longest + PROMPT_OVERHEAD if completion else 0
+    prompt_tokens = longest + TEMPLATE_TOKENS if completion else 0
     usd = _usd(model, prompt_tokens, completion)
     if model.batch is not None and model.batch.patience is None:  # else it may be asked directly in the end
         usd *= model.batch.price_factor
@@ -282,9 +278,7 @@ def lost_cost(model: ModelConfig, worst: Cost) -> Cost:
 
 
 def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float) -> float:
-    if model.price is None:
-        return 0.0
-    return (prompt_tokens * model.price.input + completion_tokens * model.price.output) / MILLION
+    return 0.0 if model.price is None else model.price.usd(prompt_tokens, completion_tokens)
 
 
 def _most_gpu_seconds(model: ModelConfig) -> float:

@@ -25,15 +25,13 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     signals_of_finish,
 )
-from adaptive_eval.endpoints.types import Answer, EndpointConfig, Notice, Prompt, Signal
+from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, EndpointConfig, Notice, Prompt, Signal
 
 _MOST = 2**31
 """No count and no log-probability is larger; infinities and NaN are not smaller."""
 _LONGEST_REASON = 60
 _MOST_AT_A_SLOT = 128
 """Tokens of one place that are looked at."""
-TEMPLATE_TOKENS = 512
-"""That a chat template may add to a prompt."""
 _ESTIMATED_WORDS = "its server does not say how many tokens answers use: they are estimated from the texts"
 _LOW_WORDS = "its server says fewer tokens than such texts can have: they are estimated from the texts"
 _ABSURD_SAID = "its server says that an answer has {} tokens, far more than max_tokens allows"

@@ -19,6 +19,9 @@ from adaptive_eval.sections import Section
 from adaptive_eval.seeds import SEED_SPAN
 
 MAX_CONCURRENCY = 1024
+TEMPLATE_TOKENS = 512
+"""Tokens that a chat template may add to a prompt: the marks of each turn, and often a system message of its own where
+the request has none (who made the model, today's date, how to reason)."""
 DEFAULT_KEY = "OPENAI_API_KEY"
 """The variable of one provider, whose servers need not name it; no other server is sent what it holds."""
 PROVIDER = "api.openai.com"

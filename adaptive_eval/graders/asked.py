@@ -6,16 +6,13 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from adaptive_eval.core.types import Cost
-from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, EndpointConfig, Limits, Sampling
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.transcript import PLACEHOLDER, TEMPLATE, Transcript
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import Count, Price, refuse
 
-MILLION = 1e6
-TEMPLATE_TOKENS = 512
-"""Tokens that a chat template may add to a request, for reserving the worst case."""
 USED = ("judge_prompt_tokens", "judge_completion_tokens", "judge_usd", "judge_gpu_seconds")
 
 
@@ -81,11 +78,7 @@ class AskedGrader(GraderOptions):
 
     def cost(self, prompt_tokens: int, completion_tokens: int, latency: float) -> Cost:
         """What one reply has cost."""
-        usd = (
-            0.0
-            if self.price is None
-            else ((prompt_tokens * self.price.input + completion_tokens * self.price.output) / MILLION)
-        )
+        usd = 0.0 if self.price is None else self.price.usd(prompt_tokens, completion_tokens)
         share = (self.gpus or 0.0) / (len(self.server.replicas) * self.concurrency.concurrency)
         return Cost(prompt_tokens + completion_tokens, usd, latency * share)
 

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.categorised import categorised
 from adaptive_eval.graders.rubric import Rubric
@@ -28,7 +29,6 @@ from scorio.eval import corrected
 
 LEAST = 20
 """Labels of a model from which its score is corrected."""
-NORMAL = 1.959964
 SURE = 0.95
 """How sure it must be that errors differ before it is said."""
 NARROWEST = 1e-9
@@ -72,7 +72,7 @@ class LabelledPair:
     @property
     def said(self) -> str:
         """What the labels leave of the order."""
-        if abs(self.difference) <= NORMAL * self.sigma:
+        if abs(self.difference) <= TWO_SIDED_95 * self.sigma:
             return "open"
         return "the same order" if self.difference > 0 else "the other way round"
 

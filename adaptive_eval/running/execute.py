@@ -229,8 +229,9 @@ async def _execute(
             async with opened_endpoints(prepared.config, directory / LOGS) as serving:
                 grading = grading_of(prepared)
                 try:
-                    news = [*beginning.news, *await take_baseline(grading, store, Controller(prepared.plan).bears)]
-                    session = _Session(prepared, store, serving, grading, watcher)
+                    controller = Controller(prepared.plan)
+                    news = [*beginning.news, *await take_baseline(grading, store, controller.bears)]
+                    session = _Session(prepared, store, serving, grading, watcher, controller)
                     ended = await session.carry_on(opened, news, interrupts)
                 finally:
                     await grading.close()
@@ -248,13 +249,19 @@ class _Session:
     """One start of a run: the scheduler at work, and those who are told of it."""
 
     def __init__(
-        self, prepared: PreparedRun, store: Store, serving: Serving, grading: Grading, watcher: Watcher
+        self,
+        prepared: PreparedRun,
+        store: Store,
+        serving: Serving,
+        grading: Grading,
+        watcher: Watcher,
+        controller: Controller,
     ) -> None:
         self._prepared = prepared
         self._store = store
         self._serving = serving
         self._watcher = watcher
-        self._controller = Controller(prepared.plan)
+        self._controller = controller
         former = spent_on_former(store.reader, prepared.roster.models, store.reader.events())
         self._controller.spend_elsewhere(former.trials, former.cost)
         self._publisher = Publisher(store.directory, self._snapshot)

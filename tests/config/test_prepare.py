@@ -6,10 +6,10 @@ import pytest
 
 from adaptive_eval.config import prepare as prepare_module
 from adaptive_eval.config.load import check_text
-from adaptive_eval.config.planning import PROMPT_OVERHEAD
 from adaptive_eval.config.prepare import prepare, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import TEMPLATE_TOKENS
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store.events import Json
 from adaptive_eval.store.records import RunHeader
@@ -35,7 +35,7 @@ def config() -> RunConfig:
 
 def test_the_worst_trial_has_the_longest_prompt_and_the_longest_answer(config: RunConfig) -> None:
     prepared = prepare(config)
-    longest = max(len(question.prompt.encode()) for question in prepared.questions) + PROMPT_OVERHEAD
+    longest = max(len(question.prompt.encode()) for question in prepared.questions) + TEMPLATE_TOKENS
     one, two, three = prepared.plan.bench.worst_cost
     assert one == Cost(longest + 100, pytest.approx((longest + 200) / 1e6))
     assert two.tokens == one.tokens + len(" Think.")

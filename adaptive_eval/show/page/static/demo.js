@@ -152,14 +152,14 @@ function spending() {
   const width = room();
   const x = linear(0, most, 96, width - 48);
   const of = trials.length;
-  const looked = shown().tiers.length ? new Set(shown().tiers).size - 1 : 0;
+  const looked = new Set(shown().tiers).size - 1;
   const height = of * 30 + 12;
   return [
     figure(
       { label: `Trials of each model after ${n} rounds`, width, height },
       drawn.names.map((name, at) => {
         const y = 8 + at * 30;
-        const stood = n < most && trials[at] < Math.min(n, most);
+        const stood = n < most && trials[at] < n;
         return [
           s("text", { class: "tick", x: 88, y: y + 10, dy: "0.32em", "text-anchor": "end" }, fitted(name, 84)),
           s("rect", { class: "demo-room", x: x(0), y, width: x(most) - x(0), height: 20, rx: 3 }),
