@@ -11,12 +11,11 @@ have as many, and scores are corrected by `scorio.eval.corrected`. Two models ar
 their difference does not contain 0; the order of the first two is called right, left open, or called wrong.
 """
 
-import sys
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from tables import Check, arguments, check_table, machine, markdown, publish
+from tables import Check, arguments, conclude, markdown
 
 from adaptive_eval.core import Bench, Controller, Look, Plan, Trials
 from scorio.eval import corrected
@@ -127,15 +126,7 @@ def main() -> None:
             told = f"{number} labels a model: the reversed order called right, or left open"
             checks.append(Check(told, round(fair, 3), ">= 0.95", None if options.quick else fair >= CALLED))
     head = ("labels a model", "coverage", "mean sigma", "order right", "left open", "order wrong")
-    parts = [
-        "# A judge that errs, and labels",
-        (__doc__ or "").strip(),
-        f"On {machine()}; {runs} runs.",
-        markdown(head, rows),
-        check_table(checks),
-    ]
-    publish(options, "\n\n".join(parts), checks)
-    sys.exit(0 if all(check.holds is not False for check in checks) else 1)
+    conclude(options, "A judge that errs, and labels", __doc__, f"{runs} runs", markdown(head, rows), checks)
 
 
 if __name__ == "__main__":

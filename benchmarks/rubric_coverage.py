@@ -11,13 +11,12 @@ the statistics. Exact Match and Length-Robust are one rubric. A coverage above t
 little too wide.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from tables import Check, arguments, check_table, machine, markdown, publish
+from tables import Check, arguments, conclude, markdown
 
 from adaptive_eval.core import Bench, Controller, Plan, Trials
 from adaptive_eval.graders.frozen import fit_frozen
@@ -121,15 +120,8 @@ def main() -> None:
         checks.append(
             Check(f"{schema.name}: 95% intervals that contain the truth", round(covered, 3), "0.93-0.97", holds)
         )
-    parts = [
-        "# Coverage under the schemata",
-        (__doc__ or "").strip(),
-        f"On {machine()}; {runs} runs of each.",
-        markdown(("schema", "thresholds", "intervals", "coverage", "mean sigma", "mean error"), rows),
-        check_table(checks),
-    ]
-    publish(options, "\n\n".join(parts), checks)
-    sys.exit(0 if all(check.holds is not False for check in checks) else 1)
+    head = ("schema", "thresholds", "intervals", "coverage", "mean sigma", "mean error")
+    conclude(options, "Coverage under the schemata", __doc__, f"{runs} runs of each", markdown(head, rows), checks)
 
 
 if __name__ == "__main__":

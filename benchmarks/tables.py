@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -68,3 +69,12 @@ def publish(options: argparse.Namespace, text: str, checks: Iterable[Check]) -> 
         options.json.write_text(json.dumps([check._asdict() for check in checks], indent=1) + "\n")
     if options.markdown is not None:
         options.markdown.write_text(text.rstrip("\n") + "\n")
+
+
+def conclude(
+    options: argparse.Namespace, title: str, about: str | None, measured: str, table: str, checks: Sequence[Check]
+) -> None:
+    """Publish a benchmark of one table, and exit with 1 where a goal is missed."""
+    parts = [f"# {title}", (about or "").strip(), f"On {machine()}; {measured}.", table, check_table(checks)]
+    publish(options, "\n\n".join(parts), checks)
+    sys.exit(0 if all(check.holds is not False for check in checks) else 1)

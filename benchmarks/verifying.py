@@ -10,13 +10,12 @@ bound: the difference to the truth must be within what the bound says, and where
 """
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tables import Check, arguments, check_table, machine, markdown, publish
+from tables import Check, arguments, conclude, markdown
 
 from adaptive_eval.endpoints.types import Answer, EndpointConfig
 from adaptive_eval.errors import GraderError
@@ -110,15 +109,7 @@ def main() -> None:
                     told = f"{shown} tokens shown: probabilities that are within their bound of the truth"
                     checks.append(Check(told, round(within, 3), "1.000", within == 1.0))
     head = ("shown", "without a grade", "share with a label out of sight", "mean difference", "largest difference")
-    parts = [
-        "# A verifier's probabilities",
-        (__doc__ or "").strip(),
-        f"On {machine()}; {number} answers.",
-        markdown(head, rows),
-        check_table(checks),
-    ]
-    publish(options, "\n\n".join(parts), checks)
-    sys.exit(0 if all(check.holds is not False for check in checks) else 1)
+    conclude(options, "A verifier's probabilities", __doc__, f"{number} answers", markdown(head, rows), checks)
 
 
 if __name__ == "__main__":

@@ -21,11 +21,13 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.worlds import Latency, World, binary, with_mean
-from adaptive_eval.store import RunReader
+from adaptive_eval.store import RunReader, TrialRecord
 from adaptive_eval.store.database import DATABASE_FILE
 
 MODELS = ("ada", "bob", "cyd")
 FAST = Latency(median=0.004)
+ENDED = {ExitCode.REACHED, ExitCode.SPENT}
+"""How a run ends that nothing has stopped."""
 
 
 def small_world() -> World:
@@ -153,3 +155,9 @@ class Found:
         with closing(RunReader.open(directory)) as reader:
             outcomes = {(one.model, one.question, one.trial): one.category for one in reader.outcomes()}
             return cls(outcomes, list(reader.looks()))
+
+
+def stored(site: Site, name: str = "run") -> list[TrialRecord]:
+    """Every trial of a run."""
+    with closing(RunReader.open(site.directory(name))) as reader:
+        return list(reader.trials())

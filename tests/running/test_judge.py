@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, Found, Site, kill, small_world, wait_for_trials
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -19,10 +19,8 @@ from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.store import AnswersLost, RunReader, TrialRecord, events_of_kind
+from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
 from adaptive_eval.store.records import WAITS
-
-ENDED = {ExitCode.REACHED, ExitCode.SPENT}
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +37,6 @@ def judged_by(url: str, **changes: object) -> dict[str, object]:
 def settings(url: str, **changes: object) -> dict[str, object]:
     models = [{"name": name, "base_url": url} for name in MODELS]
     return {"models": models, "grader": judged_by(url), "trials": {"min": 3, "max": 6}} | changes
-
-
-def stored(site: Site, name: str = "run") -> list[TrialRecord]:
-    with closing(RunReader.open(site.directory(name))) as reader:
-        return list(reader.trials())
 
 
 def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url: str) -> None:

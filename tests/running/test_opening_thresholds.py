@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import yaml
 from contrary_server import Asked, Said, answer, listening, write_config
-from live_runs import MODELS, Found, Site, kill, small_world, wait_for_trials
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, wait_for_trials
 from patient_time import HANGS
 from typer.testing import CliRunner, Result
 
@@ -28,7 +28,6 @@ from adaptive_eval.store import Event, RunReader, ThresholdsFrozen, TrialRecord,
 from adaptive_eval.store.records import AWAITS
 
 ROOT = Path(__file__).resolve().parents[2]
-ENDED = {ExitCode.REACHED, ExitCode.SPENT}
 OPENING = 3
 SHORT = {
     "fit": "opening",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_runs import MODELS, Found, Site, kill, small_world, wait_for_trials
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -22,7 +22,6 @@ from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import BaselineAsked, RunReader, TrialRecord, events_of_kind
 from adaptive_eval.store.records import WAITS
 
-ENDED = {ExitCode.REACHED, ExitCode.SPENT}
 LEANING = (0.7, 0.1, -0.9)
 SURE = 4.0
 
@@ -41,11 +40,6 @@ def verified_by(url: str, **changes: object) -> dict[str, object]:
 def settings(url: str, **changes: object) -> dict[str, object]:
     models = [{"name": name, "base_url": url} for name in MODELS]
     return {"models": models, "grader": verified_by(url), "trials": {"min": 3, "max": 6}} | changes
-
-
-def stored(site: Site, name: str = "run") -> list[TrialRecord]:
-    with closing(RunReader.open(site.directory(name))) as reader:
-        return list(reader.trials())
 
 
 def baselines(site: Site) -> list[BaselineAsked]:
