@@ -24,8 +24,8 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 
 from adaptive_eval.core import Ask, Controller, Pace, Plan
 from adaptive_eval.core.evidence import Estimates, update
-from adaptive_eval.core.judge import Memory
-from adaptive_eval.core.standing import JudgedLook, Supply, judge_look
+from adaptive_eval.core.judge import LatchedVerdicts
+from adaptive_eval.core.look import JudgedLook, Supply, judge_look
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.timed import AnswerTimes, drive_in_time, latency_of_mean
 
@@ -59,7 +59,7 @@ class ByArrival:
         self.plan, self._slots = plan, slots
         self.counts = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int32)
         self._estimates = Estimates.nothing(bench)
-        self._memory = Memory.blank(bench.models * (bench.models - 1) // 2)
+        self._memory = LatchedVerdicts.blank(bench.models * (bench.models - 1) // 2)
         self.standing: JudgedLook | None = None
         self.in_play = np.ones(bench.models, dtype=bool)
 

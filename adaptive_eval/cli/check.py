@@ -15,7 +15,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.record.history import stored_trial_count
-from adaptive_eval.record.starting import load_starting_point
+from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_without_starting

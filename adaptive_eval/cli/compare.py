@@ -12,8 +12,8 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.restore import read_counts
 from adaptive_eval.record.view import RunView, read_view
-from adaptive_eval.show.changed import changes_markdown
 from adaptive_eval.show.changes import Changes, changes_between
+from adaptive_eval.show.changes_markdown import changes_markdown
 from adaptive_eval.show.text import without_markup
 from adaptive_eval.store import Change
 

@@ -13,7 +13,7 @@ from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import reported
 
 if TYPE_CHECKING:
-    from adaptive_eval.study.experiment import Experiment, Told
+    from adaptive_eval.study.experiment import Experiment, OnStudyProgress
 
 app = typer.Typer(
     name="study",
@@ -39,7 +39,7 @@ def study() -> None:
     """
 
 
-def _conduct(experiment: "Callable[[Told], Experiment]", output: Path | None) -> None:
+def _conduct(experiment: "Callable[[OnStudyProgress], Experiment]", output: Path | None) -> None:
     """Do it with a progress bar, show what was found, and write it."""
     with reported():
         from rich.console import Console
@@ -65,7 +65,9 @@ def coins(
     """How fast Bayes@N and the Pass@k family find the order of eleven biased coins (section 2.7, Fig. 1)."""
     from adaptive_eval.study.coins import CoinsRequest, study_coins
 
-    _conduct(lambda told: study_coins(CoinsRequest(matrices, bootstrapped, replicates, seed), told), output)
+    _conduct(
+        lambda on_progress: study_coins(CoinsRequest(matrices, bootstrapped, replicates, seed), on_progress), output
+    )
 
 
 @app.command()
@@ -77,7 +79,7 @@ def ranking(
     """The coins ranked with and without uncertainty (section 2.9, Table 1)."""
     from adaptive_eval.study.ranking import RankingRequest, study_ranking
 
-    _conduct(lambda told: study_ranking(RankingRequest(replicates, seed), told), output)
+    _conduct(lambda on_progress: study_ranking(RankingRequest(replicates, seed), on_progress), output)
 
 
 @app.command()
@@ -89,7 +91,7 @@ def separation(
     """How many trials tell two near coins apart (section 2.9, Fig. 3)."""
     from adaptive_eval.study.separation import SeparationRequest, study_separation
 
-    _conduct(lambda told: study_separation(SeparationRequest(replicates, seed), told), output)
+    _conduct(lambda on_progress: study_separation(SeparationRequest(replicates, seed), on_progress), output)
 
 
 @app.command()
@@ -101,7 +103,7 @@ def priors(
     """What outcomes of an older model are worth as a prior for the newer one (section 2.8, Fig. 2)."""
     from adaptive_eval.study.priors import PriorsRequest, study_priors
 
-    _conduct(lambda told: study_priors(PriorsRequest(replicates, seed), told), output)
+    _conduct(lambda on_progress: study_priors(PriorsRequest(replicates, seed), on_progress), output)
 
 
 @app.command()
@@ -124,7 +126,7 @@ def convergence(
     from adaptive_eval.study.convergence import ConvergenceRequest, study_convergence
 
     request = ConvergenceRequest(data, replicates, trials, top, seed)
-    _conduct(lambda told: study_convergence(request, told), output)
+    _conduct(lambda on_progress: study_convergence(request, on_progress), output)
 
 
 @app.command()
@@ -135,7 +137,7 @@ def cost(
     """Tokens, USD and hours of RUNs, by model and by run (Table 7, Fig. 8)."""
     from adaptive_eval.study.cost import study_cost
 
-    _conduct(lambda told: study_cost(runs), output)
+    _conduct(lambda on_progress: study_cost(runs), output)
 
 
 @app.command()
@@ -147,7 +149,7 @@ def intervals(
     """How often credible, CLT and bootstrap intervals hold the true score (section 2.6)."""
     from adaptive_eval.study.intervals import IntervalsRequest, study_intervals
 
-    _conduct(lambda told: study_intervals(IntervalsRequest(replicates, seed), told), output)
+    _conduct(lambda on_progress: study_intervals(IntervalsRequest(replicates, seed), on_progress), output)
 
 
 @app.command()
@@ -175,4 +177,4 @@ def adaptive(
     from adaptive_eval.study.adaptive import GOLD, AdaptiveRequest, study_adaptive
 
     request = AdaptiveRequest(data or GOLD, replicates, trials, top, seed)
-    _conduct(lambda told: study_adaptive(request, told), output)
+    _conduct(lambda on_progress: study_adaptive(request, on_progress), output)

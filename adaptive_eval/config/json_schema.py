@@ -8,7 +8,7 @@ from inspect import cleandoc, getsource
 from itertools import pairwise
 from typing import Any
 
-from adaptive_eval.config.normal import ALIASES, INHERITED, SHORT_FORMS
+from adaptive_eval.config.normalise import ALIASES, INHERITED, SHORT_FORMS
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.registry import STORED_ONLY
 from adaptive_eval.sections import Section

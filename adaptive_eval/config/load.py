@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_eval.config.checks import cross_check
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.document import VARIABLE, Document, read_document, read_environment
-from adaptive_eval.config.normal import apply_override, expand_short_forms, fill_in_addresses, spell_out
+from adaptive_eval.config.normalise import apply_override, expand_short_forms, fill_in_addresses, spell_out
 from adaptive_eval.config.problems import KeyPath, Problem, problem_list
 from adaptive_eval.config.refusals import problems_of
 from adaptive_eval.config.run import ModelConfig, RunConfig

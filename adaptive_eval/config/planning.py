@@ -18,7 +18,7 @@ from adaptive_eval.config.pace import pace_of
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup, recorded_models
 from adaptive_eval.core.compose import MOST_PER_ROUND
-from adaptive_eval.core.horizon import Stage
+from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
 from adaptive_eval.core.plan import Plan
@@ -108,7 +108,7 @@ def plan_on(
     rule = _rule(config, start, np.inf if bench.recorded else _stride(config, pace))
     judged_by = RULES.get(str(config.stopping.rule)) if objective.rule is None else None
     earlier = tuple(
-        Stage(Trials(min(trials.min, trials.max), trials.max), paced(trials), horizon.looks)
+        PastHorizon(Trials(min(trials.min, trials.max), trials.max), paced(trials), horizon.looks)
         for horizon, trials in zip(horizons, before, strict=True)
     )
     with _plug_ins_are_named(config):

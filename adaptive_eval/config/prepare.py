@@ -203,11 +203,11 @@ def prepare(config: RunConfig) -> PreparedRun:
     prepared = _prepared(config, questions)
     if config.trials.favour == "auto":
         choice = choose_favour(config.asked, config.trials, len(questions), in_turn=config.in_turn)
-        prepared = replace(favouring(prepared, choice.favour), why_favoured=choice.why)
+        prepared = replace(at_pace(prepared, choice.favour), why_favoured=choice.why)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
 
 
-def favouring(prepared: PreparedRun, favour: Favour) -> PreparedRun:
+def at_pace(prepared: PreparedRun, favour: Favour) -> PreparedRun:
     """The run at another pace."""
     trials = prepared.config.trials.model_copy(update={"favour": favour})
     config = prepared.config.model_copy(update={"trials": trials})

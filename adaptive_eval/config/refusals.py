@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from adaptive_eval.config.document import Document, yaml_value
-from adaptive_eval.config.normal import ALIASES
+from adaptive_eval.config.normalise import ALIASES
 from adaptive_eval.config.problems import KeyPath, Problem, written_path
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import HEADERS

@@ -24,7 +24,7 @@ from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
-from adaptive_eval.scheduler.stopping import StopOnAlarm
+from adaptive_eval.scheduler.ending_alarms import StopOnAlarm
 from adaptive_eval.sections import Count, Price, Seconds, Section, refuse
 from adaptive_eval.seeds import SEED_SPAN
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from adaptive_eval.core.controller import Controller
     from adaptive_eval.core.entries import Entry, Option
     from adaptive_eval.core.evidence import Estimates, Evidence, Prior
-    from adaptive_eval.core.horizon import Extension, Stage
+    from adaptive_eval.core.horizon import Extension, PastHorizon
     from adaptive_eval.core.judge import Judging
     from adaptive_eval.core.objectives import (
         Baseline,
@@ -53,7 +53,7 @@ _HOMES = {
     "controller": ("Controller",),
     "entries": ("Entry", "Option"),
     "evidence": ("Estimates", "Evidence", "Prior"),
-    "horizon": ("Extension", "Stage"),
+    "horizon": ("Extension", "PastHorizon"),
     "judge": ("Judging",),
     "objectives": (
         "Baseline",
@@ -140,7 +140,7 @@ __all__ = [
     "RuleEntry",
     "Sequential",
     "SetAside",
-    "Stage",
+    "PastHorizon",
     "Threshold",
     "TopK",
     "Trials",

@@ -50,7 +50,7 @@ class BudgetAccount:
         """Count what was spent on models that are here no more."""
         self._elsewhere += (trials, *cost)
 
-    def bears(self, total: Cost) -> bool:
+    def can_afford(self, total: Cost) -> bool:
         """Whether no cap is exceeded if this is all that was spent."""
         return bool(np.all((0.0, *total) <= self._caps))
 

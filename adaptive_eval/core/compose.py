@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import IndexArray
-from adaptive_eval.core.flight import Flight, TrialArray
-from adaptive_eval.core.need import times_to_decision
+from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray
+from adaptive_eval.core.look import JudgedLook, likely_open
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy, View
 from adaptive_eval.core.recorded import of_trials
 from adaptive_eval.core.settings import Pace, require
-from adaptive_eval.core.standing import JudgedLook, likely_open
+from adaptive_eval.core.trials_needed import times_to_decision
 from scorio.moments import FloatArray
 
 MOST_PER_ROUND = 4.0
@@ -22,7 +22,7 @@ REFILL = 0.8
 """A model is asked for more when at most this share of what it should have is in flight."""
 
 
-class Now(NamedTuple):
+class RoundInputs(NamedTuple):
     """What a round is composed from."""
 
     standing: JudgedLook
@@ -36,7 +36,7 @@ class Now(NamedTuple):
     in_play: NDArray[np.bool_]
 
 
-def next_round(plan: Plan, flight: Flight, now: Now) -> tuple[TrialArray, bool]:
+def next_round(plan: Plan, flight: BatchesInFlight, now: RoundInputs) -> tuple[TrialArray, bool]:
     """The next round for as many open comparisons as the caps allow, and whether they allow all of them.
 
     Rounds as large as the need give way to the smallest ones before any comparison goes without.
@@ -50,7 +50,7 @@ def next_round(plan: Plan, flight: Flight, now: Now) -> tuple[TrialArray, bool]:
     return extra, fits
 
 
-def _needed(plan: Plan, now: Now) -> FloatArray:
+def _needed(plan: Plan, now: RoundInputs) -> FloatArray:
     """(L,): the share of further trials that each model needs for one of its open comparisons."""
     standing, pairs = now.standing, now.standing.open_pairs()
     at = standing.evidence.positions(pairs)
@@ -63,7 +63,7 @@ def _needed(plan: Plan, now: Now) -> FloatArray:
     return needed[:-1]
 
 
-def _as_fits(plan: Plan, flight: Flight, now: Now, needed: FloatArray) -> tuple[TrialArray, bool]:
+def _as_fits(plan: Plan, flight: BatchesInFlight, now: RoundInputs, needed: FloatArray) -> tuple[TrialArray, bool]:
     """The policy's round for as many open comparisons as fit, and whether all of them did.
 
     A round that runs ahead of looks is for those that are likely to stay open until then. Where not all fit, those
@@ -121,7 +121,9 @@ def allocated(policy: Policy, view: View) -> TrialArray:
     return extra.astype(np.int32)
 
 
-def _sizes(flight: Flight, now: Now, pairs: IndexArray, prices: FloatArray, needed: FloatArray) -> NDArray[np.int64]:
+def _sizes(
+    flight: BatchesInFlight, now: RoundInputs, pairs: IndexArray, prices: FloatArray, needed: FloatArray
+) -> NDArray[np.int64]:
     """Trials a model may get in a round; cheap models more, as the square root of the price.
 
     For a pair, n proportional to 1/sqrt(price) gives the most information for the money.

@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.compose import Now, next_round
+from adaptive_eval.core.compose import RoundInputs, next_round
+from adaptive_eval.core.current_horizon import CurrentHorizon
 from adaptive_eval.core.evidence import judged_pairs
-from adaptive_eval.core.flight import Flight
 from adaptive_eval.core.horizon import Extension
-from adaptive_eval.core.judge import Memory
+from adaptive_eval.core.in_flight import BatchesInFlight
+from adaptive_eval.core.judge import LatchedVerdicts
+from adaptive_eval.core.look import JudgedLook, Supply, judge_look, look_of, trials_to_horizon
 from adaptive_eval.core.opening import Opening
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import asks_only_open
@@ -24,9 +26,7 @@ from adaptive_eval.core.reasons import SILENT, UNPAID, why_no_further
 from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.settings import require
-from adaptive_eval.core.settled import wanted_again
-from adaptive_eval.core.stages import Stages
-from adaptive_eval.core.standing import JudgedLook, Supply, judge_look, look_of, trials_to_horizon
+from adaptive_eval.core.still_wanted import still_wanted
 from adaptive_eval.core.tally import Tally
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
 from scorio.moments import IntArray
@@ -51,11 +51,11 @@ class Controller:
         out of reach long before they are met."""
         self.set_aside: dict[int, Lost] = {}
         """Models that the run goes on without, and why: silent ones, and those that cannot be graded, found here."""
-        self._stages = Stages(plan)
+        self._stages = CurrentHorizon(plan)
         self._tally = Tally(bench, plan.prior, self._stages.most)
-        self._flight = Flight(bench, plan.budget)
+        self._flight = BatchesInFlight(bench, plan.budget)
         pairs, _ = judged_pairs(bench.models, plan.objective.reference is not None, plan.objective.margin)
-        self._memory = Memory.blank(len(pairs))
+        self._memory = LatchedVerdicts.blank(len(pairs))
         self._aside_at_look = 0
         self.standing: JudgedLook | None = None
         self._compose_first()
@@ -75,11 +75,11 @@ class Controller:
         for event in events:
             if isinstance(event, SetAside):
                 self._advance()
-                self._lay_aside(event)
+                self._drop_model(event)
             else:
                 self._place(event)
         self._advance()
-        if self._flight.bank:
+        if self._flight.early:
             self._keep_within_caps()
         return self.looks[taken:]
 
@@ -154,15 +154,15 @@ class Controller:
             self._tally.check(outcome)
         self._place_all(self._flight.remember(known))
         self._advance()
-        if self._flight.bank:
+        if self._flight.early:
             self._keep_within_caps()
         return self.looks[taken:]
 
-    def bears(self, total: Cost) -> bool:
+    def can_afford(self, total: Cost) -> bool:
         """Whether the caps bear this in all, for trials that are there."""
-        return self._flight.account.bears(total)
+        return self._flight.account.can_afford(total)
 
-    def exhaust(self) -> None:
+    def end_over_budget(self) -> None:
         """End the run as it stands: the caps do not bear what the trials that are there still cost."""
         if self.finished is None:
             self._flight.clear()
@@ -186,13 +186,13 @@ class Controller:
             if not late:
                 self._end_beyond_caps()
             for model in late:
-                self._lay_aside(SetAside(model, UNPAID, Cause.BUDGET))
+                self._drop_model(SetAside(model, UNPAID, Cause.BUDGET))
             self._advance()
 
     def _end_beyond_caps(self) -> None:
         """End the run where too little is left for the rounds in flight."""
         if not self._flight.within_caps:
-            self.exhaust()
+            self.end_over_budget()
 
     def tick(self, elapsed: float, held: float = 0.0) -> bool:
         """Tell the time since the start in seconds, and the GPU seconds for which servers were held: whether the cap on
@@ -250,7 +250,7 @@ class Controller:
     @property
     def there(self) -> IntArray:
         """(L, M, K): the same with those of an earlier run that no round has taken."""
-        return self._flight.bank.added_to(self.arrived)
+        return self._flight.early.added_to(self.arrived)
 
     @property
     def trials(self) -> NDArray[np.int64]:
@@ -267,14 +267,14 @@ class Controller:
         affordable, before = self._flight.account.affordable(), self._tally.known_before
         return Supply(trials, left, affordable, ~self._in_play(), before, ~bench.asked)
 
-    def wanted_again(self) -> NDArray[np.bool_]:
+    def still_wanted(self) -> NDArray[np.bool_]:
         """(L,): models of which further trials may still be wanted, whatever comes; what serves the others may go."""
         flying = np.array([bool(self._flight.batches(model)) for model in range(self.plan.bench.models)])
         some = self.standing is None or self._stages.more or not asks_only_open(self.plan.policy)
         if self.finished is not None or some or self.standing is None:
             return self._in_play() & self.plan.bench.asked & (self.finished is None)
         latch = self.plan.judging.latch
-        wanted = wanted_again(self.standing, self.supply, self.plan.objective, flying, latch=latch)
+        wanted = still_wanted(self.standing, self.supply, self.plan.objective, flying, latch=latch)
         return wanted & self.plan.bench.asked
 
     def result(self) -> Result | None:
@@ -312,7 +312,7 @@ class Controller:
         for outcome in outcomes:
             self._place(outcome)
 
-    def _lay_aside(self, event: SetAside) -> None:
+    def _drop_model(self, event: SetAside) -> None:
         """Drop a model's part of the rounds in flight; what it has asked for stays paid for."""
         models = self.plan.bench.models
         require(0 <= event.model < models, f"a model is set aside by its number, 0 to {models - 1}", event)
@@ -323,7 +323,7 @@ class Controller:
             came, lost = batch.size - batch.missing, batch.asked_and_missing()
             self._flight.account.settle(event.model, batch.size, came, batch.total_cost(), lost)
 
-    def _lay_aside_ungradable(self, models: Iterable[int]) -> None:
+    def _set_aside_ungradable(self, models: Iterable[int]) -> None:
         """Go on without models of which too much has no grade (see `ungraded`).
 
         What is in flight of them stays reserved at its worst, and counts as not come: how much of it has is chance.
@@ -342,10 +342,10 @@ class Controller:
             if self._stages.pace.held and self.plan.first is None and not self._looks_taken:
                 for extra in self._opening.start_clocks(self._flight, self.set_aside):
                     self._issue(extra)
-            landed = self._flight.landed()
+            landed = self._flight.complete_and_due()
             if not landed and self._flight.batches():
                 return
-            if done := self._lay_silent_aside(landed):
+            if done := self._set_aside_silent(landed):
                 self._commit(done)
             # where everyone is set aside nothing is due any more, and what there is to show is that they were
             if done or len(self.set_aside) > self._aside_at_look:
@@ -354,19 +354,19 @@ class Controller:
                 self._extend()
             self._compose()
 
-    def _lay_silent_aside(self, done: Sequence[Batch]) -> list[Batch]:
+    def _set_aside_silent(self, done: Sequence[Batch]) -> list[Batch]:
         """Go on without the models whose time-outs in a round are too many to be answers; none of it counts."""
         for batch in done:
             if not batch.answers:
                 reason = SILENT.format(timed_out=batch.timed_out, trials=batch.size)
-                self._lay_aside(SetAside(batch.model, reason, Cause.SERVER))
+                self._drop_model(SetAside(batch.model, reason, Cause.SERVER))
                 self._tally.forget_arrivals(batch.model)
         return [batch for batch in done if batch.model not in self.set_aside]
 
     def _commit(self, done: Sequence[Batch]) -> None:
         self._flight.commit(done)
         self._tally.commit(done)
-        self._lay_aside_ungradable(sorted({batch.model for batch in done}))
+        self._set_aside_ungradable(sorted({batch.model for batch in done}))
 
     def _look(self) -> None:
         plan, supply = self.plan, self.supply
@@ -429,10 +429,10 @@ class Controller:
         elif not self._flight.batches():
             self.finished = why_no_further(self.standing, fits, self.set_aside.values())
 
-    def _now(self, standing: JudgedLook) -> Now:
+    def _now(self, standing: JudgedLook) -> RoundInputs:
         before, stages = self._tally.known_before, self._stages
         may_be_asked = self._in_play() & self.plan.bench.asked
-        return Now(standing, stages.pace, stages.trials.max, self.trials + before, before, may_be_asked)
+        return RoundInputs(standing, stages.pace, stages.trials.max, self.trials + before, before, may_be_asked)
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked = self._looks_taken > 0

@@ -14,7 +14,7 @@ from scorio.moments import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PastHorizon:
     """A horizon that the run had before, with the pace of that time, until so many looks were taken."""
 
     trials: Trials

@@ -1,7 +1,7 @@
 """From evidence to verdicts: calls that latch, ties, and what the trials still to come could settle.
 
-`Memory` is all that is carried from look to look: calls and ties that were made, and the smallest p-values seen (their
-running minimum is a p-value at any time). `judge` and `forecast` are pure functions of memory and evidence.
+`LatchedVerdicts` is all that is carried from look to look: calls and ties that were made, and the smallest p-values
+seen (their running minimum is a p-value at any time). `judge` and `forecast` are pure functions of it and of evidence.
 
 With `familywise`, all comparisons of an objective share one error probability. A fixed set of pairs goes through Holm's
 procedure over its one-sided hypotheses, on p-values that are minima over the looks so far; where the data choose the
@@ -98,7 +98,7 @@ class Judging:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
+class LatchedVerdicts:
     """What latches: per pair the sign of the call (0: none), whether it is tied, whether its rule has given it up, and
     the least p-values seen."""
 
@@ -109,7 +109,7 @@ class Memory:
     p_second: FloatArray
 
     @classmethod
-    def blank(cls, pairs: int) -> "Memory":
+    def blank(cls, pairs: int) -> "LatchedVerdicts":
         no = np.zeros(pairs, bool)
         return cls(np.zeros(pairs, np.int8), no, no, np.ones(pairs), np.ones(pairs))
 
@@ -142,15 +142,15 @@ class PairForecast:
 
 
 def judge(
-    memory: Memory,
+    memory: LatchedVerdicts,
     ways: Sequence[Evidence],
     objective: Objective,
     rule: Rule,
     judging: Judging,
     *,
     p_values: bool = True,
-) -> tuple[Memory, Rule]:
-    """Memory after this look, and the rule at the error level that the calls so far have reached.
+) -> tuple[LatchedVerdicts, Rule]:
+    """What has latched after this look, and the rule at the error level that the calls so far have reached.
 
     A call, a tie and a p-value are what every way to see the evidence allows. Without `p_values` there are only those
     that decide.

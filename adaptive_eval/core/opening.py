@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from adaptive_eval.core.flight import Flight, TrialArray, at_least
+from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray, at_least
 from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.settings import Pace
 
@@ -25,7 +25,7 @@ class Opening:
         self._clocks_set: set[int] = set()
         """Models whose first round has come."""
 
-    def start_clocks(self, flight: Flight, set_aside: Collection[int]) -> Iterator[TrialArray]:
+    def start_clocks(self, flight: BatchesInFlight, set_aside: Collection[int]) -> Iterator[TrialArray]:
         """Set the clocks of those whose first round has come; gives the rounds that go on, each to be issued at once.
 
         None go on where caps might not allow all of it.
@@ -47,7 +47,7 @@ class Opening:
         if len(complete) == len(batches):
             flight.now = last
 
-    def _another(self, flight: Flight, model: int) -> TrialArray:
+    def _another(self, flight: BatchesInFlight, model: int) -> TrialArray:
         """(L, M): one model's next round, as far as its horizon allows."""
         extra = np.zeros_like(flight.issued)
         extra[model] = np.minimum(1 + self._pace.lookahead, self._most - flight.issued[model])

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.evidence import Estimator, IndexArray, Prior
-from adaptive_eval.core.horizon import Stage
+from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.policies import Policy, Weighted
@@ -32,7 +32,7 @@ class Plan:
     first: NDArray[np.integer] | None = field(default=None, compare=False)
     """(L, M): trials that are there before the first look, of every model and question; it takes all of them at once,
     as a design with fixed numbers of trials is looked at."""
-    earlier: tuple[Stage, ...] = ()
+    earlier: tuple[PastHorizon, ...] = ()
     """Horizons that the run had before that of `trials`, in their order."""
     estimator: Estimator = "average"
     """What is compared."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from adaptive_eval.core.standing import VERDICTS, JudgedLook
+from adaptive_eval.core.look import VERDICTS, JudgedLook
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 
 SILENT = (

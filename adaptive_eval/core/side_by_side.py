@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray
-from adaptive_eval.core.judge import Memory, PairForecast
+from adaptive_eval.core.judge import LatchedVerdicts, PairForecast
+from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rules import judges_by_pair
 from adaptive_eval.core.settings import Budget
-from adaptive_eval.core.standing import JudgedLook
 
 
 def can_stand_side_by_side(plan: Plan) -> bool:
@@ -60,7 +60,7 @@ def bench_of(look: JudgedLook, number: int) -> JudgedLook:
             **{one.name: getattr(estimates, one.name)[begins : begins + models] for one in fields(estimates)}
         ),
         evidence=alone(evidence),
-        memory=Memory(**{one.name: getattr(memory, one.name)[chosen] for one in fields(memory)}),
+        memory=LatchedVerdicts(**{one.name: getattr(memory, one.name)[chosen] for one in fields(memory)}),
         rule=look.rule,
         forecast=PairForecast(
             evidence=cautious,

@@ -16,8 +16,8 @@ from adaptive_eval.endpoints.failures import READ, Failure, FailureKind, error_i
 from adaptive_eval.endpoints.open_files import are_out
 from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
-from adaptive_eval.endpoints.reach import ServerAccess
 from adaptive_eval.endpoints.redaction import sent_in
+from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import CONNECT_SECONDS, MOST_BYTES
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response

@@ -25,10 +25,10 @@ from adaptive_eval.endpoints.failures import (
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.overdue import LastHeard, OverdueWatch, ResponseTimes
 from adaptive_eval.endpoints.pacing import RateLimits
-from adaptive_eval.endpoints.refusals import OF_ONE, Doubts
+from adaptive_eval.endpoints.refusals import OF_ONE, RefusalDoubts
 from adaptive_eval.endpoints.replicas import HealthWatch, Replica, ReplicaSet
+from adaptive_eval.endpoints.retry_after import BelievedRetryAfter
 from adaptive_eval.endpoints.servers import IdentifiedServers, ServerIdentity, name_of
-from adaptive_eval.endpoints.told_waits import BelievedWaits
 from adaptive_eval.endpoints.traffic import Request, Traffic
 from adaptive_eval.endpoints.types import (
     Again,
@@ -99,8 +99,8 @@ class ModelEndpoint:
         self._reader = AnswerReader(config, caller.secrets, longest, self._servers.note)
         self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, self._clock)
         self._longest_refusal = max(sampling.timeout, limits.patience)
-        self._doubts = Doubts(self._replicas, self._watch, self._clock)
-        self._waits = BelievedWaits(
+        self._doubts = RefusalDoubts(self._replicas, self._watch, self._clock)
+        self._waits = BelievedRetryAfter(
             self._longest_refusal,
             self._clock,
             self._servers.note,

@@ -38,7 +38,7 @@ import orjson
 import tenacity
 
 from adaptive_eval.endpoints.redaction import blotted
-from adaptive_eval.endpoints.told_waits import ToldWait, told_wait
+from adaptive_eval.endpoints.retry_after import RetryAfter, read_retry_after
 from adaptive_eval.endpoints.types import Limits, Signal
 from adaptive_eval.errors import Rejected, Retryable
 
@@ -128,7 +128,7 @@ class FailureKind(StrEnum):
 class Failure(Retryable):
     """A missing answer: the request is repeated with the same seed."""
 
-    def __init__(self, kind: FailureKind, message: str, told: ToldWait | None = None) -> None:
+    def __init__(self, kind: FailureKind, message: str, told: RetryAfter | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.told = told
@@ -247,13 +247,13 @@ def signal_of_error(
     if status == 429 and codes & _QUOTA_CODES:
         raise Refusal(status, f"{shown} (the account's quota is used up)")
     if status == 429:
-        raise Failure(FailureKind.RATE_LIMITED, shown, told_wait(headers))
+        raise Failure(FailureKind.RATE_LIMITED, shown, read_retry_after(headers))
     if 400 <= status < 500 and _is_context_error(message, codes, max_tokens):
         return "context_length"
     if status == 400 and (codes & _FILTER_CODES or _FILTER_TEXT.search(message)):
         return "content_filter"
     if status >= 500 or status in _REPEATABLE:
-        raise Failure(FailureKind.SERVER_ERROR, shown, told_wait(headers))
+        raise Failure(FailureKind.SERVER_ERROR, shown, read_retry_after(headers))
     hint = redirection(headers, secrets) if status < 400 else {**_HINTS, 401: unauthorized}.get(status, "")
     raise Refusal(status, f"{shown} ({hint})" if hint else shown)
 

@@ -30,7 +30,7 @@ OF_AN_OPTION = frozenset({400, 405, 413, 415, 422, 501})
 """What may refuse an option of the request, such as `n` or `stream`, and not all of it."""
 
 
-class _Row:
+class _RefusalStreak:
     """Refusals of a replica since it last accepted anything."""
 
     __slots__ = ("began", "last", "number", "times")
@@ -43,14 +43,14 @@ class _Row:
         self.number = 0
 
 
-class Doubts:
+class RefusalDoubts:
     """The replicas of one model that may refuse everything."""
 
     def __init__(self, replicas: ReplicaSet, watch: HealthWatch, clock: Callable[[], float]) -> None:
         self._replicas = replicas
         self._watch = watch
         self._clock = clock
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _RefusalStreak] = {}
 
     def refused(self, replica: Replica, refusal: Refusal, sent_at: float, pending: Iterable[LastHeard]) -> bool:
         """A request was refused, while others are `pending`; whether that is believed of the whole model."""
@@ -59,7 +59,7 @@ class Doubts:
         if row is not None and any(_is_accepted(pulse, row.began, now) for pulse in pending):
             self._accept(replica)
             row = None
-        row = row or self._rows.setdefault(replica.url, _Row(now))
+        row = row or self._rows.setdefault(replica.url, _RefusalStreak(now))
         row.number += 1
         if sent_at >= row.last:
             row.times, row.last = row.times + 1, now

@@ -30,8 +30,8 @@ from adaptive_eval.endpoints.client import (
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader
-from adaptive_eval.endpoints.reach import ServerAccess
 from adaptive_eval.endpoints.redaction import sent_in
+from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import MOST_BYTES
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response

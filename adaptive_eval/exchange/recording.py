@@ -27,7 +27,7 @@ from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.store import Roster, RunReader
-from adaptive_eval.store.repeats import AnswerPairs, Drawn
+from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom
 from scorio.moments import IntArray
 
 NO_TRIAL = -1
@@ -56,7 +56,7 @@ class RecordedAnswers(NamedTuple):
     """Whether a model's answers come again, and how freely they were drawn."""
 
     pairs: AnswerPairs
-    drawn: Drawn | None
+    drawn: SamplingFreedom | None
 
 
 def read_recording(path: Path, array: str | None = None, *, untried: bool = False) -> Recording:
@@ -255,7 +255,7 @@ def recording_of_run(directory: Path) -> Recording:
             f"{directory}: {list(header.models)[model]} has no graded trial of question "
             f"{list(header.questions)[question]}, and nothing says what one would have given; let the run go on first"
         )
-    drawn = {model.name: Drawn.of(model.sampling) for model in config.models}
+    drawn = {model.name: SamplingFreedom.of(model.sampling) for model in config.models}
     answers = {name: RecordedAnswers(AnswerPairs(), drawn.get(name)) for name in header.models}
     for one in trials:
         answers[one.model].pairs.add(one)

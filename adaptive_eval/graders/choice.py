@@ -5,7 +5,7 @@ from functools import lru_cache
 from string import ascii_uppercase
 from typing import Literal, NamedTuple
 
-from adaptive_eval.graders.finding import final_text, last_box, last_match
+from adaptive_eval.graders.answer_text import final_text, last_box, last_match
 from adaptive_eval.graders.text import plain_text
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question

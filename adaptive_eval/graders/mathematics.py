@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from adaptive_eval.graders.finding import final_text, last_box
+from adaptive_eval.graders.answer_text import final_text, last_box
 from adaptive_eval.graders.types import INLINE_CHARACTERS, GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from adaptive_eval.graders.finding import final_text, last_box, last_match
+from adaptive_eval.graders.answer_text import final_text, last_box, last_match
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from adaptive_eval.graders.finding import final_text
+from adaptive_eval.graders.answer_text import final_text
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.questions.types import Question

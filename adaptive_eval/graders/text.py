@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from adaptive_eval.graders.finding import final_text, last_match
+from adaptive_eval.graders.answer_text import final_text, last_match
 from adaptive_eval.graders.types import GraderOptions, Marks, marks, usual_answers
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import refuse

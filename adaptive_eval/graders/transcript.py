@@ -43,12 +43,12 @@ class Transcript:
         return Prompt(messages=(Message("system", self.system), Message("user", self.user)))
 
 
-Words = Callable[[str], str]
+InstructionWriter = Callable[[str], str]
 """What the system tells the one who grades, with the number of the marks."""
 
 
 def transcript_of(
-    question: Question, answer: str, *, words: Words, criteria: str, template: str, longest: int
+    question: Question, answer: str, *, words: InstructionWriter, criteria: str, template: str, longest: int
 ) -> Transcript:
     """What is sent about one answer, of which at most `longest` bytes are seen."""
     parts = {
@@ -66,7 +66,7 @@ def transcript_of(
     return Transcript(words(number), user, number)
 
 
-def judging_words(levels: Sequence[tuple[str, str]], criteria: str) -> Words:
+def judging_words(levels: Sequence[tuple[str, str]], criteria: str) -> InstructionWriter:
     """What a judge is told: to reason as it likes, and to end with a verdict."""
 
     def told(number: str) -> str:
@@ -78,7 +78,7 @@ def judging_words(levels: Sequence[tuple[str, str]], criteria: str) -> Words:
     return told
 
 
-def verifying_words(labels: Sequence[tuple[str, str]], criteria: str) -> Words:
+def verifying_words(labels: Sequence[tuple[str, str]], criteria: str) -> InstructionWriter:
     """What a verifier is told: to reply with one letter, so that the place where it stands is known."""
 
     def told(number: str) -> str:

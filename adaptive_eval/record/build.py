@@ -39,7 +39,7 @@ from adaptive_eval.record.warnings import (
     rule_caution,
     unknown_cautions,
 )
-from adaptive_eval.scheduler.held import gpu_seconds_used
+from adaptive_eval.scheduler.server_times import gpu_seconds_used
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import FloatArray, question_moments
 from scorio.rank import rank_scores

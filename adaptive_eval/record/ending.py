@@ -28,7 +28,7 @@ from adaptive_eval.store import (
 )
 
 
-class Mishap(NamedTuple):
+class FatalError(NamedTuple):
     """An error that ended a run."""
 
     reason: str
@@ -40,7 +40,7 @@ class Mishap(NamedTuple):
         return first_line(self.reason)
 
 
-def note_mishap(store: Store, error: Exception) -> None:
+def note_fatal_error(store: Store, error: Exception) -> None:
     """Store that this error ended the run, where the store can still be written.
 
     What is raised on purpose says nothing secret and is told whole, but for where the run lies; of any other error only
@@ -54,12 +54,12 @@ def note_mishap(store: Store, error: Exception) -> None:
         store.commit(CommitBatch(events=[RunStopped(kind, reason, exit_code_of(error))]))
 
 
-def mishap_of(events: Sequence[Event]) -> Mishap | None:
+def fatal_error_of(events: Sequence[Event]) -> FatalError | None:
     """The error that ended a run, None where none did or the run has been resumed since."""
     last = events[-1] if events else None
     if not isinstance(last, RunStopped) or last.error is None:
         return None
-    return Mishap(last.reason or last.error, ExitCode.FAILED if last.exit_code is None else last.exit_code)
+    return FatalError(last.reason or last.error, ExitCode.FAILED if last.exit_code is None else last.exit_code)
 
 
 NAMED = 3
@@ -78,7 +78,7 @@ class Ended:
     directory: Path
     lost: Mapping[str, Lost] = field(default_factory=dict)
     """Models that were set aside, and why."""
-    mishap: Mishap | None = None
+    fatal_error: FatalError | None = None
     """The error that ended it, as its store tells it."""
     servers_up: int = 0
     """Servers that get time to end now."""
@@ -100,8 +100,8 @@ class Ended:
     @property
     def exit_code(self) -> ExitCode:
         """What the command line returns."""
-        if self.mishap is not None:
-            return self.mishap.exit_code
+        if self.fatal_error is not None:
+            return self.fatal_error.exit_code
         if gate_outcome(self.gate) == FAIL:
             return ExitCode.WORSE
         if gate_outcome(self.gate) == UNDECIDED and self.reason is Reason.SETTLED:
@@ -133,8 +133,8 @@ class Ended:
     @property
     def why(self) -> str:
         """One sentence."""
-        if self.mishap is not None:
-            return f"Stopped by an error: {self.mishap.reason}"
+        if self.fatal_error is not None:
+            return f"Stopped by an error: {self.fatal_error.reason}"
         if (outcome := gate_outcome(self.gate)) is not None and (outcome == FAIL or self.reason is Reason.SETTLED):
             return f"Finished: {outcome}: {gate_sentence(self.gate, outcome)}."
         if self.reason is Reason.BLOCKED and self.lost and not self.status.trials:
@@ -179,7 +179,7 @@ def ended_of(
         results=results,
         directory=directory,
         lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
-        mishap=mishap_of(events),
+        fatal_error=fatal_error_of(events),
         servers_up=servers_up,
     )
 

@@ -24,7 +24,7 @@ from adaptive_eval.record.labels import Labelled, Labels, level_said, levels_of,
 from adaptive_eval.record.relabel import judged_rows
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.thresholds import kept_rubric
-from adaptive_eval.store import MarkedTrial, TrialRecord
+from adaptive_eval.store import TrialFacts, TrialRecord
 from scorio.eval import corrected
 
 LEAST = 20
@@ -116,7 +116,7 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     rubric = kept_rubric(config.rubric, stored.events)
     require_labels_say_something(stored)
     rows = judged_rows(stored)
-    by_model: dict[str, list[MarkedTrial]] = defaultdict(list)
+    by_model: dict[str, list[TrialFacts]] = defaultdict(list)
     for row in rows:
         by_model[row.model].append(row)
     found = _graded(stored, labels, rubric, by_model, levels)
@@ -161,7 +161,7 @@ def _graded(
     stored: StoredRun,
     labels: Labels,
     rubric: Rubric,
-    by_model: Mapping[str, Sequence[MarkedTrial]],
+    by_model: Mapping[str, Sequence[TrialFacts]],
     levels: Sequence[str],
 ) -> dict[str, list[_Graded]]:
     """By model, the labelled answers of complete rounds."""
@@ -193,7 +193,7 @@ def category_of_label(record: TrialRecord, label: str, config: RunConfig, rubric
 
 def _model(
     name: str,
-    rows: Sequence[MarkedTrial],
+    rows: Sequence[TrialFacts],
     graded: Sequence[_Graded],
     score: tuple[float | None, float | None],
     stored: StoredRun,
@@ -220,7 +220,7 @@ def _model(
     return LabelledModel(name, len(rows), len(graded), confusion, *score, *fixed)
 
 
-def _by_question(rows: Sequence[MarkedTrial], rubric: Rubric) -> tuple[list[float], list[int], dict[str, int]]:
+def _by_question(rows: Sequence[TrialFacts], rubric: Rubric) -> tuple[list[float], list[int], dict[str, int]]:
     """The mean and the number of the trials of each question, and which question is which."""
     worth: dict[str, list[float]] = defaultdict(list)
     for row in rows:

@@ -22,7 +22,7 @@ from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.ungraded import why_unjudgeable
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.frozen import LENGTH_RATIO, FrozenThresholds
-from adaptive_eval.graders.many import (
+from adaptive_eval.graders.many_trials import (
     NO_CATEGORY,
     AnswerMeasures,
     TrialSignals,
@@ -34,7 +34,7 @@ from adaptive_eval.graders.many import (
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.record.restore import StoredRun, opened_run
 from adaptive_eval.record.thresholds import FIRST_ROUND, frozen_of, kept_thresholds
-from adaptive_eval.store import MarkedTrial
+from adaptive_eval.store import TrialFacts
 from scorio.categorical import SCHEMATA, Schema, Thresholds
 from scorio.categorical.variables import INVALID, VARIABLES
 from scorio.rank import compare_rankings, rank_scores
@@ -182,7 +182,7 @@ class _Trials:
         return [self.questions[at] for at in self.question.tolist()]
 
     @classmethod
-    def of(cls, stored: StoredRun, rows: Sequence[MarkedTrial]) -> "_Trials":
+    def of(cls, stored: StoredRun, rows: Sequence[TrialFacts]) -> "_Trials":
         roster = stored.setup.roster
         cells = np.array([roster.cell(row.model, row.question) for row in rows], dtype=np.int64).reshape(-1, 2)
         said = [(row.signals, row.flags) for row in rows]
@@ -329,10 +329,10 @@ def _agreeing(found: RelabelledRubric, own: RelabelledRubric, same_as: str | Non
     return replace(found, tau_b=None if tau is None or np.isnan(tau) else tau, same_as=same_as)
 
 
-def judged_rows(stored: StoredRun) -> list[MarkedTrial]:
+def judged_rows(stored: StoredRun) -> list[TrialFacts]:
     """The graded trials of complete rounds of today's models and questions."""
     roster = stored.setup.roster
-    rows = [row for row in stored.reader.marked() if (row.model, row.question) in roster]
+    rows = [row for row in stored.reader.trial_facts() if (row.model, row.question) in roster]
     last = _last_rounds(rows, _judged_trials(stored))
     return [row for row in rows if row.round <= last.get(row.model, -1)]
 
@@ -347,7 +347,7 @@ def _judged_trials(stored: StoredRun) -> dict[str, int]:
     return dict(zip(counts.roster.models, trials, strict=True))
 
 
-def _last_rounds(rows: Sequence[MarkedTrial], judged: Mapping[str, int]) -> dict[str, int]:
+def _last_rounds(rows: Sequence[TrialFacts], judged: Mapping[str, int]) -> dict[str, int]:
     """Of each model the last round that the newest look has: rounds are complete one after the other."""
     sizes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in rows:

@@ -24,13 +24,13 @@ from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results, iso_time
-from adaptive_eval.record.ending import mishap_of
-from adaptive_eval.record.former import FormerSpending, spent_on_former
+from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
+from adaptive_eval.record.removed_models import RemovedModelsSpending, spent_on_removed_models
 from adaptive_eval.record.results import Caution, Results, read_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
-from adaptive_eval.scheduler.held import gpu_seconds_used
 from adaptive_eval.scheduler.ledger import cost_of, lost_so_far
+from adaptive_eval.scheduler.server_times import gpu_seconds_used
 from adaptive_eval.store import (
     AnswersLost,
     Event,
@@ -90,7 +90,7 @@ class StoredRun:
         """What its trials come to; raises `StoreError` where it names a plug-in."""
         setup, reader = self.setup, self.reader
         controller = Controller(self.plan)
-        controller.spend_elsewhere(self.former.trials, self.former.cost)
+        controller.spend_elsewhere(self.removed_models.trials, self.removed_models.cost)
         usages = [TrialUsage() for _ in setup.roster.models]
         outcomes, taken = _outcomes(reader, setup.roster, usages), 0
         at, (before, since) = setup.roster.models.position_of, _told(self.events)
@@ -108,9 +108,9 @@ class StoredRun:
         return controller, usages
 
     @cached_property
-    def former(self) -> FormerSpending:
+    def removed_models(self) -> RemovedModelsSpending:
         """What it has spent on models that its configuration names no more."""
-        return spent_on_former(self.reader, self.setup.roster.models, self.events)
+        return spent_on_removed_models(self.reader, self.setup.roster.models, self.events)
 
     def _gpu_seconds(self, usages: Sequence[TrialUsage]) -> float:
         """What a cap on GPU time counts, requests that were lost included."""
@@ -118,7 +118,7 @@ class StoredRun:
         lost = lost_so_far(self.events, setup.roster.models)
         requests = [usage.gpu_seconds + lost.get(model, Cost()).gpu_seconds for model, usage in enumerate(usages)]
         launched = launched_models(setup.config.models)
-        return self.former.gpu_seconds + gpu_seconds_used(_held(self.reader, setup.roster), launched, requests)
+        return self.removed_models.gpu_seconds + gpu_seconds_used(_held(self.reader, setup.roster), launched, requests)
 
     def results(self, *, running: bool) -> Results | None:
         """What was published when the run ended, or what its trials come to by now; None before the first look."""
@@ -165,7 +165,7 @@ class StoredRun:
     def _final_results(self) -> Results | None:
         """The results that were published when the run ended, where nothing has happened to it since."""
         last = self.events[-1] if self.events else None
-        if not isinstance(last, RunFinished | RunStopped) or mishap_of(self.events) is not None:
+        if not isinstance(last, RunFinished | RunStopped) or fatal_error_of(self.events) is not None:
             return None
         results = read_results(self.reader.directory)
         if results is None or results.run.status == "running" or results.cost.trials != self.reader.trial_count():

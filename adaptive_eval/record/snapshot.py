@@ -26,7 +26,7 @@ from adaptive_eval.record.warnings import (
     recorded_caution,
 )
 from adaptive_eval.store import Event, HeldTime, OutcomesRecorded, ServerDied, ServerLaunched, events_of_kind
-from adaptive_eval.store.repeats import Drawn
+from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import CountArray, FloatArray
 
@@ -38,7 +38,7 @@ class RunSubject:
     name: str
     models: tuple[str, ...]
     questions: tuple[str, ...]
-    drawn: tuple[Drawn | None, ...]
+    drawn: tuple[SamplingFreedom | None, ...]
     """How freely the answers of each model are drawn; None where they may all be alike, or are not seen."""
     created: float
     """Seconds since 1970."""
@@ -104,7 +104,7 @@ def take_snapshot(
         return None
     bench = controller.plan.bench
     names = {event.model: event.run for event in events_of_kind(events, OutcomesRecorded)}
-    prior, recorded = parted(bench)
+    prior, recorded = prior_and_recorded_counts(bench)
     return Snapshot(
         subject=subject,
         result=result,
@@ -136,7 +136,7 @@ def take_snapshot(
     )
 
 
-def parted(bench: Bench) -> tuple[CountArray, NDArray[np.int64]]:
+def prior_and_recorded_counts(bench: Bench) -> tuple[CountArray, NDArray[np.int64]]:
     """What was known beforehand (L, M, K): R0, which counts beside a model's own trials, and what stands for them."""
     shape = (bench.models, bench.questions, bench.categories)
     known = np.zeros(shape, dtype=np.int64) if bench.prior_counts is None else bench.prior_counts
@@ -177,7 +177,7 @@ def subject_of(config: RunConfig, questions: Sequence[Question], created: float)
         name=config.name,
         models=tuple(model.name for model in config.models),
         questions=tuple(question.id for question in questions),
-        drawn=tuple(Drawn.of(model.sampling) for model in config.models),
+        drawn=tuple(SamplingFreedom.of(model.sampling) for model in config.models),
         created=created,
         decisions=config.stated(),
         sampling=tuple(sent_sampling(model, model.sampling) for model in config.models),

@@ -17,7 +17,7 @@ from adaptive_eval.record.pending import rows_of
 from adaptive_eval.record.results import BatchRow, CallRow, ModelRow, PairRow
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.words import promise_in_short
-from adaptive_eval.scheduler.held import gpu_seconds_used
+from adaptive_eval.scheduler.server_times import gpu_seconds_used
 from adaptive_eval.store import Roster, Spending
 from scorio.moments import question_moments
 

@@ -18,14 +18,14 @@ from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.record.build import question_posteriors
-from adaptive_eval.record.ending import mishap_of
+from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import BatchRow, Results
 from adaptive_eval.record.thresholds import frozen_words, kept_thresholds
-from adaptive_eval.record.words import Words, words_of
+from adaptive_eval.record.words import DecisionsInWords, decisions_in_words
 from adaptive_eval.store import (
     Event,
     GradedCell,
@@ -130,7 +130,7 @@ class RunView:
     """None before the first look."""
     name: str
     objective: ObjectiveView
-    words: Words
+    words: DecisionsInWords
     """What it decides and promises."""
     configuration: Mapping[str, object]
     """Complete, with every default, and without any secret."""
@@ -232,14 +232,14 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
     """The view of a run whose results are known."""
     config, questions, plug_ins, roster = setup
     rubric = open_rubric(config.rubric)
-    mishap = mishap_of(events)
+    fatal_error = fatal_error_of(events)
     counts = counts_of_graded(source.graded(), roster, len(rubric.weights))
     known, places = posterior_views(counts, rubric.weights)
     return RunView(
         results=results,
         name=config.name,
         objective=objective_view(config.stated() if results is None else results.decisions),
-        words=words_of(config, plug_ins, imported=bool(events_of_kind(events, TrialsImported))),
+        words=decisions_in_words(config, plug_ins, imported=bool(events_of_kind(events, TrialsImported))),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,
@@ -256,7 +256,7 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
         events=tuple(map(event_view, events)),
         batches=batch_rows(events),
         elapsed=source.elapsed,
-        error=None if mishap is None else mishap.headline,
+        error=None if fatal_error is None else fatal_error.headline,
         thresholds=_thresholds(config.rubric, events),
     )
 

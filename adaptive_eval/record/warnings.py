@@ -27,7 +27,7 @@ from adaptive_eval.store import (
 )
 from adaptive_eval.store.alarms import AnswerFault, fault_sentence
 from adaptive_eval.store.looks import changed_horizons
-from adaptive_eval.store.repeats import Drawn, repeated, said_of_repeats
+from adaptive_eval.store.repeats import SamplingFreedom, repeated, said_of_repeats
 from adaptive_eval.store.usage import TrialUsage
 
 DECIDING = ("stopping.", "objective.", "prior_evidence")
@@ -271,7 +271,7 @@ def unknown_cautions(
 
 
 def repeat_cautions(
-    names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[Drawn | None]
+    names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[SamplingFreedom | None]
 ) -> Iterator[Caution]:
     """Of whom answers come again as those of independent samples do not, and of whom nobody can tell."""
     found = repeated([usage.pairs for usage in usages], drawn)

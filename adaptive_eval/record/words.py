@@ -15,7 +15,7 @@ from adaptive_eval.imports import SAID
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class DecisionsInWords:
     """One or two sentences each."""
 
     objective: str
@@ -32,10 +32,10 @@ class Words:
     """How the seed of each trial is found."""
 
 
-def words_of(config: RunConfig, plug_ins: Mapping[str, str], *, imported: bool) -> Words:
+def decisions_in_words(config: RunConfig, plug_ins: Mapping[str, str], *, imported: bool) -> DecisionsInWords:
     """The sentences for a configuration; `plug_ins`: what plug-ins say of themselves; `imported`: the first trials came
     from logs."""
-    return Words(
+    return DecisionsInWords(
         objective=_objective(config, plug_ins.get("objective.kind", "")),
         rule=_rule(config, brings_its_own=OWN_RULE in plug_ins),
         promise=_promise(config, plug_ins),

@@ -11,7 +11,7 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.slot import LabelScores
 from adaptive_eval.graders.verifying import VerifierPool
 from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.scheduler.verdicts import all_spent
+from adaptive_eval.scheduler.verdict_costs import all_spent
 from adaptive_eval.store import BaselineAsked, CommitBatch, Event, Store, events_of_kind
 
 

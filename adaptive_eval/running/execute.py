@@ -27,12 +27,12 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCode, StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results
-from adaptive_eval.record.ending import Ended, ended_of, note_mishap
-from adaptive_eval.record.former import spent_on_former
+from adaptive_eval.record.ending import Ended, ended_of, note_fatal_error
 from adaptive_eval.record.history import fresh_directory, newest_directory, stored_trial_count
+from adaptive_eval.record.removed_models import spent_on_removed_models
 from adaptive_eval.record.results import Results, write_results
 from adaptive_eval.record.snapshot import Snapshot, subject_of, take_snapshot
-from adaptive_eval.record.starting import load_starting_point
+from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.running.answer_keys import check_keys, grading_of
 from adaptive_eval.running.baseline import take_baseline
@@ -57,7 +57,7 @@ from adaptive_eval.store import (
     RunStopped,
     Store,
 )
-from adaptive_eval.store.repeats import Drawn
+from adaptive_eval.store.repeats import SamplingFreedom
 
 HEARD = 2
 """The next one acts as it does in any program."""
@@ -230,7 +230,7 @@ async def _execute(
                 grading = grading_of(prepared)
                 try:
                     controller = Controller(prepared.plan)
-                    news = [*beginning.news, *await take_baseline(grading, store, controller.bears)]
+                    news = [*beginning.news, *await take_baseline(grading, store, controller.can_afford)]
                     session = _Session(prepared, store, serving, grading, watcher, controller)
                     ended = await session.carry_on(opened, news, interrupts)
                 finally:
@@ -239,7 +239,7 @@ async def _execute(
                 tell(ended)
                 return ended.exit_code
     except Exception as error:
-        note_mishap(store, error)
+        note_fatal_error(store, error)
         raise
     finally:
         store.close()
@@ -262,13 +262,13 @@ class _Session:
         self._serving = serving
         self._watcher = watcher
         self._controller = controller
-        former = spent_on_former(store.reader, prepared.roster.models, store.reader.events())
-        self._controller.spend_elsewhere(former.trials, former.cost)
+        removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
+        self._controller.spend_elsewhere(removed.trials, removed.cost)
         self._publisher = Publisher(store.directory, self._snapshot)
         endpoints, secrets = serving.endpoints, serving.secrets
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
         opening, stop_on = prepared.plan.opening, prepared.config.stop_on_alarm
-        drawn = [Drawn.of(model.sampling) for model in prepared.config.models]
+        drawn = [SamplingFreedom.of(model.sampling) for model in prepared.config.models]
         section = prepared.config.rubric
         goes_by_opening = bool(open_rubric(section).lacks)
         fit = OpeningFit(section, prepared.rubric, prepared.roster, opening) if goes_by_opening else None
@@ -284,7 +284,7 @@ class _Session:
             self._alarms,
             Ledger(lanes) if prepared.plan.budget.bought else None,
             fit,
-            former.gpu_seconds,
+            removed.gpu_seconds,
         )
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(self._subject, self._controller, self._scheduler, serving.endpoints)

@@ -2,7 +2,7 @@
 
 Without a new configuration, the answers on which the grader failed are tried again. With one, every stored answer is
 graded by its grader and rubric, against its answer keys, and the run goes on with these; all grades change or none.
-Where a judge grades, the caps bear all that its verdicts may cost, or nothing is asked (`judged_anew`).
+Where a judge grades, the caps bear all that its verdicts may cost, or nothing is asked (`rejudging_costs`).
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.thresholds import frozen_of, kept_rubric, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_grading
 from adaptive_eval.running.baseline import take_baseline
-from adaptive_eval.running.judged_anew import JudgedAnew
+from adaptive_eval.running.rejudging_costs import RejudgingCosts
 from adaptive_eval.scheduler.grading import grade_stored
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
@@ -109,12 +109,12 @@ async def _regrade(
     verdict = worst_verdict(config, questions)
     pool = open_grading(config, rubric, verdict)
     capped = verdict != NO_COST and budget_of(config.budget).bought
-    judged = JudgedAnew(prepare(config), store.reader, verdict, pool.lost_vote, beyond_caps) if capped else None
+    judged = RejudgingCosts(prepare(config), store.reader, verdict, pool.lost_vote, beyond_caps) if capped else None
     again: Callable[[str], Again | None] = (lambda model: None) if judged is None else judged.again
     try:
         if judged is not None:
             judged.require_room(store.reader.trial_count())
-        await take_baseline(pool, store, lambda total: judged is None or judged.bears(total))
+        await take_baseline(pool, store, lambda total: judged is None or judged.can_afford(total))
         regrades = await grade_stored(pool, records, {question.id: question for question in questions}, again)
     finally:
         await pool.close()

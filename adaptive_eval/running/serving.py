@@ -142,7 +142,7 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
         shared = [place for group in config.serving_groups for place in group.places]
         places = ExclusivePlaces(shared, config.name, patient=patient)
         stack.callback(places.release)
-        notices = foreseen(config)
+        notices = allow_open_files(config)
         hosts, loads = open_hosts(config, keys, logs, places, notices), LoadWatch()
         launched = _endpoints_of(hosts)
         endpoints: list[Endpoint] = []
@@ -195,7 +195,7 @@ def _batched(
     return BatchedEndpoint(model.name, direct, service, model.concurrency.attempts)
 
 
-def foreseen(config: RunConfig) -> list[Notice]:
+def allow_open_files(config: RunConfig) -> list[Notice]:
     """What there is to say of this machine before anything is asked; open files are allowed as far as they can be."""
     servers = [model.concurrency.concurrency for model in config.asked for _ in model.replicas]
     wanted = open_files.wanted_for(sum(servers), len(servers))

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.stopping import StopOnAlarm
+from adaptive_eval.scheduler.ending_alarms import StopOnAlarm
 from adaptive_eval.store import AlarmRaised, Event, RunReader, StoredOutcome, TrialRecord, events_of_kind
 from adaptive_eval.store.alarms import AnswerFault, SharedTraits, fault_sentence
-from adaptive_eval.store.repeats import AnswerPairs, Drawn, repeated, said_of_repeats
+from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom, repeated, said_of_repeats
 
 SHOWN_CHARACTERS = 120
 
@@ -48,7 +48,7 @@ class Alarms:
         models: Sequence[str],
         questions: Sequence[Question],
         opening: NDArray[np.int32],
-        drawn: Sequence[Drawn | None],
+        drawn: Sequence[SamplingFreedom | None],
         stop_on: StopOnAlarm = "all",
     ) -> None:
         """`opening` (L, M) has the trials of the first round; `drawn` says how freely each model's are."""

@@ -148,7 +148,7 @@ class Departures:
         that are `launched`."""
         if self._controller.finished is not None:
             return
-        wanted = self._controller.wanted_again()
+        wanted = self._controller.still_wanted()
         self.settled = {model for model in range(len(self._names)) if not wanted[model] and model not in self.lost}
         for model in sorted(self.settled.difference(self._recorded)):
             name = self._names[model]

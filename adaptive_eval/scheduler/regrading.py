@@ -9,7 +9,7 @@ from itertools import islice
 
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.grading import Grading, grade_stored
-from adaptive_eval.scheduler.verdicts import VerdictCosts
+from adaptive_eval.scheduler.verdict_costs import VerdictCosts
 from adaptive_eval.store import Event, Regrade, RegradingBegun, Store, TrialRecord, TrialsRegraded
 
 AT_A_TIME = 16

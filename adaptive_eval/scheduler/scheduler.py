@@ -24,17 +24,17 @@ from adaptive_eval.scheduler.batched_lanes import BatchedLanes
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import DepartureCallbacks, Departures
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of, regrade_of, waiting_record
-from adaptive_eval.scheduler.held import ServerTimes, gpu_seconds_used
 from adaptive_eval.scheduler.intake import Intake
 from adaptive_eval.scheduler.ledger import Ledger, LostAnswers, at_least_elapsed
 from adaptive_eval.scheduler.opening_fit import OpeningFit, place_of
 from adaptive_eval.scheduler.regrading import Regrading
 from adaptive_eval.scheduler.sending import RequestSender, SendCallbacks
+from adaptive_eval.scheduler.server_times import ServerTimes, gpu_seconds_used
 from adaptive_eval.scheduler.time_outs import forget_time_outs
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import ServerHost, TurnCallbacks, Turns
 from adaptive_eval.scheduler.types import Decider, Halt, Lane, Observer
-from adaptive_eval.scheduler.verdicts import VerdictCosts
+from adaptive_eval.scheduler.verdict_costs import VerdictCosts
 from adaptive_eval.scheduler.waiting import TrialGroup
 from adaptive_eval.store import (
     CommitBatch,
@@ -260,7 +260,7 @@ class Scheduler:
         self._controller.spend_elsewhere(0, reduce(Cost.plus, waiting, NO_COST))
         looks = self._controller.restore(outcomes, lost)
         if waiting and self.halt is None:  # nobody pays for their verdicts
-            self._controller.exhaust()
+            self._controller.end_over_budget()
         self._departures.hear_set_aside()
         if looks and self._alarms is not None:
             self._alarms.look_up(reader)

@@ -13,8 +13,8 @@ from adaptive_eval.core.types import Ask
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import EndpointError, NotAskedAgain
 from adaptive_eval.scheduler.committer import Committer
-from adaptive_eval.scheduler.held import ServerTimes
 from adaptive_eval.scheduler.ledger import LostAnswers
+from adaptive_eval.scheduler.server_times import ServerTimes
 from adaptive_eval.scheduler.types import Decider, Lane
 from adaptive_eval.scheduler.waiting import TrialGroup, WaitingLines
 from adaptive_eval.seeds import SEED_SPAN, trial_seed

@@ -38,7 +38,7 @@ class Decider(Protocol):
         """Trials to be run now, at most `slots`."""
         ...
 
-    def wanted_again(self) -> NDArray[np.bool_]:
+    def still_wanted(self) -> NDArray[np.bool_]:
         """Of each model whether further trials may be wanted, whatever comes."""
         ...
 
@@ -66,11 +66,11 @@ class Decider(Protocol):
         """Count what was spent on answers that were lost."""
         ...
 
-    def bears(self, total: Cost) -> bool:
+    def can_afford(self, total: Cost) -> bool:
         """Whether the caps bear this in all, for trials that are there."""
         ...
 
-    def exhaust(self) -> None:
+    def end_over_budget(self) -> None:
         """End the run as it stands: the caps do not bear what the trials that are there still cost."""
         ...
 

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields
 from io import StringIO
 from pathlib import Path
 
@@ -74,13 +74,13 @@ def write_experiment(experiment: Experiment, folder: Path) -> Iterator[Path]:
         raise StoreError(f"{folder} cannot be a folder: {error.strerror}. {MEND}") from error
     for table in experiment.tables:
         yield _written(folder / f"{table.name}.csv", _as_csv(table).encode("utf-8", "replace"))
-    bare = replace(experiment, plates=())
-    data = {"format": FORMAT, "study": bare}
+    found = {field.name: getattr(experiment, field.name) for field in fields(experiment) if field.name != "figures"}
+    data = {"format": FORMAT, "study": found}
     yield _written(folder / f"{experiment.name}.json", orjson.dumps(data, option=orjson.OPT_INDENT_2))
     # imported here: it needs an extra
-    from adaptive_eval.show.plates import draw_plates
+    from adaptive_eval.show.study_figures import draw_study_figures
 
-    yield from draw_plates(experiment.plates, folder, MEND)
+    yield from draw_study_figures(experiment.figures, folder, MEND)
 
 
 def _written(path: Path, data: bytes) -> Path:

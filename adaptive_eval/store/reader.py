@@ -20,7 +20,6 @@ from adaptive_eval.store.records import (
     GradedCell,
     HeldTime,
     JudgeUse,
-    MarkedTrial,
     ReplicaSums,
     ReplicaTraffic,
     RoundCount,
@@ -28,6 +27,7 @@ from adaptive_eval.store.records import (
     Spending,
     StoredLook,
     StoredOutcome,
+    TrialFacts,
     TrialKey,
     TrialPlace,
     TrialRecord,
@@ -131,7 +131,7 @@ _OUTCOMES = _selected(_OutcomeRow._fields) + "ORDER BY trials.id"
 _TRIALS = _selected(_TrialRow._fields)
 _TRIALS_UNCHECKED = _TRIALS.replace(_MEANT["damaged"], "NULL")
 _USES = _selected(TrialUse._fields) + "ORDER BY trials.id"
-_MARKED = _selected(MarkedTrial._fields) + "WHERE category IS NOT NULL ORDER BY trials.id"
+_MARKED = _selected(TrialFacts._fields) + "WHERE category IS NOT NULL ORDER BY trials.id"
 _JUDGE_USE = (
     "SELECT count(*), total(json_extract(signals, '$.judge_prompt_tokens')), "
     "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
@@ -263,9 +263,9 @@ class RunReader:
         rows = self._rows("SELECT name, trials FROM asked_for JOIN models ON models.id = model WHERE trials > 0")
         return {str(name): int(count) for name, count in rows}
 
-    def marked(self) -> Iterator[MarkedTrial]:
+    def trial_facts(self) -> Iterator[TrialFacts]:
         """Every graded trial with what a rubric could go by, in the order of commitment."""
-        return map(MarkedTrial._make, self._rows(_MARKED))
+        return map(TrialFacts._make, self._rows(_MARKED))
 
     def judge_use(self) -> JudgeUse | None:
         """What a judge has used on these answers; None where there was none."""

@@ -111,7 +111,7 @@ class TrialUse(NamedTuple):
     latency: float
 
 
-class MarkedTrial(NamedTuple):
+class TrialFacts(NamedTuple):
     """What any rubric could go by: everything of a graded trial but its texts."""
 
     model: str

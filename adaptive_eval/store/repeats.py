@@ -50,7 +50,7 @@ STEPS, FINE, MOST_BITS, SIZE_STEP = 16, 8.0, 64.0, 40
 """Bits are kept to a sixteenth up to eight, and whole up to 64, bytes in steps of 40: always downwards."""
 
 
-class Drawn(NamedTuple):
+class SamplingFreedom(NamedTuple):
     """How freely a model's answers are drawn."""
 
     temperature: float
@@ -141,12 +141,12 @@ class Repeated(NamedTuple):
     """The model whose share of repeats it was judged by, if any."""
 
 
-def repeated(pairs: Sequence[AnswerPairs], drawn: Sequence[Drawn | None]) -> list[Repeated | None]:
+def repeated(pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> list[Repeated | None]:
     """For each model what is to be said; None: nothing is amiss, or it is not sampled."""
     return [_found(model, pairs, drawn) for model in range(len(pairs))]
 
 
-def _found(model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[Drawn | None]) -> Repeated | None:
+def _found(model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> Repeated | None:
     mine, how = pairs[model], drawn[model]
     if how is None or not mine.agreed.total():
         return None
@@ -165,7 +165,7 @@ def _found(model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[Drawn | Non
     return Repeated(mine.number, mine.number, None) if unclear else None
 
 
-def _chance_of(kind: _Kind, how: Drawn) -> float | None:
+def _chance_of(kind: _Kind, how: SamplingFreedom) -> float | None:
     """That an answer comes again, by itself; None where that cannot be known."""
     if how.as_it_is and kind.bits is not None:
         return float(2.0**-kind.bits)
@@ -175,13 +175,13 @@ def _chance_of(kind: _Kind, how: Drawn) -> float | None:
     return float(2.0 ** (-(min(how.temperature, 1.0) ** 2) * bits))
 
 
-def _is_telling(kind: _Kind, how: Drawn) -> bool:
+def _is_telling(kind: _Kind, how: SamplingFreedom) -> bool:
     """A short answer that another model's say something about."""
     return not kind.right and _chance_of(kind, how) is None
 
 
 def _most_certain_other(
-    model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[Drawn | None]
+    model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]
 ) -> tuple[float, int] | None:
     """The largest share of such pairs that agree of models as cold or colder, at its upper limit, and whose it is."""
     how = drawn[model]

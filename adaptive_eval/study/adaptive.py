@@ -26,11 +26,11 @@ from adaptive_eval.study.experiment import (
     Curve,
     DataTable,
     Experiment,
+    OnStudyProgress,
     Panel,
-    Plate,
-    Told,
-    nothing_told,
-    part_of,
+    StudyFigure,
+    ignore_progress,
+    part_of_progress,
 )
 from adaptive_eval.study.judged import EQUAL, judge_replay
 from adaptive_eval.study.one_look import OneLook, one_look_at, smallest_fixed
@@ -108,13 +108,13 @@ class Studied(NamedTuple):
     setups: list[Replayed]
 
 
-def study_adaptive(request: AdaptiveRequest, told: Told = nothing_told) -> Experiment:
+def study_adaptive(request: AdaptiveRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
     """Run the study."""
     if not request.data:
         raise ConfigError("there is nothing to study; name worlds, .npz files or runs")
     parts = len(request.data)
     studied = [
-        _studied(what, request, part_of(told, number / parts, (number + 1) / parts))
+        _studied(what, request, part_of_progress(on_progress, number / parts, (number + 1) / parts))
         for number, what in enumerate(request.data)
     ]
     rows = tuple(row for one in studied for row in _rows(one))
@@ -128,7 +128,7 @@ def study_adaptive(request: AdaptiveRequest, told: Told = nothing_told) -> Exper
             "seed": request.seed,
         },
         tables=(DataTable("adaptive", "by setup", COLUMNS, rows), _curves(studied)),
-        plates=tuple(_plate(one) for one in studied),
+        figures=tuple(_figure(one) for one in studied),
         criteria=tuple(criterion for one in studied for criterion in _criteria(one, request.replicates)),
         notes=(
             "Cost is the share of the fixed design's trials, which gives every question all of them. Fixed N, as many: "
@@ -139,7 +139,7 @@ def study_adaptive(request: AdaptiveRequest, told: Told = nothing_told) -> Exper
     )
 
 
-def _studied(what: str, request: AdaptiveRequest, told: Told) -> Studied:
+def _studied(what: str, request: AdaptiveRequest, on_progress: OnStudyProgress) -> Studied:
     prepared = _prepared(what, request.trials, request.top)
     source, most = prepared["default"].source, prepared["default"].plan.trials.max
     jobs = [_Job(what, request.trials, request.top, request.seed, draw) for draw in range(request.replicates)]
@@ -147,7 +147,7 @@ def _studied(what: str, request: AdaptiveRequest, told: Told) -> Studied:
     for done, (one, setups) in enumerate(_performed(jobs), start=1):
         fixed.append(one)
         found.append(setups)
-        told(done / request.replicates, f"{source.name}: {done} of {request.replicates}")
+        on_progress(done / request.replicates, f"{source.name}: {done} of {request.replicates}")
     means = np.mean(np.array(found), axis=0).tolist()
     return Studied(
         source=source,
@@ -284,7 +284,7 @@ def _curves(studied: Sequence[Studied]) -> DataTable:
     return DataTable("adaptive_fixed", "the fixed design, looked at once", columns, tuple(rows), shown=False)
 
 
-def _plate(one: Studied) -> Plate:
+def _figure(one: Studied) -> StudyFigure:
     """What a design that looks once comes to at each N, and where the adaptive setups end."""
     trials = tuple(map(float, range(1, one.most + 1)))
     panels = []
@@ -297,7 +297,7 @@ def _plate(one: Studied) -> Plate:
         line = Curve("fixed N, one look", trials, tuple(map(float, curve)))
         ends = (Curve(row.setup, (row.cost * one.most,), (float(getattr(row, name)),)) for row in one.setups)
         panels.append(Panel(title, "trials a question, on average", up, (line, *ends)))
-    return Plate(f"adaptive_{one.source.name}", tuple(panels))
+    return StudyFigure(f"adaptive_{one.source.name}", tuple(panels))
 
 
 def _criteria(one: Studied, replicates: int) -> Iterator[Criterion]:

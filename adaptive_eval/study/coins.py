@@ -17,12 +17,12 @@ from adaptive_eval.study.experiment import (
     Curve,
     DataTable,
     Experiment,
+    OnStudyProgress,
     Panel,
-    Plate,
-    Told,
+    StudyFigure,
     at_least,
     at_most,
-    nothing_told,
+    ignore_progress,
 )
 from scorio.convergence import Metric, Study, tau_curve, tau_of_tensors
 from scorio.moments import FloatArray, IntArray
@@ -63,11 +63,11 @@ def coin_outcomes(matrices: int, trials: int, rng: np.random.Generator) -> IntAr
     return (rng.random((matrices, *chances.shape, trials)) < chances[..., None]).astype(np.int8)
 
 
-def study_coins(request: CoinsRequest, told: Told = nothing_told) -> Experiment:
+def study_coins(request: CoinsRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
     """Run the study."""
     gold = rank_scores(COIN_MEANS)
-    alone = _independent(request, gold, told)
-    resampled = {scheme: _bootstrapped(request, gold, scheme, told) for scheme in SCHEMES}
+    alone = _independent(request, gold, on_progress)
+    resampled = {scheme: _bootstrapped(request, gold, scheme, on_progress) for scheme in SCHEMES}
     means = {
         scheme: {name: curves.mean(axis=0) for name, curves in found.items()} for scheme, found in resampled.items()
     }
@@ -76,8 +76,8 @@ def study_coins(request: CoinsRequest, told: Told = nothing_told) -> Experiment:
         title="Agreement with the true order of eleven biased coins (paper, section 2.7, Fig. 1)",
         settings=dict(request._asdict()),
         tables=(_at_looks(alone), _all_curves({"independent": alone, **means})),
-        plates=(
-            Plate(
+        figures=(
+            StudyFigure(
                 "coins",
                 tuple(
                     Panel(title, "trials N", "Kendall's tau-b with the truth", _curves(curves))
@@ -97,7 +97,9 @@ def study_coins(request: CoinsRequest, told: Told = nothing_told) -> Experiment:
     )
 
 
-def _independent(request: CoinsRequest, gold: IntArray | FloatArray, told: Told) -> dict[str, FloatArray]:
+def _independent(
+    request: CoinsRequest, gold: IntArray | FloatArray, on_progress: OnStudyProgress
+) -> dict[str, FloatArray]:
     rng = np.random.default_rng([request.seed, 0])
     totals = {name: np.zeros(TRIALS + 1 - metric.first) for name, metric in METRICS.items()}
     for done in range(0, request.matrices, AT_A_TIME):
@@ -105,11 +107,13 @@ def _independent(request: CoinsRequest, gold: IntArray | FloatArray, told: Told)
         tensors = coin_outcomes(some, TRIALS, rng)
         for name, metric in METRICS.items():
             totals[name] += some * tau_of_tensors(tensors, metric, gold).tau
-        told((done + some) / request.matrices / 3.0, f"{done + some} of {request.matrices} matrices")
+        on_progress((done + some) / request.matrices / 3.0, f"{done + some} of {request.matrices} matrices")
     return {name: total / request.matrices for name, total in totals.items()}
 
 
-def _bootstrapped(request: CoinsRequest, gold: IntArray | FloatArray, scheme: str, told: Told) -> dict[str, FloatArray]:
+def _bootstrapped(
+    request: CoinsRequest, gold: IntArray | FloatArray, scheme: str, on_progress: OnStudyProgress
+) -> dict[str, FloatArray]:
     """The curves (matrices, steps) of each metric."""
     rng = np.random.default_rng([request.seed, 1])
     found: dict[str, list[FloatArray]] = {name: [] for name in METRICS}
@@ -121,7 +125,7 @@ def _bootstrapped(request: CoinsRequest, gold: IntArray | FloatArray, scheme: st
             draws = np.random.default_rng([request.seed, 2, matrix])
             found[name].append(tau_curve(Study.of(outcomes, metric=metric, gold=gold), each, draws, scheme).tau)
         share = (matrix + 1) / request.bootstrapped
-        told(first + share / 3.0, f"bootstrap by {scheme}: {matrix + 1} of {request.bootstrapped} matrices")
+        on_progress(first + share / 3.0, f"bootstrap by {scheme}: {matrix + 1} of {request.bootstrapped} matrices")
     return {name: np.array(curves) for name, curves in found.items()}
 
 

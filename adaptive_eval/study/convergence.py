@@ -21,11 +21,11 @@ from adaptive_eval.study.experiment import (
     Curve,
     DataTable,
     Experiment,
+    OnStudyProgress,
     Panel,
-    Plate,
-    Told,
-    nothing_told,
-    part_of,
+    StudyFigure,
+    ignore_progress,
+    part_of_progress,
 )
 from adaptive_eval.study.recorded import OutcomeTensor, read_tensor
 from scorio.convergence import (
@@ -85,15 +85,15 @@ class _DataSet(NamedTuple):
     subsets: tuple[_Subset, ...]
 
 
-def study_convergence(request: ConvergenceRequest, told: Told = nothing_told) -> Experiment:
+def study_convergence(request: ConvergenceRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
     """Run the study on each data set."""
     sets = []
     for number, path in enumerate(request.data):
         rng = np.random.default_rng([request.seed, number])
         tensor = read_tensor(path, request.trials, rng).best(request.top)
-        here = part_of(told, number / len(request.data), (number + 1) / len(request.data))
+        here = part_of_progress(on_progress, number / len(request.data), (number + 1) / len(request.data))
         sets.append(_studied(tensor, request, here))
-    plates = [plate for one in sets for plate in _plates(one)]
+    figures = [figure for one in sets for figure in _figures(one)]
     settings: dict[str, Cell] = {"replicates": request.replicates, "seed": request.seed}
     for one in sets:
         models, questions, trials = one.tensor.outcomes.shape
@@ -103,7 +103,7 @@ def study_convergence(request: ConvergenceRequest, told: Told = nothing_told) ->
         title="How many trials the ranking takes to settle (paper, sections 3.1 and 3.3, appendices F and G)",
         settings=settings,
         tables=(*map(_summary, sets), _ranks(sets), _panels(sets), _distribution(sets), _curves(sets), _worst(sets)),
-        plates=tuple(plates),
+        figures=tuple(figures),
         notes=tuple(_notes(sets)),
     )
 
@@ -120,13 +120,13 @@ def metrics_of(tensor: OutcomeTensor) -> dict[str, Metric]:
     return chosen
 
 
-def _studied(tensor: OutcomeTensor, request: ConvergenceRequest, told: Told) -> _DataSet:
+def _studied(tensor: OutcomeTensor, request: ConvergenceRequest, on_progress: OnStudyProgress) -> _DataSet:
     gold = Study.of(tensor.outcomes, w=tensor.weights)
     if len(set(gold.gold.tolist())) == 1:
         raise ConfigError(f"{tensor.name}: all models have the same score, so that there is no ranking to converge to")
     settled, chosen = [], metrics_of(tensor)
     for place, (name, metric) in enumerate(chosen.items()):
-        here = part_of(told, 0.8 * place / len(chosen), 0.8 * (place + 1) / len(chosen))
+        here = part_of_progress(on_progress, 0.8 * place / len(chosen), 0.8 * (place + 1) / len(chosen))
         settled.append(_settled(name, Study.of(tensor.outcomes, w=tensor.weights, metric=metric), request, here))
     subsets = tuple(chosen_subsets(len(tensor.models), np.random.default_rng([request.seed, 3])))
     found = convergence_of_subsets(
@@ -134,17 +134,17 @@ def _studied(tensor: OutcomeTensor, request: ConvergenceRequest, told: Told) -> 
         subsets,
         _fewer(request),
         np.random.default_rng([request.seed, 4]),
-        progress=lambda done, total: told(0.8 + 0.2 * done / total, f"{tensor.name}: panels of subsets"),
+        progress=lambda done, total: on_progress(0.8 + 0.2 * done / total, f"{tensor.name}: panels of subsets"),
     )
     return _DataSet(tensor, tuple(settled), tuple(map(_Subset, subsets, found)))
 
 
-def _settled(name: str, study: Study, request: ConvergenceRequest, told: Told) -> _Settled:
+def _settled(name: str, study: Study, request: ConvergenceRequest, on_progress: OnStudyProgress) -> _Settled:
     at = convergence_at_n(
         study,
         request.replicates,
         np.random.default_rng([request.seed, 1]),
-        progress=lambda done, total: told(done / total, name),
+        progress=lambda done, total: on_progress(done / total, name),
     )
     return _Settled(name, at, tau_curve(study, _fewer(request), np.random.default_rng([request.seed, 2])))
 
@@ -253,7 +253,7 @@ def _worst(sets: Sequence[_DataSet]) -> DataTable:
     return DataTable("convergence_worst", "the slowest replicate of Bayes@N", columns, rows, shown=False)
 
 
-def _plates(one: _DataSet) -> Iterator[Plate]:
+def _figures(one: _DataSet) -> Iterator[StudyFigure]:
     name, settled = one.tensor.name, one.settled
     taus = tuple(Curve(each.metric, _floats(each.curve.trials), _floats(each.curve.tau)) for each in settled)
     pmf = tuple(Curve(each.metric, _floats(each.at.steps), _floats(each.at.pmf)) for each in settled)
@@ -264,7 +264,7 @@ def _plates(one: _DataSet) -> Iterator[Plate]:
         Curve(model, _floats(worst.trials), _floats(worst.ranks[:, place]))
         for place, model in enumerate(one.tensor.models)
     )
-    yield Plate(
+    yield StudyFigure(
         f"convergence_{_file_name(name)}",
         (
             Panel(f"{name}: agreement with the ranking of all trials", "trials N", "mean tau-b", taus),
@@ -279,7 +279,7 @@ def _plates(one: _DataSet) -> Iterator[Plate]:
     if points:
         title = f"{name}: subsets of the models, Bayes@N; those that never converge left out of the mean"
         panel = Panel(title, "mean convergence@n", "share of replicates that never converge", points, "points")
-        yield Plate(f"convergence_panels_{_file_name(name)}", (panel,))
+        yield StudyFigure(f"convergence_panels_{_file_name(name)}", (panel,))
 
 
 def _of_size(subsets: Sequence[_Subset], size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.store import RunReader
-from adaptive_eval.study.experiment import Cell, Curve, DataTable, Experiment, Panel, Plate
+from adaptive_eval.study.experiment import Cell, Curve, DataTable, Experiment, Panel, StudyFigure
 
 
 class Spent(NamedTuple):
@@ -61,7 +61,7 @@ def study_cost(directories: Sequence[Path]) -> Experiment:
             DataTable("cost_by_model", "by model", ("model", *_SUMMED), tuple(_grouped(rows, "model"))),
             DataTable("cost", "by run and model", Spent._fields, tuple(map(tuple, rows)), shown=False),
         ),
-        plates=(_plate(rows),),
+        figures=(_figure(rows),),
         notes=(
             "Sums over the stored trials, those of rounds that were left incomplete included. Answer hours are "
             "all answers one after the other. Server hours, for which servers were held, are missing where unknown.",
@@ -85,7 +85,7 @@ def _grouped(rows: Sequence[Spent], by: str) -> list[tuple[Cell, ...]]:
     return [(name, *_sums([row for row in rows if getattr(row, by) == name])) for name in names]
 
 
-def _plate(rows: Sequence[Spent]) -> Plate:
+def _figure(rows: Sequence[Spent]) -> StudyFigure:
     """A point for each model, run by run, in the order of the tables."""
     models = list(dict.fromkeys(row.model for row in rows))
     panels = []
@@ -96,4 +96,4 @@ def _plate(rows: Sequence[Spent]) -> Plate:
             places = tuple(float(models.index(row.model) + 1) for row in own)
             curves.append(Curve(run, places, tuple(float(getattr(row, name)) for row in own)))
         panels.append(Panel(f"{title} by model", "model, in the order of the table", title, tuple(curves), "bars"))
-    return Plate("cost", tuple(panels))
+    return StudyFigure("cost", tuple(panels))

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Cell = str | int | float | None
-Told = Callable[[float, str], None]
-"""Told how far a study is, as a share of all, and what it is doing."""
+OnStudyProgress = Callable[[float, str], None]
+"""OnStudyProgress how far a study is, as a share of all, and what it is doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Plate:
+class StudyFigure:
     """A figure with its panels, and the name of its files."""
 
     name: str
@@ -67,7 +67,7 @@ class Experiment:
     title: str
     settings: dict[str, Cell]
     tables: tuple[DataTable, ...]
-    plates: tuple[Plate, ...]
+    figures: tuple[StudyFigure, ...]
     criteria: tuple[Criterion, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -87,10 +87,10 @@ def at_most(what: str, found: float, most: float) -> Criterion:
     return Criterion(what, found, f"<= {most:g}", bool(found <= most))
 
 
-def nothing_told(share: float, state: str) -> None:
+def ignore_progress(share: float, state: str) -> None:
     """For those who do not want to hear how far a study is."""
 
 
-def part_of(told: Told, first: float, last: float) -> Told:
+def part_of_progress(on_progress: OnStudyProgress, first: float, last: float) -> OnStudyProgress:
     """Tell of a part of a study as of the whole: its 0 to 1 is `first` to `last`."""
-    return lambda share, state: told(first + (last - first) * share, state)
+    return lambda share, state: on_progress(first + (last - first) * share, state)

@@ -11,11 +11,11 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core import Budget, Plan
 from adaptive_eval.record.history import fresh_directory, newest_directory
-from adaptive_eval.record.snapshot import parted
-from adaptive_eval.record.starting import load_starting_point
+from adaptive_eval.record.snapshot import prior_and_recorded_counts
+from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.store import require_same_meaning
-from adaptive_eval.study.as_many import fixed_with_as_many
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
+from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
 from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs, paces_to_try
 from adaptive_eval.study.pilot import (
     GUESSED_BATCH,
@@ -157,7 +157,7 @@ def _slots(model: ModelConfig, plan: Plan) -> int:
 
 def _worlds(prepared: PreparedRun, request: ForecastRequest, pilot: Pilot | None) -> Iterator[FloatArray]:
     bench, rng = prepared.plan.bench, np.random.default_rng(request.seed)
-    _, known = parted(bench)
+    _, known = prior_and_recorded_counts(bench)
     if pilot is not None:
         known = known + pilot.counts * bench.asked[:, None, None]
     if known.any():

@@ -11,7 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.simulate.worlds import COIN_CONCENTRATION, COIN_MEANS
-from adaptive_eval.study.experiment import Cell, Curve, DataTable, Experiment, Panel, Plate, Told, nothing_told
+from adaptive_eval.study.experiment import (
+    Cell,
+    Curve,
+    DataTable,
+    Experiment,
+    OnStudyProgress,
+    Panel,
+    StudyFigure,
+    ignore_progress,
+)
 from scorio.counts import Counts
 from scorio.eval import avg_ci, bayes_ci
 from scorio.moments import FloatArray, IntArray
@@ -52,19 +61,19 @@ class _Held(NamedTuple):
     """Share of intervals that reach below 0 or above 1."""
 
 
-def study_intervals(request: IntervalsRequest, told: Told = nothing_told) -> Experiment:
+def study_intervals(request: IntervalsRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
     """Run the study."""
     found: dict[tuple[int, int], dict[str, _Held]] = {}
     for place, (m, n) in enumerate((m, n) for m in QUESTIONS for n in TRIALS):
-        told(place / (len(request.questions) * len(TRIALS)), f"{m} questions, {n} trials")
+        on_progress(place / (len(request.questions) * len(TRIALS)), f"{m} questions, {n} trials")
         found[m, n] = _measured(m, n, request, np.random.default_rng([request.seed, m, n]))
-    told(1.0, "all intervals")
+    on_progress(1.0, "all intervals")
     return Experiment(
         name="intervals",
         title="How often 95% intervals hold the true score (paper, section 2.6)",
         settings={"replicates": request.replicates, "seed": request.seed},
         tables=(*(_coverage(m, found) for m in request.questions), _all(found)),
-        plates=(_plate(found),),
+        figures=(_figure(found),),
         notes=(
             "Bayes@N is drawn to 1/2 by its uniform prior, (1/2 - p) 2/(N + 2): where there are many questions and "
             "few trials its interval misses the truth. On the average scale, which runs report, there is no such pull.",
@@ -133,9 +142,9 @@ def _all(found: dict[tuple[int, int], dict[str, _Held]]) -> DataTable:
     return DataTable("intervals", "coverage and width", columns, tuple(rows), shown=False)
 
 
-def _plate(found: dict[tuple[int, int], dict[str, _Held]]) -> Plate:
+def _figure(found: dict[tuple[int, int], dict[str, _Held]]) -> StudyFigure:
     trials = tuple(map(float, TRIALS))
-    return Plate(
+    return StudyFigure(
         "intervals",
         tuple(
             Panel(

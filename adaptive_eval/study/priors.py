@@ -16,12 +16,12 @@ from adaptive_eval.study.experiment import (
     Curve,
     DataTable,
     Experiment,
+    OnStudyProgress,
     Panel,
-    Plate,
-    Told,
+    StudyFigure,
     at_least,
     at_most,
-    nothing_told,
+    ignore_progress,
     within,
 )
 from scorio.moments import FloatArray, IntArray
@@ -72,7 +72,7 @@ def right_answers(chances: FloatArray, trials: int, rng: np.random.Generator) ->
     return np.cumsum(np.stack(drawn, axis=1), axis=1)
 
 
-def study_priors(request: PriorsRequest, told: Told = nothing_told) -> Experiment:
+def study_priors(request: PriorsRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
     """Run the study."""
     original = original_chances(request.seed)
     rng = np.random.default_rng([request.seed, 1])
@@ -82,14 +82,14 @@ def study_priors(request: PriorsRequest, told: Told = nothing_told) -> Experimen
         chunk = _chunk(original, some, rng)
         agreement.append(chunk.agreement)
         total += chunk.tau
-        told((done + some) / request.replicates, f"{done + some} of {request.replicates} updates")
+        on_progress((done + some) / request.replicates, f"{done + some} of {request.replicates} updates")
     orders, tau = np.concatenate(agreement), total / request.replicates
     return Experiment(
         name="priors",
         title="Prior outcomes of an older model (paper, section 2.8, Fig. 2)",
         settings=dict(request._asdict()),
         tables=(_at_some(tau), _all(tau), _histogram(orders)),
-        plates=(_plate(orders, tau),),
+        figures=(_figure(orders, tau),),
         criteria=tuple(_criteria(orders, tau)),
         notes=("The D trials of the original are drawn anew for each update, as its N trials are.",),
     )
@@ -149,14 +149,14 @@ def _histogram(orders: FloatArray) -> DataTable:
     return DataTable("priors_orders", "orders before and after", ("tau", "share of updates"), rows, shown=False)
 
 
-def _plate(orders: FloatArray, tau: FloatArray) -> Plate:
+def _figure(orders: FloatArray, tau: FloatArray) -> StudyFigure:
     trials = tuple(map(float, range(1, TRIALS + 1)))
     names = ("uniform prior", *(f"D = {depth}" for depth in DEPTHS[1:]))
     curves = tuple(Curve(name, trials, tuple(row.tolist())) for name, row in zip(names, tau, strict=True))
     gains = tuple(
         Curve(name, trials, tuple(row.tolist())) for name, row in zip(names[1:], (tau - tau[0])[1:], strict=True)
     )
-    return Plate(
+    return StudyFigure(
         "priors",
         (
             Panel("true orders, before and after", "tau", "share of updates", (Curve("", *_shares(orders)),), "bars"),

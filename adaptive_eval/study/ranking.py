@@ -16,10 +16,10 @@ from adaptive_eval.study.experiment import (
     Curve,
     DataTable,
     Experiment,
+    OnStudyProgress,
     Panel,
-    Plate,
-    Told,
-    nothing_told,
+    StudyFigure,
+    ignore_progress,
 )
 from scorio.counts import Counts
 from scorio.eval import bayes
@@ -54,9 +54,9 @@ class _Draw(NamedTuple):
     """Whether the pair of equals has a z of 1.645 or more."""
 
 
-def study_ranking(request: RankingRequest, told: Told = nothing_told) -> Experiment:
+def study_ranking(request: RankingRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
     """Run the study."""
-    draws = _draws(request, told)
+    draws = _draws(request, on_progress)
     found = _rows()
     as_printed = [draw for draw in draws if draw.without == PRINTED["without"]]
     shown = Counter(draw.grouped for draw in as_printed).most_common(1)
@@ -70,7 +70,7 @@ def study_ranking(request: RankingRequest, told: Told = nothing_told) -> Experim
         title="Ranks of the coins, with and without uncertainty (paper, section 2.9, Table 1)",
         settings=dict(request._asdict()),
         tables=(DataTable("ranking", "ranks", ("model", *columns), rows), _frequencies(draws)),
-        plates=(_plate(draws),),
+        figures=(_figure(draws),),
         criteria=tuple(_criteria(draws, found, shown)),
         notes=(
             "Ranks are without gaps. Expected: with uncertainty, of the counts that the true chances give on average. "
@@ -81,14 +81,14 @@ def study_ranking(request: RankingRequest, told: Told = nothing_told) -> Experim
     )
 
 
-def _draws(request: RankingRequest, told: Told) -> list[_Draw]:
+def _draws(request: RankingRequest, on_progress: OnStudyProgress) -> list[_Draw]:
     chances = coins().p[..., 1]
     rng = np.random.default_rng(request.seed)
     draws = []
     for done in range(request.replicates):
         draws.append(_ranked(rng.binomial(TRIALS, chances)))
         if done % 50 == 49 or done + 1 == request.replicates:
-            told((done + 1) / request.replicates, f"{done + 1} of {request.replicates} draws")
+            on_progress((done + 1) / request.replicates, f"{done + 1} of {request.replicates} draws")
     return draws
 
 
@@ -121,7 +121,7 @@ def _frequencies(draws: list[_Draw]) -> DataTable:
     return DataTable("ranking_with_uncertainty", "third rows, LLM11 to LLM1", ("ranks", "share"), rows, shown=False)
 
 
-def _plate(draws: list[_Draw]) -> Plate:
+def _figure(draws: list[_Draw]) -> StudyFigure:
     places = len(COIN_MEANS)
     curves = []
     for label, ranks in (
@@ -131,7 +131,7 @@ def _plate(draws: list[_Draw]) -> Plate:
         last = [max(one) for one in ranks]
         shares = np.bincount(last, minlength=places + 1)[1:] / len(ranks)
         curves.append(Curve(f"{label}, mean {np.mean(last):.1f}", tuple(range(1, places + 1)), tuple(shares.tolist())))
-    return Plate(
+    return StudyFigure(
         "ranking", (Panel("different ranks among 11 coins", "ranks", "share of draws", tuple(curves), "bars"),)
     )
 

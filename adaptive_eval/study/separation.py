@@ -5,7 +5,16 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.simulate.worlds import coins
-from adaptive_eval.study.experiment import Curve, DataTable, Experiment, Panel, Plate, Told, nothing_told, within
+from adaptive_eval.study.experiment import (
+    Curve,
+    DataTable,
+    Experiment,
+    OnStudyProgress,
+    Panel,
+    StudyFigure,
+    ignore_progress,
+    within,
+)
 from scorio.moments import FloatArray
 
 WORSE, BETTER = 8, 9
@@ -21,10 +30,10 @@ class SeparationRequest(NamedTuple):
     seed: int = 0
 
 
-def study_separation(request: SeparationRequest, told: Told = nothing_told) -> Experiment:
+def study_separation(request: SeparationRequest, on_progress: OnStudyProgress = ignore_progress) -> Experiment:
     """Run the study."""
     looks = sorted({1, *range(STEP, MOST + 1, STEP), *PRINTED})
-    right, z, signed = _measured(request, looks, told)
+    right, z, signed = _measured(request, looks, on_progress)
     at = {n: place for place, n in enumerate(looks)}
     criteria = []
     for n, (chance, score) in PRINTED.items():
@@ -43,8 +52,8 @@ def study_separation(request: SeparationRequest, told: Told = nothing_told) -> E
             ),
             DataTable("separation", "every N", columns, rows, shown=False),
         ),
-        plates=(
-            Plate(
+        figures=(
+            StudyFigure(
                 "separation",
                 (
                     Panel(
@@ -59,7 +68,9 @@ def study_separation(request: SeparationRequest, told: Told = nothing_told) -> E
     )
 
 
-def _measured(request: SeparationRequest, looks: list[int], told: Told) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _measured(
+    request: SeparationRequest, looks: list[int], on_progress: OnStudyProgress
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The chance of the right order (ties half), mean |z| and mean z at each look, each draw followed through all."""
     chances = coins().p[[WORSE, BETTER], :, 1]
     questions = chances.shape[1]
@@ -74,6 +85,6 @@ def _measured(request: SeparationRequest, looks: list[int], told: Told) -> tuple
         difference = np.diff(nu.sum(axis=-1), axis=-1)[:, 0] / ((n + 2.0) * questions)
         z = difference / np.sqrt(variance.sum(axis=-1))
         found.append((np.mean(z > 0) + np.mean(z == 0) / 2.0, np.abs(z).mean(), z.mean()))
-        told(n / looks[-1], f"N = {n}")
+        on_progress(n / looks[-1], f"N = {n}")
     chance, size, signed = np.array(found).T
     return chance, size, signed

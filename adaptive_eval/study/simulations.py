@@ -21,7 +21,6 @@ from scipy.special import ndtri
 
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.core import Budget
-from adaptive_eval.study.crew import SimulationJob, WorkerCrew
 from adaptive_eval.study.simulated import (
     BOUNDLESS,
     FACTORS,
@@ -35,6 +34,7 @@ from adaptive_eval.study.simulated import (
     scaled,
 )
 from adaptive_eval.study.types import range_of
+from adaptive_eval.study.workers import SimulationJob, SimulationWorkers
 from scorio.moments import FloatArray
 
 END = 0.1
@@ -147,8 +147,8 @@ def simulate_all(
     cells = len(confidences(scene.decisions)) + len(FACTORS) - 2
     expected = len(worlds) * len(first) + few * cells + PACE_MOST * len(paces)
     likely = min(len(worlds), 2 * FIRST) * len(first) + min(few, TABLE_FIRST) * cells + PACE_FIRST * len(paces)
-    with WorkerCrew(scene, likely) as crew:
-        work = _Workload(crew, worlds, _Progress(expected, watch))
+    with SimulationWorkers(scene, likely) as workers:
+        work = _Workload(workers, worlds, _Progress(expected, watch))
         for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
             work.do(Wanted(first, end, timed=True))
             work.progress.found(work.runs[need])
@@ -205,8 +205,8 @@ class Wanted(NamedTuple):
 class _Workload:
     """Simulated runs so far, of each variant in the first worlds."""
 
-    def __init__(self, crew: WorkerCrew, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
-        self._crew, self._worlds = crew, worlds
+    def __init__(self, workers: SimulationWorkers, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
+        self._crew, self._worlds = workers, worlds
         self.progress = progress
         self.runs: Runs = {}
 

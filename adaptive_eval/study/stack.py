@@ -18,12 +18,9 @@ from numpy.typing import NDArray
 from adaptive_eval.core import Bench, Budget, Plan, Reason
 from adaptive_eval.core.compose import allocated, most_that_fit, sizes_in_step
 from adaptive_eval.core.evidence import Estimates, IndexArray, judged_pairs, update
-from adaptive_eval.core.flight import TrialArray
-from adaptive_eval.core.judge import BoolArray, Memory
-from adaptive_eval.core.policies import View, spread_over_open, weighs_questions
-from adaptive_eval.core.reasons import why_no_further
-from adaptive_eval.core.side_by_side import bench_of, some_of
-from adaptive_eval.core.standing import (
+from adaptive_eval.core.in_flight import TrialArray
+from adaptive_eval.core.judge import BoolArray, LatchedVerdicts
+from adaptive_eval.core.look import (
     JudgedLook,
     Supply,
     judge_look,
@@ -31,6 +28,9 @@ from adaptive_eval.core.standing import (
     pair_verdicts,
     trials_to_horizons,
 )
+from adaptive_eval.core.policies import View, spread_over_open, weighs_questions
+from adaptive_eval.core.reasons import why_no_further
+from adaptive_eval.core.side_by_side import bench_of, some_of
 from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
 from adaptive_eval.study.timed import IssuedRound
@@ -100,7 +100,7 @@ class RunStack:
         self._counts = np.zeros((runs * bench.models, bench.questions, bench.categories), dtype=np.int32)
         self._estimates = Estimates.nothing(Bench(runs * bench.models, bench.questions, bench.weights))
         first, _ = judged_pairs(bench.models, plan.objective.reference is not None, None, runs)
-        self._memory = Memory.blank(len(first))
+        self._memory = LatchedVerdicts.blank(len(first))
         self._flying: list[deque[TrialArray]] = [deque() for _ in members]
         self._unhindered = np.zeros(runs)
         self._looks = 0

@@ -88,7 +88,7 @@ class AnswerTimes:
         return np.asarray(self._median[categories] * self._spread.of(trials))
 
 
-class _Flying:
+class _FlyingBatch:
     """A batch that was issued: its load, and what will come of it.
 
     It is told as a whole, unless it is of an `opening`, whose answers decide before all are there: then, from the end
@@ -149,7 +149,7 @@ class _Flying:
             yield Outcome(model, question, trial, category, cost, seconds=seconds)
 
 
-def _flying(asked: Round, tape: Tape, times: ServiceTimes, controller: Controller) -> Iterator[_Flying]:
+def _flying(asked: Round, tape: Tape, times: ServiceTimes, controller: Controller) -> Iterator[_FlyingBatch]:
     """The batches of a round; where servers are held, those of the first set the clock while they come."""
     drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
     seconds = times.seconds(drawn.trials, drawn.categories)
@@ -159,7 +159,7 @@ def _flying(asked: Round, tape: Tape, times: ServiceTimes, controller: Controlle
         own = slice(end, end := end + batch.size)
         trials = TrialArrays(*(column[own] for column in drawn.trials))
         part = DrawnRound(trials, drawn.categories[own], drawn.counts[model])
-        yield _Flying(batch, part, seconds[own], opening)
+        yield _FlyingBatch(batch, part, seconds[own], opening)
 
 
 def drive_in_time(
@@ -180,7 +180,7 @@ def drive_in_time(
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
     hosts = _everyones_hosts(width, shared, gain)
-    flying = _InTheAir(shared)
+    flying = _FlyingBatches(shared)
     cap = controller.plan.budget.wall_seconds
     now, looks = 0.0, []
     while controller.finished is None:
@@ -253,24 +253,24 @@ def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain
     return [of.get(model) or SimulatedHost((model,), own, gain=gain) for model, own in enumerate(slots)]
 
 
-class _InTheAir:
+class _FlyingBatches:
     """Batches in flight, by when there is something to tell of them: what is issued later may only put that off."""
 
     def __init__(self, shared: Sequence[SimulatedHost]) -> None:
         self._shared = shared
-        self._heap: list[tuple[float, int, _Flying]] = []
+        self._heap: list[tuple[float, int, _FlyingBatch]] = []
         self._added = 0
 
-    def add(self, one: _Flying) -> None:
+    def add(self, one: _FlyingBatch) -> None:
         """A batch was issued."""
         heapq.heappush(self._heap, (one.next, self._added, one))
         self._added += 1
 
-    def all(self) -> Iterator[_Flying]:
+    def all(self) -> Iterator[_FlyingBatch]:
         """As they were issued."""
         return (one for _, _, one in sorted(self._heap, key=lambda entry: entry[1]))
 
-    def next_to_land(self) -> _Flying:
+    def next_to_land(self) -> _FlyingBatch:
         """The batch of which there is something to tell first, after every swap that begins before."""
         while True:
             first = self._first()
@@ -281,12 +281,12 @@ class _InTheAir:
             self._heap = [(one.next, number, one) for _, number, one in self._heap]  # who waited is served now
             heapq.heapify(self._heap)
 
-    def _first(self) -> _Flying:
+    def _first(self) -> _FlyingBatch:
         while (entry := self._heap[0])[0] < entry[2].next:
             heapq.heapreplace(self._heap, (entry[2].next, *entry[1:]))
         return entry[2]
 
-    def forget_if_told(self, landed: _Flying) -> None:
+    def forget_if_told(self, landed: _FlyingBatch) -> None:
         """The first has been told: the whole of it, or what had come."""
         if landed.told:
             heapq.heappop(self._heap)

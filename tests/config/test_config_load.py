@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adaptive_eval.config.load import check_text, load_config
-from adaptive_eval.config.normal import SIMULATED_URL
+from adaptive_eval.config.normalise import SIMULATED_URL
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.mathematics import Math

@@ -7,11 +7,11 @@ import numpy as np
 
 from adaptive_eval.core import Bench, PairVerdict, Plan
 from adaptive_eval.core.evidence import Estimates, Prior, update
-from adaptive_eval.core.judge import Judging, Memory
+from adaptive_eval.core.judge import Judging, LatchedVerdicts
+from adaptive_eval.core.look import JudgedLook, Supply, judge_look, pair_verdicts
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.standing import JudgedLook, Supply, judge_look, pair_verdicts
 
 BINARY = (0.0, 1.0)
 
@@ -35,7 +35,7 @@ class Looker:
         self.weights = np.array(weights)
         self.prior: Prior = prior
         self.horizon = horizon
-        self.memory: Memory | None = None
+        self.memory: LatchedVerdicts | None = None
 
     def look(
         self, counts: Sequence[object], *, affordable: float = math.inf, set_aside: Collection[int] = ()
@@ -45,7 +45,7 @@ class Looker:
         models, questions, _ = tally.shape
         if self.memory is None:
             pairs = models if self.objective.reference is not None else models * (models - 1) // 2
-            self.memory = Memory.blank(pairs)
+            self.memory = LatchedVerdicts.blank(pairs)
         bench = Bench(models, questions, self.weights)
         rule = Plan(bench, self.objective, self.rule, judging=self.judging).deciding_rule
         known = np.flatnonzero(tally.sum(axis=(1, 2)) > 0)

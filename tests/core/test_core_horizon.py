@@ -10,7 +10,7 @@ from core_runs import Answers, Shell, exact, straight
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.anytime import Anytime
-from adaptive_eval.core.horizon import Stage
+from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import Rule, ZScore
@@ -23,9 +23,9 @@ UNGRADED = 0.02
 """A share of ungraded answers with which models stay in play."""
 
 
-def stages(trials: Sequence[int], looks: Sequence[int], pace: Pace) -> tuple[Stage, ...]:
+def stages(trials: Sequence[int], looks: Sequence[int], pace: Pace) -> tuple[PastHorizon, ...]:
     """Earlier horizons, each until so many looks."""
-    return tuple(Stage(Trials(4, most), pace, number) for most, number in zip(trials, looks, strict=True))
+    return tuple(PastHorizon(Trials(4, most), pace, number) for most, number in zip(trials, looks, strict=True))
 
 
 def raised(plan: Plan, horizons: Sequence[int], answers: Answers) -> list[Controller]:
@@ -101,7 +101,7 @@ def test_a_spent_error_cannot_be_spent_again() -> None:
     answers = Answers(plan, 1, alike)
     before = straight(plan, answers)
     assert before.looks[-1].count(Verdict.RESOLVED) == 0
-    earlier = (Stage(Trials(8, 8), plan.pace, len(before.looks)),)
+    earlier = (PastHorizon(Trials(8, 8), plan.pace, len(before.looks)),)
     after = straight(replace(plan, trials=Trials(8, 64), earlier=earlier), answers)
     assert np.all(after.extensions[0].left == 0.0) and np.all(np.isinf(after.extensions[0].boundary))
     assert after.looks[-1].count(Verdict.OUT_OF_REACH) == 1
@@ -152,7 +152,7 @@ def false_winners(
         rng = np.random.default_rng(seed)
         answers = rng.random((2, len(p), 300)) < p[:, None]
         hidden = np.zeros_like(answers) if ungraded is None else ungraded(answers, rng)
-        earlier: tuple[Stage, ...] = ()
+        earlier: tuple[PastHorizon, ...] = ()
         most = HORIZONS[0]
         while most <= HORIZONS[-1]:
             run = Controller(replace(plan, trials=Trials(4, most), earlier=earlier))
@@ -163,7 +163,7 @@ def false_winners(
             if run.looks[-1].count(Verdict.RESOLVED):
                 called += 1
                 break
-            earlier = (*earlier, Stage(run.plan.trials, plan.pace, len(run.looks)))
+            earlier = (*earlier, PastHorizon(run.plan.trials, plan.pace, len(run.looks)))
             promising = adaptive and abs(run.looks[-1].comparisons[0].z) > 1.3
             most = most + 2 if promising else 2 * most
     return called / runs
@@ -219,7 +219,7 @@ def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_cop
         policy=Uniform(),
         pace=pace,
         trials=Trials(4, most),
-        earlier=(Stage(Trials(4, 40), pace, 7),),
+        earlier=(PastHorizon(Trials(4, 40), pace, 7),),
     )
     for seed in range(runs):
         rng = np.random.default_rng(seed)

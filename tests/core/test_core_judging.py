@@ -13,10 +13,10 @@ from thoroughness import examples
 from adaptive_eval.core import Verdict
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.look import tiers
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.rules import Correctable, ExpectedLoss, ZScore
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.standing import tiers
 
 FAR = [binary([19, 18, 19], 20), binary([2, 1, 1], 20)]
 NEAR = [binary([11, 10, 10], 20), binary([10, 10, 10], 20)]

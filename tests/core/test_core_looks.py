@@ -13,10 +13,10 @@ from thoroughness import examples
 
 from adaptive_eval.core import Verdict
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.look import tiers
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.standing import tiers
 
 RUBRICS = ([0.0, 1.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0], [2.0, -2.0, 0.5, 1.0])
 

@@ -7,13 +7,13 @@ from scipy.stats import binom
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.flight import at_least
+from adaptive_eval.core.in_flight import at_least
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.need import times_to_decision
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.trials_needed import times_to_decision
 
 QUESTIONS = 10
 BINARY = np.array([0.0, 1.0])

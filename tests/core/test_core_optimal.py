@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from adaptive_eval.core import Bench, Controller, Judging, Objective, Optimal, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.horizon import Stage, carried_over
+from adaptive_eval.core.horizon import PastHorizon, carried_over
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Pairs, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import ContinuedOptimal
 from adaptive_eval.core.settings import Margin
@@ -78,7 +78,7 @@ def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: O
         asks = controller.ask(1 << 20)
         assert all(wanted[ask.model] for ask in asks), "who is not wanted again is not asked"
         looks = controller.tell(Outcome(*ask[:3], int(rng.random() < (0.9, 0.5, 0.5)[ask.model])) for ask in asks)
-        wanted = controller.wanted_again() if looks else wanted
+        wanted = controller.still_wanted() if looks else wanted
     assert controller.standing is not None
     last = {(pair.better, pair.worse): pair.verdict for pair in controller.looks[-1].comparisons}
     assert Verdict.OPEN not in last.values()
@@ -145,7 +145,7 @@ def test_a_larger_horizon_calls_no_more_ties_than_promised_and_reopens_nothing()
 
 def test_a_run_that_is_extended_goes_on_with_what_is_left() -> None:
     bench, trials = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Trials(4, 60)
-    earlier = (Stage(Trials(4, 12), Pace(), 1),)
+    earlier = (PastHorizon(Trials(4, 12), Pace(), 1),)
     controller = Controller(Plan(bench, rule=Optimal(stride=2.0, start=1 / 3), trials=trials, earlier=earlier))
     rng = np.random.default_rng(4)
     while controller.finished is None:

@@ -69,7 +69,7 @@ def test_only_the_new_model_is_asked(objective: Ranking, pace: str) -> None:
         controller.tell(_outcomes(asks))
     assert asked == {NEW}
     assert controller.trials[:NEW].tolist() == [0, 0, 0]
-    assert not controller.wanted_again()[:NEW].any()
+    assert not controller.still_wanted()[:NEW].any()
     result = controller.result()
     assert result is not None
     assert result.fixed_trials == 20 * QUESTIONS, "a fixed design asks nobody else either"

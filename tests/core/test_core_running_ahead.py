@@ -6,10 +6,10 @@ from scipy.stats import norm
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.look import likely_open
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.standing import likely_open
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.tape import Tape
 

@@ -25,7 +25,7 @@ def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
         assert not {ask.model for ask in asks} & not_wanted
         outcomes = [Outcome(a.model, a.question, a.trial, int(rng.random() < SKILLS[a.model])) for a in asks]
         if controller.tell(outcomes) and controller.finished is None:
-            wanted.append(controller.wanted_again())
+            wanted.append(controller.still_wanted())
             not_wanted = set(np.flatnonzero(~wanted[-1]).tolist())
     return wanted
 

@@ -13,8 +13,8 @@ from thoroughness import examples
 
 from adaptive_eval.core import Ask, Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.evidence import Estimates, update
-from adaptive_eval.core.horizon import Stage
-from adaptive_eval.core.judge import Judging, Memory, judge
+from adaptive_eval.core.horizon import PastHorizon
+from adaptive_eval.core.judge import Judging, LatchedVerdicts, judge
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
@@ -218,12 +218,12 @@ def test_time_outs_do_not_block_a_call() -> None:
 
 def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
     judging = Judging(delta=0.4, futility=None)
-    earlier = (Stage(Trials(4, 8), Pace(), 2),)
+    earlier = (PastHorizon(Trials(4, 8), Pace(), 2),)
     bench, rule = Bench(3, 6, np.array([0.0, 1.0])), Sequential(start=0.5)
     plan = Plan(bench, rule=rule, judging=judging, trials=Trials(4, 32), earlier=earlier)
     standing = straight(plan, Answers(plan, 1)).standing
     assert standing is not None and isinstance(standing.rule, ContinuedSequential)
-    here, blank = standing.evidence, Memory.blank(3)
+    here, blank = standing.evidence, LatchedVerdicts.blank(3)
     apart = replace(here, difference=here.difference + 1.0)
     near, _ = judge(blank, [replace(here, z=0.0 * here.z)], Ranking(), standing.rule, judging)
     both, _ = judge(blank, [replace(way, z=0.0 * here.z) for way in (here, apart)], Ranking(), standing.rule, judging)

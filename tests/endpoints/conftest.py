@@ -10,7 +10,7 @@ from endpoint_opener import Opener
 from pydantic import SecretStr
 
 from adaptive_eval.endpoints import client as http_calls
-from adaptive_eval.endpoints import refusals, servers, told_waits
+from adaptive_eval.endpoints import refusals, retry_after, servers
 from adaptive_eval.endpoints import replicas as health
 from adaptive_eval.endpoints import sdk as sdk_calls
 from adaptive_eval.endpoints.client import HttpCaller
@@ -34,7 +34,7 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
     for calls in (http_calls, sdk_calls):
         monkeypatch.setattr(calls, "perf_counter", asyncio.get_running_loop().time)
     monkeypatch.setattr(refusals, "REFUSED_PAUSE", 0.02)
-    monkeypatch.setattr(told_waits, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(retry_after, "FIRST_PAUSE", 0.02)
     monkeypatch.setattr(servers, "TRY_AGAIN", (0.02, 0.04))
 
     async def pass_quickly(seconds: float) -> None:

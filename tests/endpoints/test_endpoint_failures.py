@@ -11,7 +11,7 @@ from adaptive_eval.endpoints.failures import (
     signal_of_error,
     status_in_body,
 )
-from adaptive_eval.endpoints.told_waits import told_wait
+from adaptive_eval.endpoints.retry_after import read_retry_after
 from adaptive_eval.errors import Rejected
 
 
@@ -117,7 +117,7 @@ def test_any_body_can_be_an_error(body: bytes) -> None:
     ],
 )
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
-    told = told_wait(headers, now=60.0)
+    told = read_retry_after(headers, now=60.0)
     assert told is not None and told.seconds == seconds
 
 

@@ -17,7 +17,7 @@ from small_proxy import small_proxy
 from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.opening import open_endpoint
-from adaptive_eval.endpoints.reach import ServerAccess
+from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
 from adaptive_eval.errors import ConfigError

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sympy import Integer, Pow, Symbol, factorial, sqrt
 from thoroughness import examples
 
-from adaptive_eval.graders.finding import MAX_BOX, last_box
+from adaptive_eval.graders.answer_text import MAX_BOX, last_box
 from adaptive_eval.graders.magnitude import digits_at_least, far_apart
 from adaptive_eval.graders.mathematics import Math, normal_form, rational
 from adaptive_eval.questions.types import Question

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from adaptive_eval.graders.finding import final_text
+from adaptive_eval.graders.answer_text import final_text
 from adaptive_eval.graders.text import Contains, Exact, Regex
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.questions.types import Question

@@ -8,7 +8,7 @@ import pytest
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.frozen import NOTHING_FROZEN, FrozenThresholds, fit_frozen
-from adaptive_eval.graders.many import (
+from adaptive_eval.graders.many_trials import (
     NO_CATEGORY,
     AnswerMeasures,
     TrialSignals,

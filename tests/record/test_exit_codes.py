@@ -25,5 +25,5 @@ def test_only_a_run_that_has_decided_everything_has_reached_its_objective(
     reason: Reason | None, code: ExitCode
 ) -> None:
     no_status = cast(Any, None)
-    ended = Ended(reason, status=no_status, results=None, directory=Path(), lost={}, mishap=None, servers_up=0)
+    ended = Ended(reason, status=no_status, results=None, directory=Path(), lost={}, fatal_error=None, servers_up=0)
     assert ended.exit_code == code

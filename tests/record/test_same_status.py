@@ -57,7 +57,7 @@ def said(status: Status) -> dict[str, object]:
 
 def told(found: Ended) -> dict[str, object]:
     """How it ended."""
-    names = ("reason", "why", "exit_code", "gate", "lost", "fixed", "mishap", "ungraded")
+    names = ("reason", "why", "exit_code", "gate", "lost", "fixed", "fatal_error", "ungraded")
     results = None if found.results is None else orjson.loads(orjson.dumps(found.results))
     if results is not None:
         results["run"] = {key: value for key, value in results["run"].items() if key not in WHEN}
@@ -282,10 +282,10 @@ def test_an_error_is_told_alike(tmp_path: Path) -> None:
     feed = Feed(directory)
     feed.poll()
     found = ended_of_feed(feed)
-    assert found.mishap is not None and "401: no such key" in found.why and found.reason is None
+    assert found.fatal_error is not None and "401: no such key" in found.why and found.reason is None
     assert live(tmp_path, directory, Life()) is not None
     feed.poll()
-    assert ended_of_feed(feed).mishap is None
+    assert ended_of_feed(feed).fatal_error is None
 
 
 @pytest.mark.parametrize("most", [3, 12])

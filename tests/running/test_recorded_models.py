@@ -18,7 +18,7 @@ from adaptive_eval.record.board import board_of
 from adaptive_eval.record.board_runs import gather
 from adaptive_eval.record.restore import opened_run, read_counts
 from adaptive_eval.record.results import read_results
-from adaptive_eval.record.starting import load_starting_point
+from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.view import read_view
 from adaptive_eval.running.regrade import regrade as regrade_stored
 from adaptive_eval.show.changes import changes_between

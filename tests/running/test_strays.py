@@ -93,11 +93,11 @@ def test_a_key_that_is_taken_back_sets_one_model_aside_and_a_resume_goes_on(
     assert found(run) == undisturbed
 
 
-@pytest.mark.parametrize("told_wait", ["86400", "-5", "NaN", "Fri, 31 Dec 9999 23:59:59 GMT"])
-def test_absurd_waits_cost_a_moment_and_are_told(tmp_path: Path, undisturbed: Outcomes, told_wait: str) -> None:
+@pytest.mark.parametrize("read_retry_after", ["86400", "-5", "NaN", "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_absurd_waits_cost_a_moment_and_are_told(tmp_path: Path, undisturbed: Outcomes, read_retry_after: str) -> None:
     def script(asked: Asked) -> Said | None:
         strange = asked.number % 7 == 2 and not asked.repeated
-        return Said(429, b"later", {"Retry-After": told_wait}) if strange else None
+        return Said(429, b"later", {"Retry-After": read_retry_after}) if strange else None
 
     with listening(script) as server:
         config, run = write_config(tmp_path, server), tmp_path / "run"
@@ -106,6 +106,6 @@ def test_absurd_waits_cost_a_moment_and_are_told(tmp_path: Path, undisturbed: Ou
         assert time.monotonic() - began < HANGS
         assert told.exit_code == ExitCode.REACHED, told.output
     assert found(run) == undisturbed
-    kind = "absurd_wait" if told_wait[0] in "8F" else "unreadable_wait"
+    kind = "absurd_wait" if read_retry_after[0] in "8F" else "unreadable_wait"
     assert noticed(run) == {(name, kind) for name in MODELS}
-    assert repr(told_wait) in told.output
+    assert repr(read_retry_after) in told.output

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from fakes import SKILLS, Bed
 
-from adaptive_eval.scheduler.held import ServerTimes
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS
+from adaptive_eval.scheduler.server_times import ServerTimes
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.store import HeldTime, RunReader, ServerDied, ServerLaunched, ServerReleased, Store
 

@@ -25,11 +25,11 @@ from adaptive_eval.record.view import (
     posterior_views,
     z_matrix,
 )
-from adaptive_eval.record.words import words_of
+from adaptive_eval.record.words import decisions_in_words
 from adaptive_eval.simulate.worlds import World, binary, with_mean
 from adaptive_eval.store import ReplicaTraffic, Spending
 from adaptive_eval.store.looks import plain_look
-from adaptive_eval.store.repeats import Drawn
+from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.study.tape import Tape
 
@@ -109,7 +109,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         results=results,
         name=config.name,
         objective=objective_view(config.stated()),
-        words=words_of(config, {}, imported=False),
+        words=decisions_in_words(config, {}, imported=False),
         configuration=config.model_dump(mode="json", exclude={"folder"}),
         weights=rubric.weights,
         categories=rubric.names,
@@ -146,7 +146,7 @@ def _results(config: RunConfig, drawn_from: World, controller: Controller, elaps
         name=config.name,
         models=drawn_from.models,
         questions=drawn_from.questions,
-        drawn=(Drawn(1.0, False),) * len(drawn_from.models),
+        drawn=(SamplingFreedom(1.0, False),) * len(drawn_from.models),
         created=START,
         decisions=config.stated(),
     )

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.record.restore import RunCounts, read_counts
 from adaptive_eval.record.view import read_view
-from adaptive_eval.show.changed import changes_markdown
 from adaptive_eval.show.changes import changes_between
+from adaptive_eval.show.changes_markdown import changes_markdown
 from adaptive_eval.store.database import DATABASE_FILE
 
 TRIALS = {"min": 12, "max": 12}

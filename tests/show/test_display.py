@@ -48,7 +48,7 @@ from adaptive_eval.store import (
     TrialsImported,
     TrialsRegraded,
 )
-from adaptive_eval.store.repeats import Drawn
+from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
 
 KEYS = tuple(question.id for question in QUESTIONS)
@@ -61,7 +61,7 @@ class Watched(Bed):
     def __init__(self, directory: Path, names: tuple[str, ...] = tuple(SKILLS)) -> None:
         super().__init__(directory, plan(budget=Budget(trials=400, tokens=100_000)))
         self.names = names
-        self.subject = RunSubject("run", names, KEYS, (Drawn(1.0, False),) * 3, 0.0)
+        self.subject = RunSubject("run", names, KEYS, (SamplingFreedom(1.0, False),) * 3, 0.0)
 
     async def show(self, display: Display) -> None:
         def attach(scheduler: Scheduler) -> None:
@@ -273,7 +273,9 @@ async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None
     bed = Watched(tmp_path, ("模型一", "bob", "long-" * 12))
     await bed.show(QuietDisplay())
     results = results_of(
-        RunSubject("run", bed.names, KEYS, (Drawn(1.0, False),) * 3, created=0.0), bed.controller, [TrialUsage()] * 3
+        RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0, False),) * 3, created=0.0),
+        bed.controller,
+        [TrialUsage()] * 3,
     )
     assert results is not None
     header, *rows = list(findings(results, None, tmp_path))[:4]
@@ -288,7 +290,9 @@ async def test_more_trials_than_the_maximum_of_today_are_no_share(tmp_path: Path
     bed = Watched(tmp_path)
     await bed.show(QuietDisplay())
     results = results_of(
-        RunSubject("run", bed.names, KEYS, (Drawn(1.0, False),) * 3, created=0.0), bed.controller, [TrialUsage()] * 3
+        RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0, False),) * 3, created=0.0),
+        bed.controller,
+        [TrialUsage()] * 3,
     )
     assert results is not None
     for trials, told in ((900, "900 trials (50% of 1,800)"), (2484, "2,484 trials (trials.max now allows 1,800)")):

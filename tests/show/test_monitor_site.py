@@ -21,11 +21,10 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.serve import channel as channels
-from adaptive_eval.show.serve import picture as answering
-from adaptive_eval.show.serve import picture as pictures
+from adaptive_eval.show.serve import page_state
 from adaptive_eval.show.serve import site as sites
 from adaptive_eval.show.serve.http1 import HttpServer
-from adaptive_eval.show.serve.picture import to_json
+from adaptive_eval.show.serve.page_state import to_json
 from adaptive_eval.show.serve.site import HEADERS, Site, serve, stays_here
 from adaptive_eval.store import RunFinished, RunStopped, Store, TrialsRegraded
 
@@ -287,7 +286,7 @@ async def test_answers_come_in_pages_with_everything_a_reader_asks(play: Play) -
 
 
 async def test_a_page_of_answers_is_bounded_by_its_texts(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "MOST_CHARACTERS", 1000)
+    monkeypatch.setattr(page_state, "MOST_CHARACTERS", 1000)
     lengths = [300, 300, 300, 300, 5000, 300]
     run = play(trials={"min": 6, "max": 6}, text=lambda model, question, trial: "x" * lengths[trial])
     run.step(6 * 6 * 3)
@@ -320,7 +319,7 @@ def test_json_holds_whatever_a_model_wrote(play: Play) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "PULSE_SECONDS", 0.02)
     monkeypatch.setattr(channels, "SHARE_OF_TIME", 1.0)
-    monkeypatch.setattr(pictures, "VIEW_SECONDS", 0.0)
+    monkeypatch.setattr(page_state, "VIEW_SECONDS", 0.0)
 
 
 def posteriors_of(view: dict[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
@@ -362,8 +361,8 @@ async def test_looks_are_told_of_and_no_more_often_than_a_page_can_bear(
     play: Play, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(pictures, "VIEW_SECONDS", 3.0)
-    monkeypatch.setattr(pictures, "time", SimpleNamespace(monotonic=lambda: now, time_ns=time.time_ns))
+    monkeypatch.setattr(page_state, "VIEW_SECONDS", 3.0)
+    monkeypatch.setattr(page_state, "time", SimpleNamespace(monotonic=lambda: now, time_ns=time.time_ns))
     run = play(trials={"min": 1, "max": 200})
     while not run.step(18):  # the boundary is solved for at the first look
         pass
@@ -400,7 +399,7 @@ async def test_nothing_is_read_while_nobody_listens(play: Play, quick: None, mon
         async with listening(client) as live:
             await live.next("pulse")
         await asyncio.sleep(0.2)
-        monkeypatch.setattr(pictures.Picture, "news", lambda self: pytest.fail("nobody listens"))
+        monkeypatch.setattr(page_state.PageState, "news", lambda self: pytest.fail("nobody listens"))
         await asyncio.sleep(0.1)
         monkeypatch.undo()
         monkeypatch.setattr(channels, "PULSE_SECONDS", 0.02)

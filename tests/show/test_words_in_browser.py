@@ -1,4 +1,4 @@
-"""Words that explain themselves, by pointer, keyboard and touch; and a page that fits a phone."""
+"""DecisionsInWords that explain themselves, by pointer, keyboard and touch; and a page that fits a phone."""
 
 import re
 from collections.abc import Iterator

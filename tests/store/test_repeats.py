@@ -14,14 +14,14 @@ from adaptive_eval.store import StoredOutcome
 from adaptive_eval.store.repeats import (
     ALARMING,
     AnswerPairs,
-    Drawn,
     Repeated,
+    SamplingFreedom,
     chance_of_agreement,
     repeated,
     said_of_repeats,
 )
 
-WARM, HOT = Drawn(0.6, False), Drawn(1.0, True)
+WARM, HOT = SamplingFreedom(0.6, False), SamplingFreedom(1.0, True)
 Texts = Callable[[int, int], object]
 """The text of a question's trial."""
 
@@ -76,8 +76,8 @@ def test_many_pairs_are_judged_no_more_boldly_than_a_few() -> None:
     assert near <= bounded < 30 * near
 
 
-@pytest.mark.parametrize("how", [WARM, HOT, Drawn(0.5, False)])
-def test_a_server_that_ignores_the_seed_is_found_by_long_answers(how: Drawn) -> None:
+@pytest.mark.parametrize("how", [WARM, HOT, SamplingFreedom(0.5, False)])
+def test_a_server_that_ignores_the_seed_is_found_by_long_answers(how: SamplingFreedom) -> None:
     (found,) = repeated([pairs_of(stuck, size=900)], [how])
     assert found is not None and found.chance is not None and found.chance < 1e-6
     assert (found.pairs, found.agreed) == (120, 120)
@@ -87,7 +87,7 @@ def test_a_server_that_ignores_the_seed_is_found_by_long_answers(how: Drawn) -> 
 
 def test_a_cache_that_serves_some_is_found() -> None:
     some = pairs_of(lambda question, trial: trial // 2 if question < 6 else trial, size=1024)
-    (found,) = repeated([some], [Drawn(1.0, False)])
+    (found,) = repeated([some], [SamplingFreedom(1.0, False)])
     assert found is not None and (found.agreed, found.pairs) == (24, 120)
 
 
@@ -131,10 +131,12 @@ def test_short_answers_that_are_not_right_are_judged_beside_the_most_certain_oth
 
 @pytest.mark.parametrize(
     ("others", "drawn"),
-    [([], []), ([stuck], [WARM]), ([letters(0.6)], [Drawn(1.0, False)]), ([letters(0.6)], [None])],
+    [([], []), ([stuck], [WARM]), ([letters(0.6)], [SamplingFreedom(1.0, False)]), ([letters(0.6)], [None])],
     ids=["alone", "another that is stuck", "one that is asked more freely", "one at temperature 0"],
 )
-def test_where_nothing_can_be_said_that_is_said(others: Sequence[Texts], drawn: Sequence[Drawn | None]) -> None:
+def test_where_nothing_can_be_said_that_is_said(
+    others: Sequence[Texts], drawn: Sequence[SamplingFreedom | None]
+) -> None:
     found = repeated([pairs_of(stuck), *map(pairs_of, others)], [WARM, *drawn])[0]
     assert found == Repeated(120, 120, None)
     assert "nobody can tell" in said_of_repeats(found, ["m"])
@@ -160,13 +162,13 @@ def test_pairs_are_disjoint_and_of_one_question() -> None:
     ("sampling", "drawn"),
     [
         ({"temperature": 0.0}, None),
-        ({}, Drawn(0.5, False)),
-        ({"temperature": 1.0}, Drawn(1.0, False)),
-        ({"temperature": 1.0, "top_p": 1.0}, Drawn(1.0, True)),
-        ({"temperature": 0.9, "top_p": 1.0}, Drawn(0.9, False)),
-        ({"temperature": 1.0, "top_p": 1.0, "top_k": 20}, Drawn(1.0, False)),
-        ({"temperature": 1.0, "top_p": 1.0, "extra_body": {"min_p": 0.1}}, Drawn(1.0, False)),
+        ({}, SamplingFreedom(0.5, False)),
+        ({"temperature": 1.0}, SamplingFreedom(1.0, False)),
+        ({"temperature": 1.0, "top_p": 1.0}, SamplingFreedom(1.0, True)),
+        ({"temperature": 0.9, "top_p": 1.0}, SamplingFreedom(0.9, False)),
+        ({"temperature": 1.0, "top_p": 1.0, "top_k": 20}, SamplingFreedom(1.0, False)),
+        ({"temperature": 1.0, "top_p": 1.0, "extra_body": {"min_p": 0.1}}, SamplingFreedom(1.0, False)),
     ],
 )
-def test_what_log_probabilities_are_of(sampling: dict[str, object], drawn: Drawn | None) -> None:
-    assert Drawn.of(Sampling.model_validate(sampling)) == drawn
+def test_what_log_probabilities_are_of(sampling: dict[str, object], drawn: SamplingFreedom | None) -> None:
+    assert SamplingFreedom.of(Sampling.model_validate(sampling)) == drawn

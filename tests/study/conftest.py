@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from adaptive_eval.study import crew
+from adaptive_eval.study import workers
 
 
 @pytest.fixture(autouse=True)
 def no_process_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "WORTH_A_PROCESS", math.inf)
+    monkeypatch.setattr(workers, "WORTH_A_PROCESS", math.inf)

@@ -14,7 +14,6 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
-from adaptive_eval.study.crew import SimulationJob, WorkerCrew
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import (
     Scene,
@@ -27,6 +26,7 @@ from adaptive_eval.study.simulated import (
 )
 from adaptive_eval.study.summary import limits_of, smallest_certified_delta, smallest_gap
 from adaptive_eval.study.types import range_of
+from adaptive_eval.study.workers import SimulationJob, SimulationWorkers
 
 QUESTIONS = 30
 
@@ -146,7 +146,7 @@ def test_processes_change_nothing() -> None:
         for world in (0, 1)
         for cap in (400, 600)
     ]
-    with WorkerCrew(scene(), 0) as alone, WorkerCrew(scene(), 0) as together:
+    with SimulationWorkers(scene(), 0) as alone, SimulationWorkers(scene(), 0) as together:
         together.hire(2)
         assert alone.simulate(jobs) == together.simulate(jobs)
 

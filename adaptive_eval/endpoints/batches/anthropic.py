@@ -15,7 +15,7 @@ from datetime import datetime
 import orjson
 
 from adaptive_eval.endpoints.batches.openai import listed_in
-from adaptive_eval.endpoints.batches.said import count_of, fields_of, identifier, word_of
+from adaptive_eval.endpoints.batches.response_fields import count_of, fields_of, identifier, word_of
 from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchStage, BatchState, ResultStatus
 from adaptive_eval.endpoints.batches.wire import BatchWire
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import orjson
 
-from adaptive_eval.endpoints.batches.said import bad, count_of, fields_of, identifier, time_of, word_of
+from adaptive_eval.endpoints.batches.response_fields import bad, count_of, fields_of, identifier, time_of, word_of
 from adaptive_eval.endpoints.batches.types import MARK, BatchRequest, BatchResult, BatchStage, BatchState, ResultStatus
 from adaptive_eval.endpoints.batches.wire import BatchWire
 

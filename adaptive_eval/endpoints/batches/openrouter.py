@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 import orjson
 
 from adaptive_eval.endpoints.batches.openai import listed_in, result_of
-from adaptive_eval.endpoints.batches.said import count_of, fields_of, identifier, time_of, word_of
+from adaptive_eval.endpoints.batches.response_fields import count_of, fields_of, identifier, time_of, word_of
 from adaptive_eval.endpoints.batches.types import BatchRequest, BatchResult, BatchStage, BatchState
 from adaptive_eval.endpoints.batches.wire import BatchWire
 from adaptive_eval.errors import Rejected

@@ -25,9 +25,9 @@ from adaptive_eval.endpoints.failures import (
     signal_of_error,
 )
 from adaptive_eval.endpoints.parsing import parse_server_json
-from adaptive_eval.endpoints.reach import ServerAccess
 from adaptive_eval.endpoints.redaction import sent_in
-from adaptive_eval.endpoints.told_waits import BelievedWaits
+from adaptive_eval.endpoints.retry_after import BelievedRetryAfter
+from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import MOST_BYTES
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Notice, Sampling
 from adaptive_eval.errors import Unavailable
@@ -80,7 +80,7 @@ class BatchWire:
         self.errors: dict[str, int] = {}
         """Failed calls by kind."""
         self._clock = asyncio.get_running_loop().time
-        self._waits = BelievedWaits(
+        self._waits = BelievedRetryAfter(
             LONGEST_WAIT, self._clock, self.note, lambda text: safe_excerpt(text, self.secrets, SHOWN_OF_A_WAIT)
         )
 

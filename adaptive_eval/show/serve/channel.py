@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from adaptive_eval.errors import StoreError
-from adaptive_eval.show.serve.picture import Picture, PublishedView
+from adaptive_eval.show.serve.page_state import PageState, PublishedView
 
 PULSE_SECONDS = 1.0
 SHARE_OF_TIME = 0.03
@@ -31,7 +31,7 @@ class Channel:
 
     def __init__(self, directory: Path, thread: Executor) -> None:
         self.directory = directory
-        self._picture = Picture(directory)
+        self._state = PageState(directory)
         self._thread = thread
         self._listeners: set[asyncio.Queue[bytes | None]] = set()
         self._following: asyncio.Task[None] | None = None
@@ -43,17 +43,17 @@ class Channel:
 
     async def view(self) -> PublishedView:
         """The view to serve now."""
-        return await self._read(self._picture.view)
+        return await self._read(self._state.view)
 
     async def answers(self, question: int, model: int, after: int) -> bytes | None:
         """A page of answers as JSON; None where there is no such question or model."""
-        return await self._read(lambda: self._picture.answers(question, model, after))
+        return await self._read(lambda: self._state.answers(question, model, after))
 
     async def listen(self) -> AsyncGenerator[bytes, None]:
         """Server-sent events, until the listener has gone or is too slow."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING)
         yield RETRY
-        greeting = await self._read(lambda: self._picture.greeting(alone=self.idle))
+        greeting = await self._read(lambda: self._state.greeting(alone=self.idle))
         # in the same step of the loop, so that nothing is told before the greeting, or missed after it
         self._listeners.add(queue)
         if self._following is None or self._following.done():
@@ -84,7 +84,7 @@ class Channel:
         loop = asyncio.get_running_loop()
         while self._listeners:
             began = loop.time()
-            if news := await self._read(self._picture.news):
+            if news := await self._read(self._state.news):
                 self._tell(b"".join(news))
             await asyncio.sleep(max(PULSE_SECONDS, (loop.time() - began) / SHARE_OF_TIME))
 

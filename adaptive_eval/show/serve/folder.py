@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
-from adaptive_eval.record.ending import mishap_of
+from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.folder import holds_run, runs_in
 from adaptive_eval.record.gate import gate_outcome
 from adaptive_eval.record.results import read_results
@@ -121,8 +121,8 @@ def _how(events: Sequence[Event], running: bool, trials: int) -> tuple[str, str 
         return ("finished", str(last.reason)) if last.reason.ends(trials) else ("stopped", UNANSWERED)
     if isinstance(last, TrialsRegraded):
         return "stopped", REGRADED
-    mishap = mishap_of(events)
-    return "stopped", None if mishap is None else mishap.headline
+    fatal_error = fatal_error_of(events)
+    return "stopped", None if fatal_error is None else fatal_error.headline
 
 
 def _cap(config: Mapping[str, Any], cells: int) -> int:

@@ -23,7 +23,7 @@ from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_pa
 from adaptive_eval.show.serve.channel import Channel
 from adaptive_eval.show.serve.folder import Folder
 from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse
-from adaptive_eval.show.serve.picture import to_json
+from adaptive_eval.show.serve.page_state import to_json
 
 HEADERS = {
     "Content-Security-Policy": MONITOR_POLICY,

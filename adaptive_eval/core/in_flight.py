@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
-from adaptive_eval.core.bank import OutcomeBank
+from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.settings import Bench, Budget
 from adaptive_eval.core.types import Ask, Outcome
@@ -37,7 +37,7 @@ def at_least(batch: Batch) -> float:
     return 2.0 ** round(math.log2(max(batch.seconds, SHORTEST)))
 
 
-class Flight:
+class BatchesInFlight:
     """The batches in flight, the logical clock, and what is reserved for them."""
 
     def __init__(self, bench: Bench, budget: Budget) -> None:
@@ -55,7 +55,7 @@ class Flight:
         self._composed = 0
         self.rounds_issued = 0
         self._not_asked: list[Round] = []
-        self.bank = OutcomeBank()
+        self.early = EarlyOutcomes()
 
     # -- issuing --------------------------------------------------------------------------------------------------
 
@@ -101,11 +101,11 @@ class Flight:
     def remember(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
         """Keep outcomes of an earlier run until a round needs them; returns those that are needed now."""
         for outcome in outcomes:
-            self.bank.keep(outcome)
+            self.early.keep(outcome)
         return [outcome for batch in self._batches for outcome in self._known(batch)]
 
     def _known(self, batch: Batch) -> list[Outcome]:
-        return self.bank.take(batch.expected()) if self.bank else []
+        return self.early.take(batch.expected()) if self.early else []
 
     # -- what the shell is given ------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Flight:
         """At how many times of the clock something is due."""
         return len({batch.due for batch in self._batches})
 
-    def landed(self) -> list[Batch]:
+    def complete_and_due(self) -> list[Batch]:
         """Those that are due next, once all of them are complete; else, and where nothing is in flight, none."""
         due: list[Batch] = []
         for batch in self._batches:
@@ -186,7 +186,7 @@ class Flight:
     @property
     def within_caps(self) -> bool:
         """Whether the caps bear what the trials in flight have used, those that are missing, and what is kept."""
-        came, missing = np.array((len(self.bank), *self.bank.cost)), np.zeros(len(self.issued), dtype=np.int64)
+        came, missing = np.array((len(self.early), *self.early.cost)), np.zeros(len(self.issued), dtype=np.int64)
         for batch in self._batches:
             came += (batch.size - batch.missing, *batch.total_cost())
             missing[batch.model] += batch.missing
@@ -200,7 +200,7 @@ class Flight:
         """
         late = sorted({one.model for one in self._batches if one.missing and one.due == self._batches[0].due})
         ahead = {one.model for one in self._batches if not one.missing and one.model not in late}
-        far = [model for model in ahead if self.bank.of_model[model] >= self.issued.shape[1]]
+        far = [model for model in ahead if self.early.of_model[model] >= self.issued.shape[1]]
         return late if len(far) >= others else []
 
 

@@ -17,7 +17,7 @@ Place = tuple[int, int, int]
 """(model, question, trial)"""
 
 
-class OutcomeBank:
+class EarlyOutcomes:
     """Kept by their places; costs are summed in whole trillionths, so that nothing is left of what was taken."""
 
     def __init__(self) -> None:

@@ -104,7 +104,7 @@ class VerdictCosts:
         """Whether the caps bear this on top of all that was spent, for whichever model."""
         assert self._losses.ledger is not None
         entered = self._losses.ledger.entered(self._store.reader)
-        return self._controller.bears(all_spent(self._store.reader).plus(entered).plus(more))
+        return self._controller.can_afford(all_spent(self._store.reader).plus(entered).plus(more))
 
     def _loss(self, model: str) -> AnswersLost:
         return AnswersLost(model, 0, *self._vote, verdicts=1)

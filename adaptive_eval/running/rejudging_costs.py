@@ -12,14 +12,14 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.scheduler.verdicts import all_spent
+from adaptive_eval.scheduler.verdict_costs import all_spent
 from adaptive_eval.store import AnswersLost, RunReader
 
 CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
 """What is bought, as `budget` counts it."""
 
 
-class JudgedAnew:
+class RejudgingCosts:
     """The caps, what is spent by now, and what the verdicts may still cost."""
 
     def __init__(
@@ -45,7 +45,7 @@ class JudgedAnew:
                 f"and the cap is {self._caps[short]:,.6g}; raise budget.{option}, or add --beyond-caps"
             )
 
-    def bears(self, total: Cost) -> bool:
+    def can_afford(self, total: Cost) -> bool:
         """Whether the caps bear the verdicts when so much is spent before the first."""
         self._spent = total.plus(self._waiting)
         return self._short(self._spent.plus(self._wanted)) is None

@@ -7,14 +7,14 @@ import numpy as np
 
 from adaptive_eval.core.evidence import Evidence, weigh_evidence
 from adaptive_eval.core.horizon import Extension, carried_over
-from adaptive_eval.core.judge import Memory
+from adaptive_eval.core.judge import LatchedVerdicts
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rules import ErrorLeft
 from adaptive_eval.core.settings import Pace, Trials
 from adaptive_eval.core.tally import Tally
 
 
-class Stages:
+class CurrentHorizon:
     """The horizon and the pace that hold now, and the rule as it holds under them."""
 
     def __init__(self, plan: Plan) -> None:
@@ -45,7 +45,7 @@ class Stages:
         if self.more:
             self._looked.append(evidence)
 
-    def extend(self, tally: Tally, memory: Memory, issued: int, looks: int) -> None:
+    def extend(self, tally: Tally, memory: LatchedVerdicts, issued: int, looks: int) -> None:
         """Change the horizon: what latched stays, and the rule goes on with what is left of its error.
 
         `issued` are the trials that a question has been asked for at most, `looks` those that were taken.

@@ -14,7 +14,7 @@ from adaptive_eval.scheduler.ledger import cost_of, spent_on_baseline
 from adaptive_eval.store import AnswersLost, Event, RunBegun, RunReader, ServerLaunched, events_of_kind
 
 
-class FormerSpending(NamedTuple):
+class RemovedModelsSpending(NamedTuple):
     """All of it."""
 
     trials: int = 0
@@ -23,26 +23,28 @@ class FormerSpending(NamedTuple):
     """What a cap on GPU time counts: for how long servers were held that the run started, of others the requests."""
 
 
-def spent_on_former(reader: RunReader, models: Container[str], events: Sequence[Event]) -> FormerSpending:
+def spent_on_removed_models(
+    reader: RunReader, models: Container[str], events: Sequence[Event]
+) -> RemovedModelsSpending:
     """What was spent on all models but these, and on a verifier's baseline; lost answers count at their worst.
 
     `events` are all that the run has.
     """
     baseline = spent_on_baseline(events)
-    former = [name for name in reader.ids("models", "name") if name not in models]
-    if not former:
-        return FormerSpending(0, baseline, baseline.gpu_seconds)
+    removed = [name for name in reader.ids("models", "name") if name not in models]
+    if not removed:
+        return RemovedModelsSpending(0, baseline, baseline.gpu_seconds)
     held = reader.held() or {}
     launched = {event.model for event in events_of_kind(events, ServerLaunched)}
     trials, total, gpu_seconds = 0, baseline, baseline.gpu_seconds
-    for name in former:
+    for name in removed:
         stored = [one for one in reader.sums() if one.model == name]
         cost = NO_COST
         for more in [*(Cost(one.tokens, one.usd, one.gpu_seconds) for one in stored), *_lost(reader, events, name)]:
             cost = cost.plus(more)
         trials, total = trials + sum(one.trials for one in stored), total.plus(cost)
         gpu_seconds += held[name].gpu_seconds if name in launched and name in held else cost.gpu_seconds
-    return FormerSpending(trials, total, gpu_seconds)
+    return RemovedModelsSpending(trials, total, gpu_seconds)
 
 
 def _lost(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:

@@ -166,7 +166,7 @@ class PublishedView(NamedTuple):
     etag: str
 
 
-class Picture:
+class PageState:
     """The latest view of one run, and the messages for those who look at it."""
 
     def __init__(self, directory: Path) -> None:

@@ -20,7 +20,7 @@ from adaptive_eval.core.evidence import (
 from adaptive_eval.core.judge import (
     BoolArray,
     Judging,
-    Memory,
+    LatchedVerdicts,
     PairForecast,
     forecast,
     judge,
@@ -70,7 +70,7 @@ class JudgedLook:
 
     estimates: Estimates
     evidence: Evidence
-    memory: Memory
+    memory: LatchedVerdicts
     rule: Rule
     forecast: PairForecast
     cautious: Evidence
@@ -96,7 +96,7 @@ class JudgedLook:
 
 def judge_look(
     estimates: Estimates,
-    memory: Memory,
+    memory: LatchedVerdicts,
     objective: Objective,
     rule: Rule,
     judging: Judging,
@@ -218,7 +218,7 @@ def _spent(rule: Rule, evidence: Evidence) -> BoolArray:
 
 def _verdicts(
     evidence: Evidence,
-    memory: Memory,
+    memory: LatchedVerdicts,
     ahead: PairForecast,
     reach: FloatArray,
     pairs: IndexArray,

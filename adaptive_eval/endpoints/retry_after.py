@@ -22,7 +22,7 @@ LONGEST = 60.0
 FIRST_PAUSE = 0.5
 
 
-class ToldWait(NamedTuple):
+class RetryAfter(NamedTuple):
     """What a response says of when to ask again."""
 
     seconds: float | None
@@ -30,11 +30,11 @@ class ToldWait(NamedTuple):
     said: str
 
 
-def told_wait(headers: Mapping[str, str], now: float | None = None) -> ToldWait | None:
+def read_retry_after(headers: Mapping[str, str], now: float | None = None) -> RetryAfter | None:
     """What `retry-after-ms`, or `Retry-After` in seconds or as a date, says; None where neither is there."""
     for name, read in (("retry-after-ms", _milliseconds), ("retry-after", _seconds)):
         if (said := headers.get(name)) is not None:
-            return ToldWait(read(said.strip(), time.time() if now is None else now), said)
+            return RetryAfter(read(said.strip(), time.time() if now is None else now), said)
     return None
 
 
@@ -55,7 +55,7 @@ def _seconds(said: str, now: float) -> float | None:
         return None
 
 
-class BelievedWaits:
+class BelievedRetryAfter:
     """What the servers of one model say, as far as it is believed."""
 
     def __init__(
@@ -77,7 +77,7 @@ class BelievedWaits:
         """A replica gives answers."""
         self._put_off.pop(url, None)
 
-    def of(self, url: str, told: ToldWait | None, sent_at: float) -> float:
+    def of(self, url: str, told: RetryAfter | None, sent_at: float) -> float:
         """Seconds to leave a replica alone, by what it says to a request that was sent then."""
         if told is None:
             return 0.0
@@ -96,5 +96,5 @@ class BelievedWaits:
         self._tell("absurd_wait", told, f"is not believed: it is asked again after pauses of {LONGEST:g} s at most")
         return min(LONGEST, FIRST_PAUSE * 2.0 ** min(times - 1, 16))
 
-    def _tell(self, kind: str, told: ToldWait, what: str) -> None:
+    def _tell(self, kind: str, told: RetryAfter, what: str) -> None:
         self._note(Notice(kind, f"what its server says of when to ask again ({self._clean(told.said)!r}) {what}"))

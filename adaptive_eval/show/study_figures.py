@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adaptive_eval.show.plots import colour, grid, line_style, plain_name, save_figure, styled
-from adaptive_eval.study.experiment import Panel, Plate
+from adaptive_eval.study.experiment import Panel, StudyFigure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,17 +22,17 @@ MARKS = "osD^vPX*<>hp"
 """Of curves that are one point."""
 
 
-def draw_plates(
-    plates: tuple[Plate, ...], folder: Path, mend: str, formats: tuple[str, ...] = ("svg", "png")
+def draw_study_figures(
+    figures: tuple[StudyFigure, ...], folder: Path, mend: str, formats: tuple[str, ...] = ("svg", "png")
 ) -> list[Path]:
     """Every figure into a folder that is there."""
     paths = []
     with styled():
-        for plate in plates:
-            figure, all_axes = grid(len(plate.panels), 1, HEIGHT * len(plate.panels))
-            for axes, panel in zip(all_axes, plate.panels, strict=True):
+        for one in figures:
+            figure, all_axes = grid(len(one.panels), 1, HEIGHT * len(one.panels))
+            for axes, panel in zip(all_axes, one.panels, strict=True):
                 _draw(axes, panel)
-            paths += save_figure(figure, folder, plate.name, formats, mend)
+            paths += save_figure(figure, folder, one.name, formats, mend)
     return paths
 
 

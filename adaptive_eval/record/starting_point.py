@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.config.planning import EarlierHorizon, plan_of
-from adaptive_eval.config.prepare import PreparedRun, favouring, setup_of, stored_config
+from adaptive_eval.config.prepare import PreparedRun, at_pace, setup_of, stored_config
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
@@ -23,7 +23,7 @@ from adaptive_eval.record.history import (
 )
 from adaptive_eval.record.prior import EarlierRun, PriorOutcomes, kept_prior, read_prior
 from adaptive_eval.record.recorded import Recorded, kept_outcomes
-from adaptive_eval.record.taking import take_outcomes
+from adaptive_eval.record.take_recorded import take_outcomes
 from adaptive_eval.record.thresholds import frozen_of, kept_rubric, kept_thresholds, thresholds_from_run
 from adaptive_eval.store import Event, OutcomesRecorded, PriorTaken, RunReader, ThresholdsFrozen
 from adaptive_eval.store.database import is_run
@@ -76,7 +76,7 @@ def _as_it_began(prepared: PreparedRun, directory: Path) -> PreparedRun:
         began = stored_config(reader.header()).trials.favour
     if began == "auto" or began == prepared.config.trials.favour:
         return prepared
-    return replace(favouring(prepared, began), why_favoured="the run began with it")
+    return replace(at_pace(prepared, began), why_favoured="the run began with it")
 
 
 class _StoredBeginning(NamedTuple):

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.judge import BoolArray
+from adaptive_eval.core.look import VERDICTS, JudgedLook, Supply
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.standing import VERDICTS, JudgedLook, Supply
 from adaptive_eval.core.types import Verdict
 
 _OPEN, _LATCHED = VERDICTS.index(Verdict.OPEN), VERDICTS.index(Verdict.TIED)
 
 
-def wanted_again(
+def still_wanted(
     standing: JudgedLook, supply: Supply, objective: Objective, in_flight: BoolArray, *, latch: bool
 ) -> BoolArray:
     """(L,): models of which trials may still be asked, by the latest look; without `latch` no verdict is for good."""

@@ -6,8 +6,8 @@ import pytest
 from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, Script, raw_server
 
-from adaptive_eval.endpoints import told_waits
-from adaptive_eval.endpoints.told_waits import FIRST_PAUSE, LONGEST, BelievedWaits, ToldWait
+from adaptive_eval.endpoints import retry_after
+from adaptive_eval.endpoints.retry_after import FIRST_PAUSE, LONGEST, BelievedRetryAfter, RetryAfter
 from adaptive_eval.endpoints.types import Notice
 from adaptive_eval.errors import Unavailable
 
@@ -54,8 +54,8 @@ async def test_an_absurd_wait_is_not_believed(endpoint: Opener, client: str, sta
 )
 def test_up_to_a_minute_it_is_waited_as_long_as_is_said(seconds: float, waited: float, kinds: set[str]) -> None:
     notices: list[Notice] = []
-    waits = BelievedWaits(600.0, lambda: 0.0, notices.append, str)
-    assert waits.of("url", ToldWait(seconds, f"{seconds:g}"), 0.0) == waited
+    waits = BelievedRetryAfter(600.0, lambda: 0.0, notices.append, str)
+    assert waits.of("url", RetryAfter(seconds, f"{seconds:g}"), 0.0) == waited
     assert {notice.kind for notice in notices} == kinds
 
 
@@ -83,7 +83,7 @@ async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener) ->
 async def test_a_long_wait_is_believed_for_a_minute_at_a_time(
     endpoint: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(told_waits, "LONGEST", 0.3)
+    monkeypatch.setattr(retry_after, "LONGEST", 0.3)
     async with raw_server(telling(2, 429, "4")) as server:
         model = endpoint(server.base_url, timeout=5.0)
         began = asyncio.get_running_loop().time()

@@ -41,7 +41,7 @@ class SimulationJob(NamedTuple):
     timed: bool = True
 
 
-class WorkerCrew:
+class SimulationWorkers:
     """Does jobs, in processes of its own where that was found to be worth it; a context that ends them."""
 
     def __init__(self, scene: Scene, jobs: int) -> None:
@@ -51,7 +51,7 @@ class WorkerCrew:
         self._processes = 1
         self._bundles = 0
 
-    def __enter__(self) -> "WorkerCrew":
+    def __enter__(self) -> "SimulationWorkers":
         return self
 
     def __exit__(
