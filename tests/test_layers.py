@@ -27,7 +27,6 @@ LAYERS: list[str] = [
     "adaptive_eval.endpoints",
     "adaptive_eval.questions",
     "adaptive_eval.graders",
-    "adaptive_eval.testing",
     "adaptive_eval.store",
     "adaptive_eval.launch",
     "adaptive_eval.scheduler",
@@ -38,6 +37,7 @@ LAYERS: list[str] = [
     "adaptive_eval.study",
     "adaptive_eval.show",
     "adaptive_eval.notebook",
+    "adaptive_eval.testing",
     "adaptive_eval.cli",
     "adaptive_eval.__main__",
 ]

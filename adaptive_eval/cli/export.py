@@ -8,7 +8,7 @@ import typer
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.export import FORMATS, Exported, ExportRequest
+from adaptive_eval.exchange.export import EXPORTS, Exported, ExportRequest
 from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.store import RunReader
 
@@ -16,7 +16,7 @@ SHOWN = 1000
 """Trials between two steps of the progress bar."""
 
 Run = Annotated[Path, typer.Argument(help="The directory of a run, finished or not.", metavar="RUN")]
-Name = Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.", show_default=False)]
+Name = Annotated[str, typer.Option("--format", help=f"One of {', '.join(EXPORTS)}.", show_default=False)]
 Output = Annotated[
     Path | None, typer.Option("--output", help="A file (inspect: a folder); default: in RUN.", show_default=False)
 ]
@@ -35,8 +35,8 @@ def export(run: Run, form: Name, output: Output = None, force: Force = False, te
     categorical rubrics. A run that goes on is exported as it is at this moment.
     """
     with reported():
-        if form not in FORMATS:
-            raise ConfigError(f"--format must be one of {', '.join(FORMATS)}, but got {form!r}")
+        if form not in EXPORTS:
+            raise ConfigError(f"--format must be one of {', '.join(EXPORTS)}, but got {form!r}")
         reader = RunReader.open(run)
         try:
             trials = reader.trial_count()

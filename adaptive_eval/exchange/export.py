@@ -1,8 +1,9 @@
 """The formats by name, and how one is written."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,19 +14,29 @@ from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_sourc
 from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl, write_parquet, write_signals
 from adaptive_eval.files import new_file, new_folder
 
-Format = Literal["npz", "csv", "jsonl", "parquet", "inspect", "scorio"]
-FORMATS: tuple[Format, ...] = get_args(Format)
-PLACES: dict[Format, str] = {
-    "npz": "tensor.npz",
-    "csv": "trials.csv",
-    "jsonl": "trials.jsonl",
-    "parquet": "trials.parquet",
-    "inspect": "inspect",
-    "scorio": "signals.jsonl",
+
+class ExportFormat(NamedTuple):
+    """One format."""
+
+    place: str
+    """Where an export lies in the run directory, unless it is told otherwise."""
+    write: Callable[[ExportSource, Path, bool, OnProgress], None]
+    """Writes the run to a path, with or without what the models wrote, and tells how many trials are written."""
+    texts: bool | None = None
+    """Whether what the models wrote is written unless it is said otherwise; None: nobody is asked."""
+    ending: str | None = None
+    """It is a folder of files that end so."""
+
+
+EXPORTS: dict[str, ExportFormat] = {
+    "npz": ExportFormat("tensor.npz", lambda source, path, _, tell: write_npz(source, path, tell)),
+    "csv": ExportFormat("trials.csv", write_csv, texts=False),
+    "jsonl": ExportFormat("trials.jsonl", write_jsonl, texts=True),
+    "parquet": ExportFormat("trials.parquet", write_parquet, texts=True),
+    "inspect": ExportFormat("inspect", lambda source, path, _, tell: write_logs(source, path, tell), ending=ENDING),
+    "scorio": ExportFormat("signals.jsonl", lambda source, path, _, tell: write_signals(source, path, tell)),
 }
-"""Where an export lies in the run directory, unless it is told otherwise."""
-TEXTS: dict[Format, bool] = {"csv": False, "jsonl": True, "parquet": True}
-"""Formats in which what the models wrote may be left out or put in, and what they do without being asked."""
+"""Every format by its name: one line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +44,7 @@ class ExportRequest:
     """What is wanted."""
 
     directory: Path
-    format: Format
+    format: str
     output: Path | None = None
     force: bool = False
     texts: bool | None = None
@@ -55,18 +66,18 @@ class Exported:
 
 def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exported:
     """Write a run in a format; raises `ConfigError` and `StoreError`, and then has written nothing."""
-    path = request.output or request.directory / PLACES[request.format]
-    if request.texts is not None and request.format not in TEXTS:
-        raise ConfigError(
-            f"--text and --no-text are for {', '.join(TEXTS)}, but the format is {request.format}; leave them out"
-        )
+    form = EXPORTS[request.format]
+    path = request.output or request.directory / form.place
+    if request.texts is not None and form.texts is None:
+        having = ", ".join(name for name, one in EXPORTS.items() if one.texts is not None)
+        raise ConfigError(f"--text and --no-text are for {having}, but the format is {request.format}; leave them out")
+    texts = bool(form.texts if request.texts is None else request.texts)
     with opened_source(request.directory) as source:
-        if request.format == "inspect":
-            with new_folder(path, request.force, ENDING) as draft:
-                write_logs(source, draft, on_progress or _tell_nobody)
-        else:
-            with new_file(path, request.force) as draft:
-                _write(source, draft, request, on_progress or _tell_nobody)
+        folder_or_file = (
+            new_file(path, request.force) if form.ending is None else new_folder(path, request.force, form.ending)
+        )
+        with folder_or_file as draft:
+            form.write(source, draft, texts, on_progress or _tell_nobody)
         return Exported(
             path=path,
             trials=source.reader.trial_count(),
@@ -74,21 +85,6 @@ def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exp
             untried=int(np.count_nonzero(source.extent == 0)),
             ragged=bool(np.ptp(source.extent)),
         )
-
-
-def _write(source: ExportSource, path: Path, request: ExportRequest, on_progress: OnProgress) -> None:
-    texts = TEXTS.get(request.format, False) if request.texts is None else request.texts
-    match request.format:
-        case "npz":
-            write_npz(source, path, on_progress)
-        case "csv":
-            write_csv(source, path, texts, on_progress)
-        case "jsonl":
-            write_jsonl(source, path, texts, on_progress)
-        case "parquet":
-            write_parquet(source, path, texts, on_progress)
-        case _:
-            write_signals(source, path, on_progress)
 
 
 def _tell_nobody(trials: int) -> None:

@@ -39,14 +39,14 @@ def sequence(value: object) -> Sequence[Any]:
 
 
 def finite_number(value: object) -> float | None:
-    """A number that is one, else None."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    """A finite number from 0 on, such as a cost or a time, else None."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
     return float(value) if known and isinstance(value, int | float) else None
 
 
 def whole_number(value: object) -> int | None:
-    """An integer that a table can hold, else None."""
-    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+    """A whole number from 0 on that a table can hold, else None."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
     return int(value) if whole and isinstance(value, int) else None
 
 
@@ -62,15 +62,13 @@ def value_of_score(score: object) -> float | None:
         text = score.strip()
         known = LETTERS.get(text, WORDS.get(text.lower()))
         return known if known is not None else _number(text)
-    if isinstance(score, bool | int | float):
-        return float(score) if math.isfinite(score) else None
-    return None
+    return _number(score) if isinstance(score, bool | int | float) else None
 
 
-def _number(text: str) -> float | None:
+def _number(score: str | float) -> float | None:
     try:
-        value = float(text)
-    except ValueError:
+        value = float(score)
+    except (OverflowError, ValueError):
         return None
     return value if math.isfinite(value) else None
 

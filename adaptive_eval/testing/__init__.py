@@ -1,17 +1,49 @@
-"""Contract suites for the author of a rule, a policy, an objective or a grader: each is one line in a test.
+"""Contract suites for the author of a rule, a policy, an objective, a grader, an importer, an exporter or a figure.
 
     from adaptive_eval.testing import check_rule
 
     def test_my_rule() -> None:
         check_rule(MyRule(height=4))
 
-Each raises `AssertionError`, which says what is broken and for which values, and needs no test framework. The cases are
-the same every time. Every built-in passes them.
+Each is one line in a test, raises `AssertionError`, which says what is broken and for which values, and needs no test
+framework. The cases are the same every time. Every built-in passes them.
 """
 
-from adaptive_eval.testing.graders import check_grader
-from adaptive_eval.testing.objectives import check_objective
-from adaptive_eval.testing.policies import check_policy
-from adaptive_eval.testing.rules import check_rule
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = ["check_grader", "check_objective", "check_policy", "check_rule"]
+if TYPE_CHECKING:
+    from adaptive_eval.testing.exporters import check_exporter
+    from adaptive_eval.testing.figures import check_figure
+    from adaptive_eval.testing.graders import check_grader
+    from adaptive_eval.testing.importers import check_importer
+    from adaptive_eval.testing.objectives import check_objective
+    from adaptive_eval.testing.policies import check_policy
+    from adaptive_eval.testing.rules import check_rule
+
+__all__ = [
+    "check_exporter",
+    "check_figure",
+    "check_grader",
+    "check_importer",
+    "check_objective",
+    "check_policy",
+    "check_rule",
+]
+
+_HOMES = {
+    "check_exporter": "exporters",
+    "check_figure": "figures",
+    "check_grader": "graders",
+    "check_importer": "importers",
+    "check_objective": "objectives",
+    "check_policy": "policies",
+    "check_rule": "rules",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Each suite is imported when it is first used: that of a rule needs nothing of what draws."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import StoreError
-from adaptive_eval.exchange.export import FORMATS, ExportRequest, Format, export
+from adaptive_eval.exchange.export import EXPORTS, ExportRequest, export
 from adaptive_eval.store import RunReader, TrialRecord
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_an_export_is_not_replaced_without_force(tmp_path: Path, form: Format) -> None:
+@pytest.mark.parametrize("form", EXPORTS)
+def test_an_export_is_not_replaced_without_force(tmp_path: Path, form: str) -> None:
     directory = make_run(tmp_path, ragged())
     first = CliRunner().invoke(app, ["export", str(directory), "--format", form])
     assert first.exit_code == 0, first.output
@@ -30,10 +30,8 @@ def test_an_export_is_not_replaced_without_force(tmp_path: Path, form: Format) -
     assert not [file for file in directory.iterdir() if "draft" in file.name or "old" in file.name]
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_an_export_that_fails_leaves_what_was_there(
-    tmp_path: Path, form: Format, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("form", EXPORTS)
+def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = make_run(tmp_path, ragged())
     path = export(ExportRequest(directory, form)).path
     before = {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])}
@@ -93,7 +91,7 @@ def test_what_is_no_run_or_has_no_trials_is_said(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     directory = make_run(tmp_path, ragged())
-    for form in FORMATS:
+    for form in EXPORTS:
         with pytest.raises(StoreError, match="cannot be written: .*No such file or directory"):
             export(ExportRequest(directory, form, output=tmp_path / "not" / "there"))
     assert not (tmp_path / "not").exists()
@@ -112,7 +110,7 @@ def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
     config = site.write(concurrency=2)
     process = site.start(config)
     assert wait_for_trials(site.directory(), 150, process)
-    for form in FORMATS:
+    for form in EXPORTS:
         exported = export(ExportRequest(site.directory(), form, output=site.folder / form))
         assert exported.trials >= 150
     assert process.poll() is None

@@ -11,7 +11,7 @@ from logs import imported, lines, outcomes
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.export import ExportRequest as Export
-from adaptive_eval.exchange.export import Format, export
+from adaptive_eval.exchange.export import export
 from adaptive_eval.exchange.recording import read_recording
 from adaptive_eval.exchange.samples import NO_ANSWER
 from adaptive_eval.store import RunReader, TrialRecord
@@ -157,7 +157,7 @@ def stored(run: Path) -> list[TrialRecord]:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
-def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path, form: Format) -> None:
+def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path, form: str) -> None:
     path = export(Export(source / "run", form, tmp_path / f"t.{form}", texts=True)).path
     again = tmp_path / "again"
     done = imported(path, "--to", again, "--config", source / "config.yaml")

@@ -46,6 +46,8 @@ BOM = b"\xef\xbb\xbf"
 MOST_HEADER = 2**16
 BATCH = 64
 """Rows of a Parquet file that are in memory: a row may have a thousand answers."""
+SIGNED = frozenset({"seed", "completion_bpt", "prompt_bpt"})
+"""Numbers of a table that may be negative."""
 
 
 def json_rows(file: LogFile) -> Rows:
@@ -170,7 +172,7 @@ class _Row:
             place=self._place,
             model=self._file.model or self._named("model"),
             question=self._named("question"),
-            trial=self._trial(),
+            trial=self._number("trial", int, None),
             task=self._text("task") or "",
             asked=self._asked(),
             settings=LoggedSettings(),
@@ -189,18 +191,10 @@ class _Row:
             round=self._number("round", int, 0) or 0,
         )
 
-    def _trial(self) -> int | None:
-        trial = self._number("trial", int, None)
-        if trial is not None and trial < 0:
-            raise self._refuse(f"trial must not be negative, but got {trial}")
-        return trial
-
     def _grade(self) -> tuple[float | None, int | None, str | None]:
         """The worth or the category of the trial, or why it has none."""
         category = self._number("category", int, None)
         if category is not None:
-            if category < 0:
-                raise self._refuse(f"category must not be negative, but got {category}")
             return None, category, None
         for name in ("score", "correct"):
             if (given := self._row.get(name)) is not None:
@@ -281,11 +275,13 @@ class _Row:
             return default
         try:
             found = float(value) if isinstance(value, str | int | float) else float("nan")
-        except ValueError:
+        except (OverflowError, ValueError):
             found = float("nan")
         if not abs(found) <= LARGEST or (kind is int and not found.is_integer()):
             what = "a whole number" if kind is int else "a number"
             raise self._refuse(f"{key} must be {what}, but got {as_text(value):.80}")
+        if found < 0.0 and key not in SIGNED:
+            raise self._refuse(f"{key} must not be negative, but got {as_text(value):.80}")
         return kind(found)
 
     def _json(self, key: str, text: str) -> Any:

@@ -1,0 +1,113 @@
+"""What every exporter keeps to: the file has the trials of the run, all of them and no others, or there is no file."""
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from adaptive_eval.exchange.export import ExportFormat
+from adaptive_eval.exchange.source import ExportSource, opened_source
+from adaptive_eval.testing.runs import fail_unless
+from adaptive_eval.testing.stored import made_up_rows, stored_run
+
+Trial = tuple[str, str, int, int | None]
+"""Model, question, number and category; None where nobody could grade it."""
+NAMES = {
+    "ada": 'org/ada "7b", v2',
+    "q1": 'q, "1"\nand more',
+    "q2": "=1+1",
+    "q3": "\u0432\u043e\u043f\u0440\u043e\u0441",
+}
+"""Names that have to be written with care."""
+
+
+def check_exporter(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], ungraded: bool = True) -> None:
+    """Raise AssertionError unless the exporter keeps to its contract.
+
+    `read` gives the trials in a file of the format; `ungraded`: those without a grade are among them.
+    """
+    rows = [{**row, "model": _named(row["model"]), "question": _named(row["question"])} for row in made_up_rows()]
+    fail_unless(Path(form.place).name == form.place, f"its place must be a plain name, but is {form.place!r}")
+    with stored_run(rows) as directory, opened_source(directory) as source:
+        folder = directory.parent / "exports"
+        folder.mkdir()
+        wanted = {
+            (one.model, one.question, one.trial, one.category)
+            for one in source.reader.outcomes()
+            if ungraded or one.category is not None
+        }
+        first, again = folder / f"first-{form.place}", folder / f"again-{form.place}"
+        _check_progress(_written(form, source, first), source.reader.trial_count())
+        found = Counter(read(first))
+        for said, many in (
+            ("lacks", wanted - found.keys()),
+            ("makes up", found.keys() - wanted),
+            ("repeats", [one for one, times in found.items() if times > 1]),
+        ):
+            fail_unless(
+                not many, f"{form.place}: the file {said} {len(many)} trials, such as {sorted(many, key=str)[:1]}"
+            )
+        _written(form, source, again)
+        fail_unless(_content(first) == _content(again), f"{form.place}: the same run gives another file each time")
+        fail_unless({*folder.iterdir()} == {first, again}, f"{form.place}: something is written beside its path")
+        _check_failure(form, source, folder / f"cut-{form.place}")
+
+
+def _named(name: object) -> str:
+    return NAMES.get(str(name), str(name))
+
+
+def _written(form: ExportFormat, source: ExportSource, path: Path) -> list[int]:
+    if form.ending is not None:
+        path.mkdir()
+    told: list[int] = []
+    form.write(source, path, bool(form.texts), told.append)
+    fail_unless(path.exists(), f"{form.place}: nothing is written to the path that is given")
+    return told
+
+
+def _content(path: Path) -> list[tuple[str, bytes]]:
+    """Of a file; of the files of a folder their names, since logs of other tools bear dates."""
+    if path.is_dir():
+        return sorted((file.name, b"") for file in path.iterdir())
+    return [("", path.read_bytes())]
+
+
+def _check_progress(told: list[int], trials: int) -> None:
+    fail_unless(bool(told) and told == sorted(told), f"progress must be told, and only grow, but it was {told[:9]}")
+    fail_unless(told[-1] == trials, f"in the end progress must be all {trials} trials, but it is {told[-1]}")
+
+
+def _check_failure(form: ExportFormat, source: ExportSource, path: Path) -> None:
+    """What breaks while trials are read ends the export: a part of them must not pass for all."""
+    run = copy.copy(source.run)
+    run.reader = _Failing(source.reader)  # type: ignore[assignment]
+    try:
+        _written(form, replace(source, run=run), path)
+    except OSError as error:
+        fail_unless(error.strerror == BROKEN, f"{form.place}: another error than that of the disk: {error}")
+    else:
+        raise AssertionError(f"{form.place}: a run that cannot be read to its end is written as if that were all of it")
+
+
+BROKEN = "the disk fails"
+
+
+class _Failing:
+    """Reads the first trial, and then fails."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._reader, name)
+        return self._cut_off(method) if name in ("trials", "trials_of", "outcomes", "trial_facts", "cell") else method
+
+    def _cut_off(self, method: Callable[..., Iterable[Any]]) -> Callable[..., Iterator[Any]]:
+        def first(*arguments: Any) -> Iterator[Any]:
+            yield from list(method(*arguments))[:1]
+            raise OSError(5, BROKEN)
+
+        return first

@@ -1,0 +1,215 @@
+"""What every importer of a table keeps to: a log may hold anything in any place, and what it lacks is not made up."""
+
+import copy
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.exchange.detect import TABLES, TableFormat
+from adaptive_eval.exchange.samples import LogError, LogFile, Record
+from adaptive_eval.exchange.tables.reader import json_rows
+from adaptive_eval.testing.runs import fail_unless
+
+AMISS: tuple[Any, ...] = (
+    None,
+    5,
+    -1,
+    1e308,
+    10**400,
+    math.nan,
+    True,
+    "",
+    "x",
+    "\ud800",
+    "x" * 5000,
+    [],
+    [None],
+    {},
+    {"": None},
+)
+"""What may stand where something else should."""
+STRANGE_COLUMNS = ((), ("a", "b"), ("model", "question", "category"), ("model", "question", "text", "correct"))
+"""Columns of no tool's table; the last two are those of our own."""
+NO_NAMES = ("None", "null")
+"""What a model or a question is called by a reader that takes nothing for something."""
+LEFT_OUT = object()
+
+Row = Mapping[str, Any]
+
+
+def check_importer(table: TableFormat, logged: Sequence[tuple[Row, Mapping[str, Any]]]) -> None:
+    """Raise AssertionError unless the importer keeps to its contract.
+
+    `logged` are rows of the tool, one trial each, with what their records must say: any of `model`, `question`,
+    `trial`, `text`, `category`, `value`, and `missing`, whether it is no trial.
+    """
+    fail_unless(len(table.name.split()) > 1 and "_" not in table.name, f"its name must be plain words: {table.name!r}")
+    with TemporaryDirectory() as folder:
+        reading = _Reading(table, Path(folder) / "log.jsonl")
+        _check_recognition(table, [row for row, _ in logged])
+        alone = [reading.one(row, expected) for row, expected in logged]
+        together = reading.all([row for row, _ in logged])
+        fail_unless(
+            [_unplaced(record) for record in together] == [_unplaced(record) for record in alone],
+            f"{table.name}: rows that are read together give other records than each by itself, in their order",
+        )
+        for row, record in zip((row for row, _ in logged), alone, strict=True):
+            _check_names(reading, row, record)
+            for path, value, changed in _amiss(row):
+                _check_amiss(reading, row, record, path, value, changed)
+
+
+class _Reading:
+    """A table that reads rows from a file."""
+
+    def __init__(self, table: TableFormat, path: Path) -> None:
+        self.table, self.path = table, path
+
+    def read(self, rows: Sequence[Row], model: str | None = None) -> list[Record] | LogError:
+        """The records of a file with these rows, or its refusal."""
+        self.path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        file = LogFile(self.path, model)
+        try:
+            return list(self.table.read(file, json_rows(file)))
+        except LogError as error:
+            fail_unless(str(self.path) in str(error), f"{self.table.name}: a refusal names no file: {error}")
+            return error
+        except Exception as error:  # whatever it is: no log may end an import with a traceback
+            raise AssertionError(f"{self.table.name} raises {error!r:.200} for {rows[-1]!r:.300}") from error
+
+    def all(self, rows: Sequence[Row]) -> list[Record]:
+        """Records that must be there."""
+        found = self.read(rows)
+        if isinstance(found, LogError):
+            raise AssertionError(f"{self.table.name} refuses {rows[-1]!r:.300}: {found}")
+        return found
+
+    def one(self, row: Row, expected: Mapping[str, Any]) -> Record:
+        """The record of a row, which must say what is expected."""
+        (record,) = self._single(row)
+        said = _facts(record)
+        for key, wanted in expected.items():
+            fail_unless(said[key] == wanted, f"{self.table.name}: {key} must be {wanted!r}, but is {said[key]!r}")
+        _check_record(record, self.table.name, row)
+        fail_unless(self.all([row]) == [record], f"{self.table.name} gives another record the second time")
+        return record
+
+    def _single(self, row: Row) -> list[Record]:
+        found = self.all([row])
+        fail_unless(
+            len(found) == 1, f"{self.table.name}: a row must give one record, but {row!r:.300} gives {len(found)}"
+        )
+        return found
+
+
+def _facts(record: Record) -> dict[str, Any]:
+    """What a record says, None where nothing is known; what is no trial has neither text nor grade."""
+    there = record.missing is None
+    return {
+        "model": record.model,
+        "question": record.question,
+        "trial": record.trial,
+        "text": record.answer.text if there and record.has_text and record.answer is not None else None,
+        "category": record.category if there else None,
+        "value": record.value if there else None,
+        "missing": not there,
+    }
+
+
+def _unplaced(record: Record) -> Record:
+    return record._replace(place="")
+
+
+def _check_recognition(table: TableFormat, rows: Sequence[Row]) -> None:
+    for strange in STRANGE_COLUMNS:
+        fail_unless(not table.recognises(frozenset(strange)), f"{table.name} claims a table with the columns {strange}")
+    for row in rows:
+        columns = frozenset(row)
+        fail_unless(table.recognises(columns), f"{table.name} does not recognise the columns of {row!r:.300}")
+        for other in TABLES:
+            taken = other.read is not table.read and other.recognises(columns)
+            fail_unless(not taken, f"{table.name}: {other.name} claim the columns of {row!r:.300}")
+
+
+def _check_names(reading: _Reading, row: Row, record: Record) -> None:
+    """The user may name the model (NAME=PATH); the order of keys means nothing."""
+    found = reading.read([row], "a name of the user's")
+    fail_unless(
+        isinstance(found, list) and [one.model for one in found] == ["a name of the user's"],
+        f"{reading.table.name}: the name that the user gives the model of a file (`file.model`) must count",
+    )
+    turned = dict(reversed(list(row.items())))
+    fail_unless(reading.all([turned]) == [record], f"{reading.table.name}: the order of columns makes a difference")
+
+
+def _check_amiss(
+    reading: _Reading, row: Row, record: Record, path: tuple[str | int, ...], value: object, changed: Row
+) -> None:
+    """A value is something else, or is not there: the row is read, or refused by its line; nothing is made up."""
+    name, where = reading.table.name, ".".join(map(str, path))
+    found = reading.read([row, changed])
+    if isinstance(found, LogError):
+        in_line = "2" in str(found).removeprefix(str(reading.path))
+        fail_unless(in_line, f"{name}: the refusal of {where} in line 2 does not name the line: {found}")
+        return
+    fail_unless(
+        len(found) > 1, f"{name}: a row vanishes where {where} is {_shown(value)}; refuse it, or say why it is missing"
+    )
+    for one in found[1:]:
+        _check_record(one, name, changed)
+    if value is None or value is LEFT_OUT:
+        before, now = _facts(record), _facts(found[1])
+        for key in ("text", "category", "value"):
+            fail_unless(
+                now[key] is None or now[key] == before[key],
+                f"{name}: where {where} is {_shown(value)}, {key} must be unknown, or the row `missing`, but it is "
+                f"{now[key]!r}",
+            )
+
+
+def _shown(value: object) -> str:
+    return "left out" if value is LEFT_OUT else "null" if value is None else f"{value!r:.40}"
+
+
+def _check_record(record: Record, name: str, row: Row) -> None:
+    """A record can be taken into a run, whatever the log has."""
+
+    def require(holds: bool, what: str) -> None:
+        fail_unless(holds, f"{name}: {what}, for {row!r:.300}")
+
+    require(bool(record.place), "a record must say its place")
+    for key, text in (("model", record.model), ("question", record.question)):
+        require(isinstance(text, str) and text not in NO_NAMES, f"{key} must be a name, but is {text!r:.60}")
+    for key, number in (("trial", record.trial), ("category", record.category)):
+        whole = isinstance(number, int) and not isinstance(number, bool) and number >= 0
+        require(number is None or whole, f"{key} must be a number from 0 on, or None, but is {number!r:.60}")
+    require(record.value is None or math.isfinite(record.value), f"value must be finite, but is {record.value!r}")
+    cost = record.cost
+    require(
+        all(math.isfinite(one) and one >= 0 for one in (cost.tokens, cost.usd, cost.gpu_seconds)), f"cost is {cost}"
+    )
+    answer = record.answer
+    require(
+        answer is None or (isinstance(answer, Answer) and isinstance(answer.text, str)), f"answer is {answer!r:.80}"
+    )
+    require(not record.has_text or answer is not None, "has_text is true, and there is no answer")
+    require(record.missing is None or bool(record.missing), "missing must say why")
+
+
+def _amiss(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], object, Any]]:
+    """The value with one part of it changed or left out, for every part."""
+    if not isinstance(value, dict | list):
+        return
+    for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        here = (*path, key)
+        others = [(here, other, other) for other in AMISS]
+        for at, said, other in (*others, *_amiss(part, here)):
+            changed = copy.copy(value)
+            changed[key] = other
+            yield at, said, changed
+        if isinstance(value, dict):
+            yield here, LEFT_OUT, {name: kept for name, kept in value.items() if name != key}

@@ -1,0 +1,296 @@
+"""The suites for importers, exporters and figures: the built-ins pass them, and each finds the bugs planted here."""
+
+import csv
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adaptive_eval.exchange.detect import TABLES, TableFormat
+from adaptive_eval.exchange.export import EXPORTS, ExportFormat
+from adaptive_eval.exchange.samples import LogFile, Record, made_answer
+from adaptive_eval.questions.load import as_text
+from adaptive_eval.record.view import RunView
+from adaptive_eval.show.plots import FIGURES, OVER_LOOKS, grid, plain_name
+from adaptive_eval.testing import check_exporter, check_figure, check_importer
+
+# -- importers ----------------------------------------------------------------------------------------------------
+
+MATHARENA = {
+    "problem_idx": 1, "model_name": "a", "idx_answer": 0, "correct": True, "gold_answer": "4", "answer": "four",
+    "parsed_answer": "4", "problem": "2 + 2?", "user_message": "2 + 2?", "cost": 0.1, "input_tokens": 5,
+    "output_tokens": 7,
+}  # fmt: skip
+MINE = {"llm": "small", "item": "q1", "reply": "42", "right": False}
+
+
+def test_the_outputs_of_matharena_keep_to_the_contract() -> None:
+    (outputs,) = (one for one in TABLES if "MathArena" in one.name)
+    expected = {"model": "a", "question": "1", "trial": 0, "text": "four", "value": 1.0, "missing": False}
+    check_importer(outputs, [(MATHARENA, expected)])
+
+
+def read_row(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    """A reader of one row without a bug."""
+    said, right = row["reply"], row.get("right")
+    missing = None if isinstance(said, str) else "the log has no reply"
+    model, question = file.model or as_text(row["llm"]), as_text(row["item"])
+    yield Record(
+        place,
+        model,
+        question,
+        None,
+        answer=made_answer(said if isinstance(said, str) else ""),
+        has_text=True,
+        value=float(right) if isinstance(right, bool) else None,
+        missing=missing,
+    )
+
+
+def format_of(read: Callable[..., Iterator[Record]], name: str = "logs of mine") -> TableFormat:
+    def rows_of(file: LogFile, rows: Iterable[Any]) -> Iterator[Record]:
+        for place, row in rows:
+            if not row.keys() >= MINE.keys() - {"right"}:
+                raise file.refuse("must have llm, item and reply", place)
+            yield from read(file, place, row)
+
+    return TableFormat(name, lambda columns: {"llm", "item", "reply"} <= columns, rows_of)
+
+
+def try_importer(table: TableFormat) -> None:
+    expected = {"model": "small", "question": "q1", "text": "42", "value": 0.0}
+    other = MINE | {"llm": "big", "right": True}
+    check_importer(table, [(MINE, expected), (other, {"model": "big", "value": 1.0})])
+
+
+def test_an_importer_without_a_bug_passes() -> None:
+    try_importer(format_of(read_row))
+
+
+def null_is_empty(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    return read_row(file, place, row | {"reply": row["reply"] or ""})
+
+
+def null_is_wrong(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    return read_row(file, place, row | {"right": bool(row.get("right"))})
+
+
+def null_is_a_name(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    return read_row(file, place, row | {"llm": str(row["llm"])})
+
+
+def passes_over(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    yield from read_row(file, place, row) if isinstance(row["reply"], str) else ()
+
+
+def counts_on(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    SEEN.append(place)
+    yield from (one._replace(trial=len(SEEN)) for one in read_row(file, place, row))
+
+
+SEEN: list[str] = []
+
+
+def breaks_down(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    return read_row(file, place, row | {"reply": row["reply"].strip()})
+
+
+def names_no_line(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    if not isinstance(row["reply"], str):
+        raise file.refuse("has no reply")
+    return read_row(file, place, row)
+
+
+def knows_better(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    yield from (one._replace(model=as_text(row["llm"])) for one in read_row(file, place, row))
+
+
+def costs_less(file: LogFile, place: str, row: dict[str, Any]) -> Iterator[Record]:
+    yield from (
+        one._replace(cost=one.cost.times(-1).plus(one.cost._replace(usd=-1.0))) for one in read_row(file, place, row)
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (format_of(null_is_empty), "reply is null, text must be unknown"),
+        (format_of(null_is_wrong), "right is null, value must be unknown"),
+        (format_of(null_is_a_name), "model must be a name, but is 'None'"),
+        (format_of(passes_over), "a row vanishes where reply is null"),
+        (format_of(counts_on), "another record the second time"),
+        (format_of(breaks_down), "raises AttributeError"),
+        (format_of(names_no_line), "does not name the line"),
+        (format_of(knows_better), "the name that the user gives"),
+        (format_of(costs_less), "cost is Cost"),
+        (format_of(read_row, "my_logs"), "plain words"),
+        (format_of(read_row)._replace(recognises=lambda columns: len(columns) > 1), "claims a table with the columns"),
+    ],
+)
+def test_a_bug_in_an_importer_is_found(table: TableFormat, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        try_importer(table)
+
+
+# -- exporters ----------------------------------------------------------------------------------------------------
+
+Trials = Iterator[tuple[str, str, int, int | None]]
+
+
+def of_jsonl(path: Path) -> Trials:
+    for row in map(json.loads, path.read_text().splitlines()):
+        yield row["model"], row["question"], row["trial"], row["category"]
+
+
+def of_csv(path: Path) -> Trials:
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            category = int(row["category"]) if row["category"] else None
+            yield row["model"], row["question"].removeprefix("'"), int(row["trial"]), category
+
+
+def of_npz(path: Path) -> Trials:
+    arrays = np.load(path)
+    for (model, question, trial), category in np.ndenumerate(arrays["R"]):
+        if category >= 0:
+            yield str(arrays["models"][model]), str(arrays["questions"][question]), trial, int(category)
+
+
+@pytest.mark.parametrize(("name", "read"), [("jsonl", of_jsonl), ("csv", of_csv)])
+def test_tables_that_are_exported_keep_to_the_contract(name: str, read: Callable[[Path], Trials]) -> None:
+    check_exporter(EXPORTS[name], read)
+
+
+def test_an_exported_array_keeps_to_the_contract() -> None:
+    check_exporter(EXPORTS["npz"], of_npz, ungraded=False)
+
+
+def of_tsv(path: Path) -> Trials:
+    with path.open(newline="") as file:
+        for model, question, trial, category in csv.reader(file, delimiter="\t"):
+            yield model, question, int(trial), int(category) if category else None
+
+
+def tsv(
+    keeps: Callable[[Any, int], bool] = lambda one, number: True,
+    *,
+    ungraded: str = "",
+    swallows: type[Exception] = ZeroDivisionError,
+    beside: bool = False,
+) -> ExportFormat:
+    """An exporter with at most one bug."""
+
+    def write(source: Any, path: Path, texts: bool, on_progress: Callable[[int], None]) -> None:
+        with path.open("w", newline="") as file:
+            table = csv.writer(file, delimiter="\t")
+            try:
+                for number, one in enumerate(source.reader.trials(), 1):
+                    if keeps(one, number):
+                        category = ungraded if one.category is None else one.category
+                        table.writerow([one.model, one.question, one.trial, category])
+                    on_progress(number)
+            except swallows:
+                pass
+        if beside:
+            path.with_suffix(".meta").write_text("made by mine")
+
+    return ExportFormat("mine.tsv", write)
+
+
+def test_an_exporter_without_a_bug_passes() -> None:
+    check_exporter(tsv(), of_tsv)
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        (tsv(lambda one, number: one.category is not None), "lacks 1 trials"),
+        (tsv(lambda one, number: number > 1), "lacks 1 trials"),
+        (tsv(ungraded="0"), "lacks 1 trials"),
+        (tsv(swallows=OSError), "cannot be read to its end"),
+        (tsv(beside=True), "beside its path"),
+        (tsv()._replace(place="a/b.tsv"), "must be a plain name"),
+        (tsv()._replace(write=lambda source, path, texts, tell: None), "nothing is written"),
+    ],
+)
+def test_a_bug_in_an_exporter_is_found(form: ExportFormat, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        check_exporter(form, of_tsv)
+
+
+# -- figures ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIGURES | OVER_LOOKS)
+def test_every_figure_keeps_to_the_contract(name: str) -> None:
+    check_figure((FIGURES | OVER_LOOKS)[name], name)
+
+
+def in_order(view: RunView) -> list[str]:
+    assert view.results is not None
+    return [row.name for row in view.results.models]
+
+
+def bars(
+    names: Callable[[RunView], Iterable[str]] = in_order,
+    plain: Callable[[str], str] = plain_name,
+    label: str = "trials",
+    blot: float = 0.0,
+) -> Any:
+    """A figure with at most one bug: what each model was asked."""
+
+    def trials_of_models(view: RunView) -> Any:
+        assert view.results is not None
+        rows = view.results.models
+        figure, (axes,) = grid(1, 1)
+        axes.barh(range(len(rows)), [row.trials for row in rows], color="#0072B2")
+        axes.set_yticks(range(len(rows)), [plain(name) for name in names(view)])
+        axes.set_xlabel(label)
+        if blot:
+            axes.plot([blot * random.random()], [0.0])
+        return figure
+
+    return trials_of_models
+
+
+def test_a_figure_without_a_bug_passes() -> None:
+    check_figure(bars())
+
+
+def scores(view: RunView) -> Any:
+    """It takes for granted that every model has a score."""
+    assert view.results is not None
+    figure = bars()(view)
+    for at, row in enumerate(view.results.models):
+        figure.axes[0].plot([row.score], [at], "o", alpha=min(row.score, 1.0))  # type: ignore[type-var]
+    return figure
+
+
+@pytest.mark.parametrize(
+    ("draw", "said"),
+    [
+        (bars(lambda view: view.models), "lists the models in another order"),
+        (bars(lambda view: in_order(view)[::-1]), "what is known of cyd is drawn by the name of ada"),
+        (bars(plain=str), "would be a formula"),
+        (bars(label="n_trials"), "no plain English"),
+        pytest.param(bars(lambda view: sorted(in_order(view))), "by the name of dan", marks=pytest.mark.slow),
+        pytest.param(bars(plain=lambda name: name.replace("$", "")), "obeys a name", marks=pytest.mark.slow),
+        pytest.param(bars(plain=lambda name: plain_name(name, 1000)), "is drawn whole", marks=pytest.mark.slow),
+        pytest.param(bars(label=""), "no axis with a label", marks=pytest.mark.slow),
+        pytest.param(bars(blot=1.0), "another way each time", marks=pytest.mark.slow),
+        pytest.param(scores, "raises", marks=pytest.mark.slow),
+    ],
+)
+def test_a_bug_in_a_figure_is_found(draw: Any, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        check_figure(draw, "trials_of_models")
+
+
+def test_a_figure_has_a_plain_name() -> None:
+    with pytest.raises(AssertionError, match="plain lower-case words: 'fig3'"):
+        check_figure(bars(), "fig3")
