@@ -40,6 +40,17 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + cores // 2
 
 
+WHOLE_LIVES = ("running", "notebook", "exchange", "show", "study", "record", "cli", "scheduler", "launch", "graders")
+"""Rooms whose tests are few and long."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long files come first: workers take whole files, and none should have a long one when the others are done."""
+    order = {room: number for number, room in enumerate(WHOLE_LIVES)}
+    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
+
+
 def pytest_collection_finish() -> None:
     """The tests are half a million objects that live to the end: no collection goes through them, as each run would."""
     gc.collect()

@@ -11,7 +11,6 @@ from itertools import product
 from typing import NamedTuple
 
 from adaptive_eval.errors import GraderError
-from scorio.categorical.signals import calibrate_verifier
 
 Slot = Sequence[tuple[str, float]]
 """Tokens that could have stood first in a reply, with natural log-probabilities."""
@@ -59,6 +58,7 @@ def label_probabilities(
     scores: LabelScores, baseline: Sequence[float], temperature: float
 ) -> tuple[tuple[float, ...], float]:
     """The calibrated probability of each label, and by how much any of them may be off for labels out of sight."""
+    from scorio.categorical.signals import calibrate_verifier  # with numpy, which the processes that grade do without
 
     def at(values: Sequence[float]) -> tuple[float, ...]:
         found = calibrate_verifier(list(values), list(baseline), temperature)

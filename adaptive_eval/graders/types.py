@@ -15,7 +15,6 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import Section
-from scorio.categorical.signals import TOKEN_CAP
 
 SignalValue = float | bool | str
 
@@ -188,6 +187,8 @@ def measured_facts(
     prompt_bpt: float | None,
 ) -> dict[str, SignalValue]:
     """`MEASURES` of an answer, as far as they are known."""
+    from scorio.categorical.signals import TOKEN_CAP  # with numpy, which the processes that grade do without
+
     facts: dict[str, SignalValue] = {
         "completion_tokens": float(completion_tokens),
         "prompt_tokens": float(prompt_tokens),

@@ -5,7 +5,7 @@ Batches in three formats are beside it (`batches`).
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -22,6 +22,7 @@ from adaptive_eval.simulate.http1 import (
     ApiRequest,
     ServingSlots,
     chunk,
+    in_few_writes,
     whole_response,
 )
 from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
@@ -112,10 +113,10 @@ class ResponseShape:
         envelope = self._envelope(serial, "chat.completion.chunk" if self._chat else "text_completion")
         wanted = max(STREAM_PIECES, round(PIECES_A_SECOND * seconds))
         pieces = max(2, min(wanted, *(choice.tokens for choice in choices)))
+        split = [self._deltas(index, choice, pieces) for index, choice in enumerate(choices)]
         parts = []
-        for piece in range(pieces):
+        for piece, deltas in enumerate(zip(*split, strict=True)):
             at = seconds * (FIRST_TOKEN + (1.0 - FIRST_TOKEN) * piece / (pieces - 1))
-            deltas = [self._delta(index, choice, piece, pieces) for index, choice in enumerate(choices)]
             events = [_event(envelope | {"choices": [delta]}) for delta in deltas]
             if piece == pieces - 1:
                 events = self._with_usage(envelope, events, choices)
@@ -124,7 +125,7 @@ class ResponseShape:
         if hang:
             return ApiReply((parts[0],), ends=False)
         parts[-1] = (parts[-1][0], parts[-1][1] + chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
-        return ApiReply(tuple(parts))
+        return ApiReply(tuple(in_few_writes(parts)))
 
     def _with_usage(
         self, envelope: dict[str, Any], ends: list[bytes], choices: Sequence[SimulatedChoice]
@@ -174,17 +175,21 @@ class ResponseShape:
             logprobs = {"token_logprobs": [*before, *_logprobs(choice.noise, choice.tokens)]}
         return {"index": index, "text": text, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
-    def _delta(self, index: int, choice: SimulatedChoice, piece: int, pieces: int) -> dict[str, Any]:
-        """The part of a choice that one event carries."""
+    def _deltas(self, index: int, choice: SimulatedChoice, pieces: int) -> Iterator[dict[str, Any]]:
+        """A choice in so many parts, each of which one event carries."""
         words = _words(choice.text)
-        start, end = len(words) * piece // pieces, len(words) * (piece + 1) // pieces
-        text = "".join(words[start:end])
-        part: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason if piece == pieces - 1 else None}
-        if not self._chat:
-            return part | {"text": text}
-        if self._body.get("logprobs") is True and choice.scored:
-            part["logprobs"] = {"content": self._chat_tokens(choice)[start:end]}
-        return part | {"delta": {"content": text} | ({"role": "assistant"} if piece == 0 else {})}
+        tokens = self._chat_tokens(choice) if self._body.get("logprobs") is True and choice.scored else None
+        for piece in range(pieces):
+            start, end = len(words) * piece // pieces, len(words) * (piece + 1) // pieces
+            text = "".join(words[start:end])
+            reason = choice.finish_reason if piece == pieces - 1 else None
+            part: dict[str, Any] = {"index": index, "finish_reason": reason}
+            if not self._chat:
+                yield part | {"text": text}
+                continue
+            if tokens is not None:
+                part["logprobs"] = {"content": tokens[start:end]}
+            yield part | {"delta": {"content": text} | ({"role": "assistant"} if piece == 0 else {})}
 
 
 def _event(data: dict[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ import re
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -134,6 +134,23 @@ def chunk(data: bytes) -> bytes:
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
+ONE_WRITE_SECONDS = 0.01
+"""Parts that come within so long of each other leave together, as those of a busy server do."""
+
+
+def in_few_writes(parts: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
+    """The same bytes, none of them earlier: what comes within one write's time is sent with the last of it."""
+    since = at = 0.0
+    held: list[bytes] = []
+    for due, data in parts:
+        if held and due - since >= ONE_WRITE_SECONDS:
+            yield at, b"".join(held)
+            held = []
+        if not held:
+            since = due
+        at = due
+        held.append(data)
+    yield at, b"".join(held)
 
 
 def _dechunk(data: bytes, at: int) -> tuple[bytes, int] | None:

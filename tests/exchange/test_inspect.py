@@ -15,6 +15,7 @@ from inspect_ai.log import EvalConfig, EvalDataset, EvalSpec
 from inspect_ai.model import GenerateConfig
 from inspect_ai.scorer import SampleScore, Score
 from mock_evals import evaluate
+from patient_time import HANGS
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.inspect import adapter as adapter
@@ -219,7 +220,7 @@ async def test_a_model_that_does_not_begin_holds_nobody_up(monkeypatch: pytest.M
     for sample in ("q1", "q2"):
         assert await manager.schedule_sample(sample, 1) is None
         await manager.complete_sample(sample, 1, {"match": SampleScore(score=Score(value="C"))})
-    stop = await asyncio.wait_for(manager.schedule_sample("q1", 2), 10)
+    stop = await asyncio.wait_for(manager.schedule_sample("q1", 2), HANGS)
     assert stop is not None and (stop.id, stop.epoch) == ("q1", 2)
     assert stop.reason == "the run ended (blocked); comparisons of this model: 1 blocked"
 

@@ -99,6 +99,7 @@ DEEDS = {
     "die_once": _die_once,
     "print": _print,
     "raise": _raise,
+    "light": lambda _: "numpy" not in sys.modules,
     "yes": lambda _: True,
     "no": lambda _: False,
     "half": lambda _: 0.5,

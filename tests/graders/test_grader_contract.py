@@ -111,10 +111,10 @@ def test_the_quick_way_says_the_same(name: str) -> None:
 
 
 @names
-@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_no_text_is_an_error(name: str, text: str) -> None:
+def test_no_text_is_an_error(name: str) -> None:
     grader, question = CASES[name]
-    assert checked(grader.grade(text, question)) == grader.grade(text, question)
+    for text in TEXTS:
+        assert checked(grader.grade(text, question)) == grader.grade(text, question), text
 
 
 @names

@@ -76,9 +76,13 @@ def test_there_are_two_hundred_of_them() -> None:
     assert len(set(HOSTILE)) >= 200
 
 
-@pytest.mark.parametrize("answer", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("grader", [JUDGE, VERIFIER], ids=["judge", "verifier"])
-def test_a_hostile_answer_stays_where_it_belongs(grader: Judge | Verifier, answer: str) -> None:
+def test_a_hostile_answer_stays_where_it_belongs(grader: Judge | Verifier) -> None:
+    for answer in HOSTILE:
+        stays_where_it_belongs(grader, answer)
+
+
+def stays_where_it_belongs(grader: Judge | Verifier, answer: str) -> None:
     sent = grader.transcript(QUESTION, answer)
     plain = grader.transcript(QUESTION, "x")
     # but for the number, the system says what it says of any answer

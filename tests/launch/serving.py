@@ -4,8 +4,8 @@
 
 `late=S`: it is ready after so many seconds; `exit=N`: it prints some lines and exits instead; `child`: it has a child
 that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `dies=S`: it is
-killed so many seconds after it was found ready; `says=TEXT`: it prints the text first; `busy`: it answers 503 for ever;
-`endless`: no answer has an end; `sleeps`: it can be put to sleep and woken; `dazed`: it falls asleep for good;
+killed so many seconds after it has told its version; `says=TEXT`: it prints the text first; `busy`: it answers 503 for
+ever; `endless`: no answer has an end; `sleeps`: it can be put to sleep and woken; `dazed`: it falls asleep for good;
 `fails=FILE`: where there is this file, it is removed, and the server exits.
 """
 
@@ -28,8 +28,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         ready = time.monotonic() - BEGAN >= float(WHAT.get("late", "0")) and "busy" not in WHAT
-        if "dies" in WHAT and self.path == "/health":
-            threading.Timer(float(WHAT["dies"]), lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
         health = 404 if "nohealth" in WHAT else 200 if ready else 503
         status, body = {"/health": (health, b""), "/version": (200, b'{"version": "1.2.3"}')}.get(self.path, (404, b""))
         endless = "endless" in WHAT
@@ -37,6 +35,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(10**9 if endless else len(body)))
         self.end_headers()
         self.wfile.write(body)
+        if "dies" in WHAT and self.path == "/version":
+            threading.Timer(float(WHAT["dies"]), lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
         with suppress(ConnectionError):
             while endless:
                 time.sleep(0.05)

@@ -140,7 +140,7 @@ async def main():
     holds = [await ExclusivePlaces(["gpu0"], "killed").take("gpu0", print)]
     await process.ServerProcess.start(command, environment=os.environ, folder=folder, log=folder / "l", holds=holds)
     print("started", flush=True)
-    await asyncio.sleep(60)
+    await asyncio.sleep(600)
 asyncio.run(main())
 """
 

@@ -127,7 +127,7 @@ async def main():
     folder = Path(sys.argv[1])
     await process.ServerProcess.start(sys.argv[2:], environment=os.environ, folder=folder, log=folder / "log")
     print("started", flush=True)
-    await asyncio.sleep(60)
+    await asyncio.sleep(600)
 asyncio.run(main())
 """
 

@@ -53,19 +53,31 @@ def test_the_function_stays_one_whatever_was_imported_before() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_run_waits_for_its_end_where_no_loop_runs(place: Site) -> None:
-    record = adaptive_eval.run("run.yaml" if place.write() else "", display="none")
+ONCE: dict[str, Any] = {"trials": {"min": 4, "max": 4}}
+"""A run of one round."""
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> adaptive_eval.RunRecord:
+    """What a run gives where no loop runs."""
+    site = Site.make(tmp_path_factory.mktemp("recorded"), base_url)
+    return adaptive_eval.run(site.write(), directory=site.directory(), display="none")
+
+
+def test_a_run_waits_for_its_end_where_no_loop_runs(place: Site, record: adaptive_eval.RunRecord) -> None:
     assert record.results is not None and record.results.run.status == "finished"
     assert {row.name for row in record.results.models} == set(MODELS)
+    assert place.write(**ONCE).name == "run.yaml"
+    assert adaptive_eval.run("run.yaml", display="none").directory == Path("runs/run"), "where the command puts it"
 
 
 async def test_a_run_waits_for_its_end_where_a_loop_runs_already(place: Site) -> None:
-    record = adaptive_eval.run(place.write(), display="none")
+    record = adaptive_eval.run(place.write(**ONCE), display="none")
     assert record.results is not None and record.results.run.status == "finished"
 
 
 async def test_other_tasks_go_on_while_a_run_is_awaited(place: Site) -> None:
-    going = asyncio.create_task(adaptive_eval.run_async(place.write(), display="none"))
+    going = asyncio.create_task(adaptive_eval.run_async(place.write(**ONCE), display="none"))
     turns = 0
     while not going.done():
         turns += 1
@@ -164,8 +176,7 @@ def test_ctrl_c_stops_a_run_in_order_where_a_loop_runs(site: Site) -> None:
     assert adaptive_eval.read_run(site.directory()).view.events[-1].kind == "stopped"
 
 
-def test_a_run_becomes_data_frames(place: Site) -> None:
-    record = adaptive_eval.run(place.write(), display="none")
+def test_a_run_becomes_data_frames(record: adaptive_eval.RunRecord) -> None:
     frames = record.to_pandas(texts=True)
     assert record.results is not None
     assert len(frames.trials) == record.results.cost.trials and frames.trials["text"].str.len().min() > 0
@@ -178,8 +189,9 @@ def test_a_run_becomes_data_frames(place: Site) -> None:
     assert list(latest["model"]) == list(frames.ranking["name"]) and isinstance(frames.looks, pd.DataFrame)
 
 
-def test_without_pandas_the_error_says_how_to_get_it(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = adaptive_eval.run(place.write(), display="none")
+def test_without_pandas_the_error_says_how_to_get_it(
+    record: adaptive_eval.RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigError, match=r"pip install 'adaptive-eval\[pandas\]'"):
         record.to_pandas()
@@ -191,7 +203,7 @@ HOSTILE = "<img src=x onerror=alert(1)> & \u202e"
 def test_a_record_shows_itself_and_no_name_becomes_markup(place: Site) -> None:
     models = [{"name": name, "base_url": place.base_url, "model": name} for name in MODELS]
     models[0]["name"] = HOSTILE
-    record = adaptive_eval.run(place.config(name="hostile", models=models), display="none")
+    record = adaptive_eval.run(place.config(name="hostile", models=models, **ONCE), display="none")
     shown = record._repr_html_()
     assert "&lt;img src=x" in shown and "<img" not in shown and "\u202e" not in shown
     assert shown.count("<tr>") == 1 + len(MODELS) and "hostile: finished" in shown

@@ -33,6 +33,27 @@ TRIALS = {"min": 4, "max": 16}
 FAULTS = {"errored": 0.1, "left_out": 0.03, "doubled": 0.1, "strange": 0.1, "expired": 0.2, "refused": 0.2, "lost": 0.2}
 
 
+HOUR = 3600.0
+
+
+class AgedBatches(SimulatedServer):
+    """Batches that take an hour, and are as old as a test says once there is one for each model."""
+
+    age = 0.0
+
+    def _now(self) -> float:
+        """Seconds since it started."""
+        return self.age if len(self._api.batches._batches) == len(MODELS) else 0.0
+
+
+@contextmanager
+def aged(age: float) -> Iterator[tuple[AgedBatches, str]]:
+    server = AgedBatches(small_world(), batches=BatchHabits(seconds=HOUR))
+    server.age = age
+    with serving(server) as url:
+        yield server, url
+
+
 @contextmanager
 def service(**habits: float) -> Iterator[tuple[SimulatedServer, str]]:
     server = SimulatedServer(small_world(), batches=BatchHabits(**{"seconds": 0.05, **habits}))  # type: ignore[arg-type]
@@ -113,7 +134,7 @@ def test_models_with_and_without_batches_are_in_one_run(site: Site) -> None:
 
 def test_where_patience_ends_the_rest_is_asked_directly_at_the_full_price(site: Site) -> None:
     price = {"price": {"input": 1.0, "output": 10.0}}
-    with service(seconds=4.0) as (server, url):
+    with aged(HOUR / 2) as (server, url):
         models = [one | price for one in batched(url, patience=0.2)]
         ended_well(site, site.write(models=models, trials={"min": 4, "max": 4}), site.directory())
     assert events_of_kind(events(site.directory()), BatchCancelled)
@@ -145,7 +166,7 @@ def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:
 
 
 def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
-    with service(seconds=1.5) as (server, url):
+    with aged(0.0) as (server, url):
         config = site.write(models=batched(url), trials={"min": 4, "max": 4})
         process = site.start(config, "--run-dir", str(site.directory()))
         assert process.stdout is not None
@@ -157,6 +178,7 @@ def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
         assert process.returncode == ExitCode.STOPPED
         assert "pending   " in said and "32 requests in batch_" in said
         assert len(pending_batches(events(site.directory()))) == len(MODELS)
+        server.age = HOUR
         found = ended_well(site, config, site.directory())
     assert server.batch_counts["answered"] == len(found.outcomes) == 96 and server.batch_counts["created"] == 3
 

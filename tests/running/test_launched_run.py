@@ -46,7 +46,7 @@ def servers(site: Site) -> list[str]:
     return [pid for pid, stat, _ in mine if not stat.startswith("Z")]
 
 
-def none_left(site: Site, seconds: float = 30.0) -> bool:
+def none_left(site: Site, seconds: float = HANGS) -> bool:
     deadline = time.monotonic() + seconds
     while servers(site):
         if time.monotonic() > deadline:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from contrary_server import MODELS, listening, write_config
+from patient_time import HANGS
 
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import ModelSetAside, OnlyFailures, ReplicaLost, RunReader, ServersNoticed, events_of_kind
@@ -22,7 +23,7 @@ def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -
         config, run = write_config(tmp_path, server, **changes), tmp_path / "run"
         command = f'ulimit -n {FILES} && exec "$@"'
         words = [sys.executable, "-m", "adaptive_eval", "run", str(config), "--display", "plain", "--run-dir", str(run)]
-        told = subprocess.run(["sh", "-c", command, "sh", *words], capture_output=True, text=True, timeout=120)
+        told = subprocess.run(["sh", "-c", command, "sh", *words], capture_output=True, text=True, timeout=HANGS)
     assert told.returncode == ExitCode.REACHED, told.stdout + told.stderr
     with closing(RunReader.open(run)) as reader:
         events = reader.events()

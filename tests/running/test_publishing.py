@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from patient_time import HANGS
 
 from adaptive_eval.record.snapshot import Snapshot
 from adaptive_eval.running.execute import Publisher
@@ -21,7 +22,7 @@ async def test_trials_are_published_though_no_look_is_taken(tmp_path: Path) -> N
     publisher = Publisher(tmp_path, take)
     with patch("adaptive_eval.running.execute.BETWEEN_LOOKS_SECONDS", 0.001):
         publishing = asyncio.create_task(publisher.run())
-        await asyncio.wait_for(taken.wait(), 60)
+        await asyncio.wait_for(taken.wait(), HANGS)
     publishing.cancel()
     with suppress(asyncio.CancelledError):
         await publishing
@@ -37,7 +38,7 @@ async def test_it_ends_though_a_look_comes_at_the_moment_it_is_cancelled(tmp_pat
     for _ in range(turns):
         await asyncio.sleep(0)
     publishing.cancel()
-    done, _ = await asyncio.wait([publishing], timeout=5.0)
+    done, _ = await asyncio.wait([publishing], timeout=HANGS)
     publishing.cancel()
     publisher.close()
     assert done

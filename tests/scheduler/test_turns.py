@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes import QUESTIONS, SKILLS, Bed, plan
+from patient_time import HANGS
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Pace
@@ -168,7 +169,7 @@ async def test_stopped_while_a_server_is_started_the_run_ends_at_once(tmp_path: 
     bed = Bed(tmp_path, reference.plan)
     host = FakeHost(bed, [0, 1, 2], delay=3600.0)
     bed.hosts = [host]
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(HANGS):
         scheduler = await bed.start(lambda scheduler: asyncio.get_running_loop().call_later(0.1, scheduler.stop))
     assert scheduler.halt is Halt.DRAINED
     assert host.loads == [0] and bed.outcomes() == {}

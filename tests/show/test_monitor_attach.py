@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from live_runs import Site
+from live_runs import Site, wait_for_trials
 from patient_time import HANGS
 from played import Played
 from rich.console import Console
@@ -197,8 +197,17 @@ def test_a_gate_counts_here_too(play: Play) -> None:
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
-def test_monitor_follows_a_real_run_to_its_end(site: Site) -> None:
+def test_monitor_follows_a_real_run_to_its_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     process = site.start(site.write())
+    assert wait_for_trials(site.directory(), 1, process)
+    process.send_signal(signal.SIGSTOP)  # however long the monitor takes to begin, the run is not over by then
+    begun = attaching._Shown.catch_up
+
+    def catch_up(shown: attaching._Shown) -> None:
+        begun(shown)
+        process.send_signal(signal.SIGCONT)
+
+    monkeypatch.setattr(attaching._Shown, "catch_up", catch_up)
     shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--wait", "--display", "plain"])
     assert process.wait(HANGS) == shown.exit_code, shown.output
     assert "run: running" in shown.stdout and "tier  alike  model" in shown.stdout

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from browsing import Tabs
 from live_runs import Site, small_world
+from patient_time import HANGS
 from played import Played
 
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -51,7 +52,7 @@ class Monitors:
             process = self.running.pop()
             process.terminate()
             with process:
-                assert process.wait(20) == 0
+                assert process.wait(HANGS) == 0
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def number(page: "Page", expression: str) -> int:
     return int(page.evaluate(expression))
 
 
-def until(page: "Page", expression: str, seconds: float = 30.0) -> None:
+def until(page: "Page", expression: str, seconds: float = HANGS) -> None:
     """Wait until this holds; asked from outside, since the page's policy forbids to evaluate texts inside of it."""
     deadline = time.monotonic() + seconds
     while not page.evaluate(expression):

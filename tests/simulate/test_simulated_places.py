@@ -18,7 +18,7 @@ WORLD = World("one", binary(np.full((1, 2), 0.5)), models=("m",), latency=Latenc
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=5.0) as opened:
+    async with httpx2.AsyncClient(timeout=5.0, verify=False) as opened:
         yield opened
 
 
@@ -105,7 +105,7 @@ async def test_a_client_that_goes_away_frees_its_place(client: httpx2.AsyncClien
         World("slow", WORLD.p, latency=Latency(60.0, 0.0, 1.0), models=("m",)), max_num_seqs=1
     ) as server:
         assert server.places is not None
-        async with httpx2.AsyncClient() as other:
+        async with httpx2.AsyncClient(verify=False) as other:
             for seed in range(2):
                 with pytest.raises(httpx2.ReadTimeout):
                     await other.post(server.base_url + "/chat/completions", json=body(seed), timeout=0.1)

@@ -22,10 +22,10 @@ if len(sys.argv) > 2:  # leave a forked child behind
     read, write = os.pipe()
     if os.fork() == 0:
         os.write(write, b"x")
-        time.sleep(60)
+        time.sleep(600)
     os.read(read, 1)
 print("held", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
