@@ -58,6 +58,7 @@ def test_models_are_ranked_and_what_was_not_needed_was_not_run(tmp_path: Path) -
         assert stops.metadata["samples_run"] == row.trials
 
 
+@pytest.mark.slow
 def test_an_error_is_no_wrong_answer_and_two_places_are_enough(tmp_path: Path) -> None:
     """Every third epoch of a question fails; what serves its trial is behind what is held."""
     skills = {"mockllm/ada": 1.0, "mockllm/cyd": 0.05}

@@ -45,6 +45,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_the_function_stays_one_whatever_was_imported_before() -> None:
     code = (
         "import adaptive_eval.running.execute, adaptive_eval.cli.run, adaptive_eval.config.run, adaptive_eval;"
@@ -162,6 +163,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_a_run_in_order_where_a_loop_runs(site: Site) -> None:
     path = site.write(**LONG)
     command = [sys.executable, "-c", PROGRAM, str(path), str(site.directory())]

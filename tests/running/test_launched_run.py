@@ -178,6 +178,7 @@ def test_a_server_of_a_pool_is_told_where_it_runs(site: Site) -> None:
     assert process.returncode == ExitCode.SPENT, err
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: Found) -> None:
     ended = site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}, models=launched(site, "crash")))
     assert ended.exit_code == ExitCode.SPENT, ended.output

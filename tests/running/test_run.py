@@ -53,7 +53,7 @@ def printed(process: "subprocess.Popen[str]", word: str) -> None:
         assert line, process.stderr.read()
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_run_that_was_killed_ends_as_if_it_had_not_been(site: Site, uninterrupted: Found, kills: int) -> None:
     """SIGKILL at random moments of one run, and of another when that one ends."""
     rng, runs = random.Random(kills), 0
@@ -78,7 +78,7 @@ def test_a_run_that_was_killed_ends_as_if_it_had_not_been(site: Site, uninterrup
             assert len(resumed) >= starts - 2  # a kill may come before the start is committed
 
 
-@pytest.mark.parametrize("concurrency", [1, pytest.param(16, marks=pytest.mark.slow), 256])
+@pytest.mark.parametrize("concurrency", [*(pytest.param(slots, marks=pytest.mark.slow) for slots in (1, 16)), 256])
 def test_the_result_does_not_depend_on_concurrency(site: Site, uninterrupted: Found, concurrency: int) -> None:
     site.run(site.write(concurrency=concurrency))
     assert Found.of(site.directory()) == uninterrupted

@@ -94,6 +94,7 @@ def test_without_a_grader_beside_it_the_verifier_says_what_is_correct(site: Site
     assert alone.exit_code == ExitCode.CONFIGURATION and "graded by a verifier" in alone.output
 
 
+@pytest.mark.slow
 def test_a_kill_between_answer_and_label_loses_neither(site: Site, fair_url: str) -> None:
     slow = replace(small_world(), latency=Latency(median=0.3))
     with serving(SimulatedServer(slow, verifier=SimulatedVerifier(SURE, LEANING))) as url:

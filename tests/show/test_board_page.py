@@ -101,6 +101,7 @@ def test_the_command_writes_what_is_asked_for(site: Site, ended_runs: EndedRuns,
     assert failed.exit_code == 1 and "give another --output" in failed.stderr
 
 
+@pytest.mark.slow
 def test_a_weekly_board_over_the_life_of_a_run(site: Site, ended_runs: EndedRuns) -> None:
     """Begun, killed, resumed: the board has it at every moment, and the week before counts until it is over."""
     folder = site.folder / "runs"

@@ -205,7 +205,7 @@ def test_bad_settings_are_refused(make, words: str):
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.25, 0.5])
-@pytest.mark.parametrize("start", [1e-6, 0.05, 0.7, 1.0 - 1e-9])
+@pytest.mark.parametrize("start", [pytest.param(1e-6, marks=pytest.mark.slow), 0.05, 0.7, 1.0 - 1e-9])
 def test_a_constant_is_the_one_of_the_whole_table(kappa: float, start: float):
     for sides in (1, 2):
         logs = np.log(np.minimum.accumulate(crossing_probability(TABLED, kappa, start, sides)))
