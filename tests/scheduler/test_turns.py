@@ -133,7 +133,7 @@ async def test_a_finished_run_starts_no_server(tmp_path: Path) -> None:
 
 async def test_a_server_that_does_not_start_ends_a_run_that_has_no_answer_yet(tmp_path: Path) -> None:
     bed = Bed(tmp_path)
-    bed.hosts = hosts = [FakeHost(bed, [0]), FakeHost(bed, [1, 2], delay=0.05)]
+    bed.hosts = hosts = [FakeHost(bed, [0]), FakeHost(bed, [1, 2], delay=3600.0)]
     hosts[0].fails = lambda model: True
     with pytest.raises(LaunchFailed, match="ada: its server exited with status 1 .*\n.*adaptive-eval check"):
         await bed.start()
