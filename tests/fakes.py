@@ -89,6 +89,7 @@ class FakeGrading:
 
     lasting = False
     lost = NO_COST
+    notices = ()
 
     def __init__(self, fails: Callable[[Answer, Question], bool] = lambda answer, question: False) -> None:
         self.fails = fails

@@ -1,15 +1,26 @@
 """`adaptive-eval label RUN`: answers one by one, to be labelled by keyboard, without a word of whose they are."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from adaptive_eval.cli.shared import reported
+from adaptive_eval.graders.ballots import BallotField
 from adaptive_eval.graders.transcript import visible
-from adaptive_eval.questions.types import Question
 from adaptive_eval.record.labelled import labelled_run, next_to_label, require_labels_say_something
-from adaptive_eval.record.labels import Labelled, add_labels, labels_in, levels_of, read_labels, require_levels
+from adaptive_eval.record.labels import (
+    JOINED,
+    Labelled,
+    add_labels,
+    label_fields,
+    labels_in,
+    read_labels,
+    require_levels,
+    texts_to_label,
+)
 from adaptive_eval.record.restore import StoredRun, opened_run
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.text import without_markup
@@ -49,10 +60,10 @@ def label(
 def _take(run: Path, source: Path) -> None:
     """Labels of the user's own file."""
     with opened_run(run) as stored:
-        levels = levels_of(stored.setup.config)
+        fields = label_fields(stored.setup.config)
         require_labels_say_something(stored)
     labels = labels_in(source)
-    require_levels(labels, levels, source)
+    require_levels(labels, fields, source)
     add_labels(run, labels)
 
 
@@ -81,12 +92,25 @@ def _label(run: Path, number: int) -> None:
 
 def _asked(stored: StoredRun, at: Labelled, place: int, number: int) -> str | None:
     """The label that is given; "" for none, None to end the session."""
-    levels = levels_of(stored.setup.config)
+    config = stored.setup.config
     (question,) = (one for one in stored.setup.questions if one.id == at.question)
     answer = next(one for one in stored.reader.cell(at.model, at.question, at.trial - 1)).answer.text
-    _show(question, answer, place, number, whole=False)
-    keys = dict(zip(KEYS, levels, strict=False))
-    typer.echo("  ".join([*(f"{key} {level}" for key, level in keys.items()), "s skip", "a all of it", "q quit"]))
+    shown = _Screen(texts_to_label(config, question, answer), place, number)
+    shown.show(whole=False)
+    given: list[str] = []
+    for field in label_fields(config):
+        level = _pressed(field, shown, named=len(label_fields(config)) > 1)
+        if not level:
+            return level
+        given.append(level)
+    return JOINED.join(given)
+
+
+def _pressed(field: BallotField, shown: "_Screen", *, named: bool) -> str | None:
+    """The level whose key is pressed; "" to skip the answer, None to end the session."""
+    keys = dict(zip(KEYS, field.levels, strict=False))
+    choices = [*(f"{key} {level}" for key, level in keys.items()), "s skip", "a all of it", "q quit"]
+    typer.echo("  ".join([f"{field.name}:", *choices] if named else choices))
     while True:
         try:
             pressed = typer.getchar().lower()
@@ -99,13 +123,21 @@ def _asked(stored: StoredRun, at: Labelled, place: int, number: int) -> str | No
         if pressed in ("q", ""):  # nothing more can be pressed where the input has ended
             return None
         if pressed == "a":
-            _show(question, answer, place, number, whole=True)
+            shown.show(whole=True)
 
 
-def _show(question: Question, answer: str, place: int, number: int, *, whole: bool) -> None:
-    typer.echo(f"\n---- {place} of {number} ".ljust(72, "-"))
-    for name, text in (("question", question.prompt), ("reference", question.answer), ("answer", answer)):
-        typer.echo(f"[{name}]\n{_shortened(visible(text), whole)}\n")
+@dataclass(frozen=True)
+class _Screen:
+    """What stands in the terminal of one answer."""
+
+    texts: Mapping[str, str]
+    place: int
+    number: int
+
+    def show(self, *, whole: bool) -> None:
+        typer.echo(f"\n---- {self.place} of {self.number} ".ljust(72, "-"))
+        for name, text in self.texts.items():
+            typer.echo(f"[{name}]\n{_shortened(visible(text), whole)}\n")
 
 
 def _shortened(text: str, whole: bool) -> str:

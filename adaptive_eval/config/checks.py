@@ -16,9 +16,11 @@ from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
-from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.asked import AskedGrader, rubric_beside
 from adaptive_eval.graders.frozen import LENGTH_RATIO
+from adaptive_eval.graders.judge import REFERENCE, Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.scoring import MOST_SUMS
 from adaptive_eval.graders.types import ANSWER_SIGNALS, GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
@@ -210,7 +212,7 @@ def _templates_name_fields(questions: QuestionsConfig, prompt: PromptConfig, mod
 
 
 def _rubric_has_its_signals(grader: GraderOptions, rubric: RubricConfig, models: Models) -> Iterator[Problem]:
-    opened = open_rubric(rubric)
+    opened = open_rubric(rubric_beside(grader, rubric))
     known = grader.gives | ANSWER_SIGNALS | {LENGTH_RATIO}
     if grader.gives:
         for name in sorted(opened.needs - known):
@@ -259,6 +261,24 @@ def _asked_grader_can_be_counted(budget: BudgetConfig, grader: GraderOptions) ->
         if limit is not None and attrgetter(key)(grader) is None:
             rule = f"needs {key} of the {grader.kind}, to reserve what a verdict may cost"
             yield Problem(("budget", cap), rule, f"add grader.{key}, or remove budget.{cap}")
+
+
+def _judge_has_what_it_goes_by(
+    grader: GraderOptions, rubric: RubricConfig, questions: QuestionsConfig
+) -> Iterator[Problem]:
+    """The answers that it compares with, and few enough sums of scores to be categories."""
+    if not isinstance(grader, Judge):
+        return
+    fields = (REFERENCE, *questions.fields.metadata)
+    if grader.against is not None and grader.against not in fields:
+        mend = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
+        yield Problem(("grader", "against"), "must be a field of the questions that is kept", mend, grader.against)
+    if grader.against == REFERENCE and questions.fields.answer is None:
+        yield Problem(("questions", "fields", "answer"), "must be given: the judge compares with it")
+    if rubric == RubricConfig() and not grader.sums_are_few:
+        rule = f"have more than {MOST_SUMS} different sums, too many for a category each"
+        mend = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
+        yield Problem(("grader", "scores"), rule, mend)
 
 
 def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) -> Iterator[Problem]:
@@ -361,6 +381,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _rubric_has_its_signals,
     _budget_can_be_counted,
     _asked_grader_can_be_counted,
+    _judge_has_what_it_goes_by,
     _rounds_have_one_size,
     _prior_has_its_categories,
     _prior_is_used,

@@ -19,7 +19,7 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
-from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.asked import AskedGrader, rubric_beside
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, PoolConfig
 from adaptive_eval.questions.prompts import PromptConfig
@@ -270,6 +270,11 @@ class RunConfig(Decisions):
         """The names of the environment variables that hold keys."""
         servers = [*self.asked, *([self.grader.server] if isinstance(self.grader, AskedGrader) else [])]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
+
+    @model_validator(mode="after")
+    def _categories_follow_from_the_judge(self) -> "RunConfig":
+        rubric = rubric_beside(self.grader, self.rubric)
+        return self if rubric is self.rubric else self.model_copy(update={"rubric": rubric})
 
     @field_validator("models")
     @classmethod

@@ -186,6 +186,8 @@ class ModelEndpoint:
                 raise
             if not known and request.body.get("stream") and "stream" in str(error).lower():
                 return await self._in_one_piece(request, error)
+            if len(seeds) == 1:
+                raise
             return await self._fewer(request, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
         if len(answers) == len(seeds):
             return answers

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, EndpointConfig, Limits, Sampling
 from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.transcript import PLACEHOLDER, TEMPLATE, Transcript
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
 from adaptive_eval.questions.types import Question
@@ -56,6 +57,11 @@ class AskedGrader(GraderOptions):
         """Replies that one grade takes."""
         return 1
 
+    @property
+    def own_rubric(self) -> RubricConfig | None:
+        """The categories that follow from what it says, where the configuration declares none."""
+        return None
+
     def quick(self, text: str, question: Question) -> Marks | None:
         return None
 
@@ -93,6 +99,12 @@ class AskedGrader(GraderOptions):
         """Of a request with the longest answer that there may be; no tokenizer makes more tokens than bytes."""
         sent = self.transcript(question, "")
         return len(sent.system.encode()) + len(sent.user.encode()) + self.longest
+
+
+def rubric_beside(grader: GraderOptions, rubric: RubricConfig) -> RubricConfig:
+    """The rubric of a configuration: the one that it declares, else what follows from what the grader says."""
+    own = grader.own_rubric if isinstance(grader, AskedGrader) else None
+    return rubric if own is None or rubric != RubricConfig() else own
 
 
 def spent_signals(used: Cost, prompt_tokens: int, completion_tokens: int) -> dict[str, SignalValue]:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.opening import open_endpoint
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Prompt
+from adaptive_eval.endpoints.refusals import OF_AN_OPTION
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Prompt, Sampling
 from adaptive_eval.errors import EndpointError, GraderError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import Rubric
@@ -27,6 +29,8 @@ class GraderReply(NamedTuple):
     error: GraderError | None = None
     lost: bool = False
     """One may have been generated that did not come."""
+    refused: bool = False
+    """The server does not take such a request, maybe for one of its options."""
 
 
 class AskingPool:
@@ -44,7 +48,10 @@ class AskingPool:
         self.rubric = rubric
         """Replaced once its thresholds are fitted."""
         self._slots = asyncio.Semaphore(asked.concurrency.concurrency * len(asked.server.replicas))
-        self._endpoint: Endpoint | None = None
+        self._endpoints: dict[bool, Endpoint] = {}
+        """By whether the server sees to the form of replies."""
+        self.notices: list[Notice] = []
+        """What a reader of the results should know."""
 
     async def marks(self, text: str, question: Question) -> Marks:
         """It is not tried on answer keys, since that would cost."""
@@ -57,8 +64,8 @@ class AskingPool:
 
     async def close(self) -> None:
         """Close every connection."""
-        if self._endpoint is not None:
-            await self._endpoint.close()
+        for endpoint in self._endpoints.values():
+            await endpoint.close()
 
     @property
     def lost_vote(self) -> Cost:
@@ -78,31 +85,45 @@ class AskingPool:
         return used, (sum(one.prompt_tokens for one in came), sum(one.completion_tokens for one in came))
 
     async def _ask(self, sent: Prompt, seed: int, again: Again | None) -> GraderReply:
+        async with self._slots:
+            return await self._sample(sent, seed, again)
+
+    async def _sample(self, sent: Prompt, seed: int, again: Again | None, *, structured: bool = False) -> GraderReply:
+        """One reply, for whoever has a slot."""
         seed %= SEED_SPAN
 
         async def asked_again() -> bool:
             self._asked_again += 1
             return again is None or await again()
 
-        async with self._slots:
-            try:
-                (reply,) = await self._served().sample(sent, range(seed, seed + 1), asked_again)
-            except EndpointError as error:
-                said = GraderError(f"the {self._asked.kind} cannot be asked: {error}")
-                return GraderReply(None, said, self._lost_at_last())
+        try:
+            endpoint = self._served(structured=structured)
+            (reply,) = await endpoint.sample(sent, range(seed, seed + 1), asked_again)
+        except EndpointError as error:
+            said = GraderError(f"the {self._asked.kind} cannot be asked: {error}")
+            refused = isinstance(error, Refusal) and error.status in OF_AN_OPTION
+            return GraderReply(None, said, self._lost_at_last(), refused)
         return GraderReply(reply, None, "timed_out" in reply.signals and self._lost_at_last())
 
     def _lost_at_last(self) -> bool:
         """Whether a reply was lost that is not asked for again: one that no caller has counted."""
-        lost = self._served().stats.lost > self._asked_again
+        lost = sum(endpoint.stats.lost for endpoint in self._endpoints.values()) > self._asked_again
         self._asked_again += lost
         return lost
 
-    def _served(self) -> Endpoint:
+    def _served(self, *, structured: bool) -> Endpoint:
         """Opened when the first reply is wanted."""
-        if self._endpoint is None:
+        if structured not in self._endpoints:
             asked = self._asked
-            self._endpoint = open_endpoint(
-                asked.server, asked.sampling, asked.concurrency, keys=self._keys, folder=self._folder
+            self._endpoints[structured] = open_endpoint(
+                asked.server,
+                self._sampling(structured=structured),
+                asked.concurrency,
+                keys=self._keys,
+                folder=self._folder,
             )
-        return self._endpoint
+        return self._endpoints[structured]
+
+    def _sampling(self, *, structured: bool) -> Sampling:
+        """How replies are drawn."""
+        return self._asked.sampling

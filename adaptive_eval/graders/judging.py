@@ -1,32 +1,40 @@
-"""A judge at work: every answer gets its votes, and the verdict of most of them.
+"""A judge at work: every answer gets its votes, and what most of them, or the middle one, say of it.
 
 A verdict that cannot be read is a grader error, as one is that cannot be had.
+
+Whether its server sees to the form of a reply is found out by asking for it: what refuses `response_format`, and gives
+a verdict without, is asked without from then on, and a notice says so. A refusal costs nothing.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.endpoints.types import Again, Answer, Notice, Sampling
 from adaptive_eval.errors import GraderError, JudgeFailed
 from adaptive_eval.graders.asking import AskingPool, GraderReply
-from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.ballots import Said, said_in_lines, said_in_object
+from adaptive_eval.graders.judge import EMPTY, Judge
 from adaptive_eval.graders.pool import make_grade
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.transcript import Transcript, verdict_in
+from adaptive_eval.graders.transcript import Transcript
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 
+UNSTRUCTURED = "the judge's server refuses response_format, so its replies are read line by line ({})"
+Transcripts = Callable[[bool], Sequence[Transcript]]
+"""What is sent for one vote, with the form of the reply seen to by the server, or without."""
+
 
 class Vote(NamedTuple):
-    """What the judge replied, and the verdict in it."""
+    """What the judge replied, to one request or to one in each order, and what it says."""
 
-    reply: GraderReply
-    verdict: str | GraderError
+    replies: Sequence[GraderReply]
+    said: Sequence[Said] | GraderError
 
 
 class JudgePool(AskingPool):
@@ -38,6 +46,8 @@ class JudgePool(AskingPool):
         """`lost`: the most that the verdict on an answer may cost."""
         super().__init__(judge, rubric, folder=folder, keys=keys, lost=lost)
         self._judge = judge
+        self._structured = judge.may_be_structured
+        """Its server is asked to see to the form of replies."""
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
         """The grade of an answer; `JudgeFailed` says why there is none, and what was spent.
@@ -45,25 +55,54 @@ class JudgePool(AskingPool):
         `again` is asked before a reply that was lost is asked for once more, and counts it; one that is lost at last is
         in the cost.
         """
+        judge = self._judge
         if not answer.text.strip():
-            return make_grade(answer, self._judge.marks("", 1.0, NO_COST, 0, 0), self.rubric, question.id)
-        sent = self._judge.transcript(question, answer.text)
-        votes = await asyncio.gather(*(self._vote(sent, answer.seed + at, again) for at in range(self._judge.votes)))
-        used, tokens = self._used([vote.reply for vote in votes], again)
-        said = Counter(vote.verdict for vote in votes if isinstance(vote.verdict, str))
-        errors = [vote.verdict for vote in votes if isinstance(vote.verdict, GraderError)]
-        verdict, number = max(said.items(), key=lambda one: one[1], default=("", 0))
-        if 2 * number <= self._judge.votes:
-            raise JudgeFailed(str(errors[0]) if errors else f"the votes of the judge differ: {dict(said)}", used)
-        marks = self._judge.marks(verdict, number / self._judge.votes, used, *tokens)
-        return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
+            return make_grade(answer, judge.marks(EMPTY, NO_COST, (0, 0)), self.rubric, question.id)
 
-    async def _vote(self, sent: Transcript, seed: int, again: Again | None) -> Vote:
-        reply = await self._ask(sent.prompt, seed, again)
-        if reply.answer is None:
-            return Vote(reply, reply.error or GraderError("the judge gave no reply"))
+        @cache
+        def sent(structured: bool) -> tuple[Transcript, ...]:
+            return judge.transcripts(question, answer.text, structured=structured)
+
+        seeds = range(answer.seed, answer.seed + judge.votes)
+        votes = await asyncio.gather(*(self._vote(sent, seed, again) for seed in seeds))
+        used, tokens = self._used([reply for vote in votes for reply in vote.replies], again)
+        read = [vote.said for vote in votes if not isinstance(vote.said, GraderError)]
+        errors = [vote.said for vote in votes if isinstance(vote.said, GraderError)]
         try:
-            names = [one.name for one in self._judge.verdicts]
-            return Vote(reply, verdict_in(reply.answer.text, sent.number, names))
+            voted = judge.voted(read)
         except GraderError as error:
-            return Vote(reply, error)
+            raise JudgeFailed(str(errors[0] if errors else error), used) from None
+        return replace(make_grade(answer, judge.marks(voted, used, tokens), self.rubric, question.id), cost=used)
+
+    async def _vote(self, sent: Transcripts, seed: int, again: Again | None) -> Vote:
+        orders = range(self._judge.orders)
+        found = await asyncio.gather(*(self._replied(sent, order, seed, again) for order in orders))
+        replies, errors = [reply for reply, _ in found], [said for _, said in found if isinstance(said, GraderError)]
+        return Vote(replies, errors[0] if errors else [said for _, said in found if not isinstance(said, GraderError)])
+
+    async def _replied(
+        self, sent: Transcripts, order: int, seed: int, again: Again | None
+    ) -> tuple[GraderReply, Said | GraderError]:
+        async with self._slots:
+            structured, reply = self._structured, None
+            if structured:
+                reply = await self._sample(sent(True)[order].prompt, seed, again, structured=True)
+            if reply is None or (reply.refused and self._judge.structured is None):
+                refusal, structured = reply, False
+                reply = await self._sample(sent(False)[order].prompt, seed, again)
+                if refusal is not None and reply.answer is not None and self._structured:
+                    self._structured = False
+                    self.notices.append(Notice("judge_unstructured", UNSTRUCTURED.format(refusal.error)))
+        if reply.answer is None:
+            return reply, reply.error or GraderError("the judge gave no reply")
+        try:
+            return reply, self._read(reply.answer.text, sent(structured)[order], structured=structured)
+        except GraderError as error:
+            return reply, error
+
+    def _read(self, text: str, sent: Transcript, *, structured: bool) -> Said:
+        ballot = self._judge.ballot
+        return said_in_object(text, ballot) if structured else said_in_lines(text, sent.number, ballot)
+
+    def _sampling(self, *, structured: bool) -> Sampling:
+        return self._judge.structured_sampling if structured else self._judge.sampling

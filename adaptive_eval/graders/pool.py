@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.core.types import NO_COST
-from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.endpoints.types import Again, Answer, Notice
 from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.categorised import categorised
 from adaptive_eval.graders.rubric import Rubric
@@ -185,6 +185,7 @@ class GradingPool:
     lasting = False
     """A grade is there in a moment."""
     lost = lost_vote = NO_COST
+    notices: Sequence[Notice] = ()
 
     def __init__(self, grader: Grader, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()) -> None:
         """`keys` are variables that worker processes do not get, besides all that are named like secrets."""

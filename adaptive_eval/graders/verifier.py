@@ -11,7 +11,7 @@ from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.asked import USED, AskedGrader, spent_signals
 from adaptive_eval.graders.keyed import KeyedGrader
 from adaptive_eval.graders.slot import LEAST_SHARE, MOST_OPEN, LabelScores, label_probabilities
-from adaptive_eval.graders.transcript import Transcript, transcript_of, verifying_words
+from adaptive_eval.graders.transcript import ShownTexts, Transcript, transcript_of, verifying_words
 from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import refuse
@@ -72,9 +72,8 @@ class Verifier(AskedGrader):
     def transcript(self, question: Question, answer: str) -> Transcript:
         """What the verifier is sent about one answer."""
         words = verifying_words(tuple(zip(LABELS, SAYS, strict=True)), self.criteria)
-        return transcript_of(
-            question, answer, words=words, criteria=self.criteria, template=self.template, longest=self.longest
-        )
+        shown = ShownTexts(question.prompt, question.answer, {"answer": answer})
+        return transcript_of(shown, words=words, criteria=self.criteria, template=self.template, longest=self.longest)
 
     @property
     def content_free(self) -> Transcript:

@@ -17,10 +17,21 @@ from scipy.special import gammaincinv
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.graders.ballots import VERDICT
 from adaptive_eval.graders.categorised import categorised
 from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.scoring import SCORE
 from adaptive_eval.graders.types import answer_facts
-from adaptive_eval.record.labels import Labelled, Labels, level_said, levels_of, read_labels, signals_of_level
+from adaptive_eval.record.labels import (
+    Labelled,
+    Labels,
+    is_label,
+    label_fields,
+    level_said,
+    levels_among,
+    read_labels,
+    signals_of_level,
+)
 from adaptive_eval.record.relabel import judged_rows
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.thresholds import kept_rubric
@@ -112,14 +123,16 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     labels = read_labels(stored.reader.directory) if labels is None else labels
     if not labels:
         return None
-    config, levels = stored.setup.config, levels_of(stored.setup.config)
+    config = stored.setup.config
     rubric = kept_rubric(config.rubric, stored.events)
     require_labels_say_something(stored)
     rows = judged_rows(stored)
     by_model: dict[str, list[TrialFacts]] = defaultdict(list)
     for row in rows:
         by_model[row.model].append(row)
-    found = _graded(stored, labels, rubric, by_model, levels)
+    found = _graded(stored, labels, rubric, by_model)
+    there = (level for some in found.values() for one in some for level in (one.label, one.said))
+    levels = levels_among(label_fields(config), there)
     results = stored.results(running=True)
     scores = {} if results is None else {row.name: (row.score, row.sigma) for row in results.models}
     models = tuple(
@@ -149,7 +162,8 @@ def require_labels_say_something(stored: StoredRun) -> None:
         raise ConfigError("the scores of this run have outcomes of an earlier run in them (R0), which have no labels")
     rubric = kept_rubric(stored.setup.config.rubric, stored.events)
     by_probabilities = sorted(name for name in rubric.needs if name.startswith("verifier_"))
-    if by_probabilities or not rubric.needs & {"verdict", "is_correct"}:
+    levels = {one.name for one in label_fields(stored.setup.config)}
+    if by_probabilities or not rubric.needs & {VERDICT, SCORE, "is_correct", *levels}:
         named = ", ".join(by_probabilities or sorted(rubric.needs))
         raise ConfigError(
             f"labels say what the grader should have said, and the rubric of this run goes by {named}, which no label "
@@ -162,14 +176,13 @@ def _graded(
     labels: Labels,
     rubric: Rubric,
     by_model: Mapping[str, Sequence[TrialFacts]],
-    levels: Sequence[str],
 ) -> dict[str, list[_Graded]]:
     """By model, the labelled answers of complete rounds."""
     last = {model: max(row.round for row in rows) for model, rows in by_model.items()}
-    numbers = stored.setup.roster.questions
+    numbers, fields = stored.setup.roster.questions, label_fields(stored.setup.config)
     wanted: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     for at, label in labels.items():
-        if at.model in last and at.question in numbers and label in levels:
+        if at.model in last and at.question in numbers and is_label(fields, label):
             wanted[at.model, at.question][at.trial] = label
     found: dict[str, list[_Graded]] = defaultdict(list)
     for (model, question), some in wanted.items():

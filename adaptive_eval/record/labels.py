@@ -7,7 +7,7 @@ counts instead of an earlier one.
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -15,11 +15,15 @@ import orjson
 
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.ballots import VERDICT, BallotField
+from adaptive_eval.graders.judge import REFERENCE, Judge
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.graders.verifier import CALLED, Verifier
+from adaptive_eval.questions.types import Question
 
 LABELS_FILE = "labels.jsonl"
+JOINED = ", "
+"""Between the levels of several criteria."""
 RIGHT, WRONG = "correct", "wrong"
 MOST_BYTES = 64 * 1024 * 1024
 COLUMNS = ("model", "question", "trial", "label")
@@ -36,29 +40,40 @@ class Labelled(NamedTuple):
 Labels = Mapping[Labelled, str]
 
 
-def levels_of(config: RunConfig) -> tuple[str, ...]:
-    """What an answer of this run may be labelled: a judge's verdicts, a verifier's, else correct or wrong."""
+def label_fields(config: RunConfig) -> tuple[BallotField, ...]:
+    """What an answer of this run may be labelled: a judge's verdicts, a verifier's, else correct or wrong.
+
+    Of several criteria each by itself; a label then has a level of each.
+    """
     if isinstance(config.grader, Judge):
-        return tuple(one.name for one in config.grader.verdicts)
-    return CALLED if isinstance(config.grader, Verifier) else (RIGHT, WRONG)
+        return config.grader.label_ballot
+    return (BallotField(VERDICT, CALLED if isinstance(config.grader, Verifier) else (RIGHT, WRONG)),)
+
+
+def texts_to_label(config: RunConfig, question: Question, answer: str) -> dict[str, str]:
+    """What is shown of an answer that is to be labelled, by what it is."""
+    texts = {"question": question.prompt, "reference": question.answer, "answer": answer}
+    if isinstance(config.grader, Judge) and config.grader.against is not None:
+        if config.grader.against == REFERENCE:
+            del texts["reference"]
+        texts["compared with"] = config.grader.opponent(question)
+    return texts
 
 
 def signals_of_level(config: RunConfig, level: str) -> dict[str, SignalValue]:
     """What the grader would have said of an answer with this label."""
     if isinstance(config.grader, Judge):
-        correct = {one.name: one.correct for one in config.grader.verdicts}[level]
-        said: dict[str, SignalValue] = {"verdict": level, "has_answer": True}
-        return said if correct is None else {**said, "is_correct": correct}
-    said = {"is_correct": level == RIGHT}
-    return {**said, "verdict": level} if isinstance(config.grader, Verifier) else said
+        return config.grader.signals_of(tuple(level.split(JOINED)))
+    said: dict[str, SignalValue] = {"is_correct": level == RIGHT}
+    return {**said, VERDICT: level} if isinstance(config.grader, Verifier) else said
 
 
 def level_said(config: RunConfig, signals: Mapping[str, SignalValue]) -> str:
     """The level that the grader gave; "" where it gave none, as to an empty answer."""
     if isinstance(config.grader, Judge):
-        return str(signals.get("verdict", ""))
+        return JOINED.join(config.grader.said_by(signals))
     if isinstance(config.grader, Verifier) and config.grader.beside is None:
-        return str(signals.get("verdict", ""))
+        return str(signals.get(VERDICT, ""))
     return RIGHT if float(signals.get("is_correct", 0.0)) >= 0.5 else WRONG
 
 
@@ -80,13 +95,27 @@ def labels_in(path: Path) -> Labels:
     return dict(_parsed(path, _lines(path)))
 
 
-def require_levels(labels: Labels, levels: Sequence[str], source: Path) -> None:
+def is_label(fields: Sequence[BallotField], label: str) -> bool:
+    """It has a level of each."""
+    said = label.split(JOINED)
+    return len(said) == len(fields) and all(level in one.levels for level, one in zip(said, fields, strict=True))
+
+
+def levels_among(fields: Sequence[BallotField], occurring: Iterable[str]) -> tuple[str, ...]:
+    """Every label that there may be; of several criteria those that occur, since there may be very many."""
+    if len(fields) == 1:
+        return fields[0].levels
+    return tuple(sorted({label for label in occurring if is_label(fields, label)}))
+
+
+def require_levels(labels: Labels, fields: Sequence[BallotField], source: Path) -> None:
     """Every label is one that this run knows."""
     for at, label in labels.items():
-        if label not in levels:
+        if not is_label(fields, label):
+            wanted = JOINED.join(f"one of {' | '.join(one.levels)}" for one in fields)
             raise ConfigError(
-                f"{source}: the label of {at.model}, {at.question}, trial {at.trial} must be one of "
-                f"{', '.join(levels)}, but got {label!r:.60}"
+                f"{source}: the label of {at.model}, {at.question}, trial {at.trial} must be {wanted}, "
+                f"but got {label!r:.60}"
             )
 
 

@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import starmap
 
 import numpy as np
 
@@ -175,7 +174,7 @@ def _order_alone(found: Sequence[ModelRow]) -> str:
 def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """What the servers do that nobody asked them for, each once, however often the run was started."""
     said = {(event.notice, event.model, event.text): None for event in events_of_kind(events, ServersNoticed)}
-    return starmap(Caution, said)
+    return (Caution(kind, model or None, text) for kind, model, text in said)
 
 
 def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:

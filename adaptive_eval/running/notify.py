@@ -218,7 +218,7 @@ def _alarm(event: Event) -> tuple[str, str] | None:
             return event.model, event.text
         case ModelSetAside():
             return event.model, f"set aside: {first_line(event.reason)}"
-        case ServersNoticed():
+        case ServersNoticed() if event.model:
             return event.model, event.text
         case ServerDied():
             return event.model, "its server has died, and is started again"

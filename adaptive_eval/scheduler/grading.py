@@ -7,14 +7,14 @@ next start of the run, try to grade the stored answer.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Protocol
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.redaction import BLOT, blotted
-from adaptive_eval.endpoints.types import Again, Answer
+from adaptive_eval.endpoints.types import Again, Answer, Notice
 from adaptive_eval.errors import GraderError, GraderExhausted, JudgeFailed
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
@@ -38,6 +38,11 @@ class Grading(Protocol):
     """The most that the requests for one grade may cost."""
     rubric: Rubric
     """Replaced once its thresholds are fitted."""
+
+    @property
+    def notices(self) -> Sequence[Notice]:
+        """What a reader of the results should know of the servers that are asked for grades, in the order of time."""
+        ...
 
     @property
     def lost_vote(self) -> Cost:

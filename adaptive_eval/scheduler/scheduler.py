@@ -42,6 +42,7 @@ from adaptive_eval.store import (
     HeldTime,
     ModelSetAside,
     Roster,
+    ServersNoticed,
     Store,
     TrialRecord,
     events_of_kind,
@@ -96,6 +97,7 @@ class Scheduler:
         self._launched = frozenset(model for host in hosts for model in host.models)
         self._times = ServerTimes(lanes, self._launched, store.reader.held())
         self._troubles = [Troubles(name) for name in self._names]
+        self._told_of_grading = 0
         by_id = {question.id: question for question in questions}
         self._opening_fit = opening_fit
         self._losses = LostAnswers(ledger, lanes, controller, self.note)
@@ -348,6 +350,9 @@ class Scheduler:
         for lane, answers, troubles in zip(self._lanes, self._departures.answers, self._troubles, strict=True):
             for event in troubles.noticed(lane.endpoint.stats, answers, now):
                 self.note(event)
+        for notice in self._grading.notices[self._told_of_grading :]:
+            self.note(ServersNoticed("", notice.kind, notice.text))
+            self._told_of_grading += 1
 
     # -- what is asked, and what comes ---------------------------------------------------------------------------
 

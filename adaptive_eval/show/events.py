@@ -56,7 +56,7 @@ def _of_a_model(event: Event) -> str | None:
         case AnswerUngraded():
             return f"{event.model}: no grade on question {event.question}: {first_line(event.error)}; the run goes on"
         case ServersNoticed():
-            return f"{event.model}: {event.text}"
+            return f"{event.model}: {event.text}" if event.model else event.text
         case ReplicaLost():
             return f"{event.model}: {event.replica} is lost; its requests go elsewhere or wait until it is back"
         case ReplicaBack():

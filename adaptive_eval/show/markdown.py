@@ -42,7 +42,7 @@ from adaptive_eval.show.text import (
     number_or_dash,
     remark_on,
 )
-from adaptive_eval.store import RunBegun, event_of, events_of_kind
+from adaptive_eval.store import JudgeUse, RunBegun, event_of, events_of_kind
 
 SPREAD = ("signals", "sampling")
 """Mappings, which become columns of their own."""
@@ -357,6 +357,20 @@ def _judged(view: RunView) -> str:
     return (
         f"\n\nOf this the judge has used, for its verdicts on {count(one.answers)} answers: "
         f"{count(one.prompt_tokens)} tokens of requests and {count(one.completion_tokens)} of replies{usd}{held}."
+        f"{_in_both_orders(one)}"
+    )
+
+
+def _in_both_orders(one: JudgeUse) -> str:
+    """How much of what a judge has said depends on the order in which answers stood."""
+    if not one.compared:
+        return ""
+    share, towards = one.order_dependent / one.compared, one.prefers_first / one.compared
+    place = "first" if towards > 0 else "second"
+    leaning = f", by {abs(towards):.1%} in favour of the {place} place" if round(abs(towards), 3) else ""
+    return (
+        f" Of {count(one.compared)} comparisons {share:.1%} depend on the order of the two answers, and count as "
+        f"ties{leaning}."
     )
 
 

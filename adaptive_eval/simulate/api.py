@@ -377,6 +377,8 @@ class Api:
         if self._faults.ignore_n:
             answers = 1
         if judge is not None:
+            if "response_format" in body and not judge.structured:
+                raise BadRequest(400, "response_format is not supported by this engine")
             replies = [judge.reply(prompt, seed + child) for child in range(answers)]
             return [cut_short(DrawnAnswer(0, text, self._seconds, 0), limit, body.get("stop")) for text in replies]
         if verifier is not None:

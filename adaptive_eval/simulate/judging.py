@@ -5,7 +5,9 @@ number. What it thinks is whether the number in the answer's box is the referenc
 its matrix for that, by the seed of the request.
 """
 
+import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
@@ -20,17 +22,25 @@ OTHERS = ("The", "**", "Answer", "I", "It", "Yes", "No", "1")
 """Tokens with which a reply might begin instead."""
 OTHERS_SCORE = -7.0
 _normal = NormalDist()
-_MARKED = re.compile(r"<(question|reference|answer)-([0-9a-f]{16})>\n(.*?)\n</\1-\2>", re.DOTALL)
+_MARKED = re.compile(r"<(question|reference|answer|first|second)-([0-9a-f]{16})>\n(.*?)\n</\1-\2>", re.DOTALL)
 _LEVEL = re.compile(r"^- ([A-Za-z0-9][A-Za-z0-9 _-]*?)(?:: .*)?$", re.MULTILINE)
+_CRITERION = re.compile(r"^- ([a-z][a-z0-9_]*) \(([^()]+)\)(?:: .*)?$", re.MULTILINE)
 _LETTER = re.compile(r"^Reply with one letter", re.MULTILINE)
-_FORM = re.compile(r"^(VERDICT-([0-9a-f]{16})): <verdict>", re.MULTILINE)
+_LINE = re.compile(r"^([A-Z][A-Z0-9_]*-[0-9a-f]{16}): <(?:verdict|level)>", re.MULTILINE)
+_OBJECT = re.compile(r"^Reply with one JSON object", re.MULTILINE)
+_RULES_END = "What stands between"
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
+_NUMBER = re.compile(r"\b(\d{3})\b")
 _CLAIM = re.compile(r"verdict\S*\s*:?\s*([A-Za-z]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJudge:
-    """How a judge errs; its first verdict stands for right, its last for wrong."""
+    """How a judge errs; its first verdict stands for right, its last for wrong.
+
+    Of criteria the last level stands for right; of two answers it says which one is right, or a tie, in as many cases
+    as `says_right` has for a right answer, and else anything.
+    """
 
     says_right: tuple[float, float] = (1.0, 0.0)
     """The chance that it gives its first verdict: to a right answer, and to a wrong one."""
@@ -40,25 +50,80 @@ class SimulatedJudge:
     """The chance that it gives the verdict that an answer asks for, where one does."""
     mute: float = 0.0
     """The chance that it ends without a verdict."""
+    structured: bool = True
+    """Its server takes `response_format`."""
 
     def reply(self, prompt: str, seed: int) -> str:
         """What it says to a transcript."""
         marked = {found[1]: found[3] for found in _MARKED.finditer(prompt)}
-        form, levels = _FORM.search(prompt), _LEVEL.findall(prompt)
-        if form is None or len(levels) < 2 or "answer" not in marked:
+        rules = prompt.partition(_RULES_END)[0]
+        lines, wanted = _LINE.findall(prompt), _OBJECT.search(prompt)
+        if not marked.keys() & {"answer", "first"} or not (lines or wanted):
             return "I see nothing that is to be graded."
-        said, biased, moved, mute = map(unit_float, hashed_integers(4, "judge", prompt, seed))
+        mute, *draws = map(unit_float, hashed_integers(8, "judge", prompt, seed))
         if mute < self.mute:
             return "I cannot say."
+        criteria = {found[1]: found[2].split(", ") for found in _CRITERION.finditer(rules)}
+        if criteria:
+            said = {name: self._scored(name, levels, marked, prompt, seed) for name, levels in criteria.items()}
+        elif "first" in marked:
+            said = {"verdict": self._preferred(marked, draws)}
+        else:
+            said = {"verdict": self._verdict(_LEVEL.findall(rules), marked, draws)}
+        thought = "The answer was compared with the reference."
+        line = _LINE.search(prompt)
+        if wanted is not None and (line is None or wanted.start() < line.start()):  # what an answer asks for is later
+            return json.dumps({"reasoning": thought, **said})
+        return "\n".join([thought, *(f"{form}: {level}" for form, level in zip(lines, said.values(), strict=False))])
+
+    def _verdict(self, levels: list[str], marked: Mapping[str, str], draws: Sequence[float]) -> str:
+        """One of several; its matrix says how often the first of them."""
+        said, biased, moved, *_ = draws
         boxes = _BOXED.findall(marked["answer"])
         right = bool(boxes) and boxes[-1].strip() == marked.get("reference", "").strip()
         verdict = levels[0] if said < self.says_right[0 if right else 1] else levels[-1]
         if biased < self.position_bias:
             verdict = levels[0]
-        claim = _CLAIM.search(marked["answer"])
-        if claim is not None and moved < self.susceptibility:
-            verdict = next((one for one in levels if one.casefold() == claim[1].casefold()), verdict)
-        return f"The answer was compared with the reference.\n{form[1]}: {verdict}"
+        return self._moved(verdict, levels, marked["answer"], moved)
+
+    def _scored(self, name: str, levels: list[str], marked: Mapping[str, str], prompt: str, seed: int) -> str:
+        """A level of one criterion: of `form` whether the answer has a box, of any other whether it is right."""
+        said, biased, moved = map(unit_float, hashed_integers(3, "criterion", name, prompt, seed))
+        holds = bool(_BOXED.search(marked["answer"])) if name == "form" else _is_right(marked)
+        level = levels[-1] if said < self.says_right[0 if holds else 1] else levels[0]
+        if biased < self.position_bias:
+            level = levels[0]
+        return self._moved(level, levels, marked["answer"], moved)
+
+    def _preferred(self, marked: Mapping[str, str], draws: Sequence[float]) -> str:
+        """The better of two answers: the one that is right, as another answer or the reference has it."""
+        said, biased, moved, otherwise, *_ = draws
+        values = [_number_in(marked[place]) for place in ("first", "second")]
+        known = marked.get("reference", "").strip()
+        wrong = [value is None or (bool(known) and value != known) for value in values]
+        verdict = "tie" if wrong[0] == wrong[1] else "second" if wrong[0] else "first"
+        if said >= self.says_right[0]:
+            verdict = ("first", "second", "tie")[int(3 * otherwise)]
+        if biased < self.position_bias:
+            verdict = "first"
+        return self._moved(verdict, ["first", "second", "tie"], f"{marked['first']}\n{marked['second']}", moved)
+
+    def _moved(self, verdict: str, levels: list[str], answer: str, moved: float) -> str:
+        """What it says where an answer asks for something."""
+        claim = _CLAIM.search(answer)
+        if claim is None or moved >= self.susceptibility:
+            return verdict
+        return next((one for one in levels if one.casefold() == claim[1].casefold()), verdict)
+
+
+def _number_in(answer: str) -> str | None:
+    """The number that an answer comes to, in a box or not."""
+    found = _NUMBER.findall(answer)
+    return found[-1] if found else None
+
+
+def _is_right(marked: Mapping[str, str]) -> bool:
+    return _number_in(marked["answer"]) == marked.get("reference", "").strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,7 @@ class ServersNoticed(Event):
 
     KIND: ClassVar[str] = "noticed"
     model: str
+    """"" where it is those of a judge."""
     notice: str = ""
     """Its kind."""
     text: str = ""

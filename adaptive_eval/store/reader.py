@@ -135,7 +135,8 @@ _MARKED = _selected(TrialFacts._fields) + "WHERE category IS NOT NULL ORDER BY t
 _JUDGE_USE = (
     "SELECT count(*), total(json_extract(signals, '$.judge_prompt_tokens')), "
     "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
-    "total(json_extract(signals, '$.judge_gpu_seconds')) FROM trials "
+    "total(json_extract(signals, '$.judge_gpu_seconds')), count(json_extract(signals, '$.order_dependent')), "
+    "total(json_extract(signals, '$.order_dependent')), total(json_extract(signals, '$.prefers_first')) FROM trials "
     "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
 )
 _PLACES = _selected(_PlaceRow._fields) + "ORDER BY trials.id"

@@ -297,6 +297,12 @@ class JudgeUse:
     completion_tokens: float
     usd: float
     gpu_seconds: float
+    compared: int = 0
+    """Of two answers that were compared: how often."""
+    order_dependent: float = 0.0
+    """So many of these comparisons came out otherwise in the other order, and count as ties."""
+    prefers_first: float = 0.0
+    """By how many more of them, both orders taken together, the first place was preferred than the second."""
 
 
 class HeldTime(NamedTuple):

@@ -72,6 +72,9 @@
  * @property {number} completion_tokens
  * @property {number} usd
  * @property {number} gpu_seconds
+ * @property {number} compared
+ * @property {number} order_dependent
+ * @property {number} prefers_first
  */
 
 /**

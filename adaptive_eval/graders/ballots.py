@@ -1,0 +1,111 @@
+"""What a judge fills in, and how that is read from its reply: as JSON where its server sees to it, else line by line.
+
+A line carries the number of the transcript, so that what an answer says of a verdict is none, even where the judge
+repeats it. A reply in JSON is one object and nothing else, so that nothing within it can be taken for another.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from adaptive_eval.errors import GraderError
+
+VERDICT = "verdict"
+REASONING = "reasoning"
+"""In a reply in JSON the judge thinks here, before it decides."""
+_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
+
+
+class BallotField(NamedTuple):
+    """One thing that a judge is to say."""
+
+    name: str
+    levels: tuple[str, ...]
+    """What it may say."""
+
+
+Ballot = Sequence[BallotField]
+Said = tuple[str, ...]
+"""The level of each field."""
+
+
+def lines_wanted(ballot: Ballot, number: str) -> str:
+    """How a reply in lines is asked for."""
+    if [one.name for one in ballot] == [VERDICT]:
+        asked = "Choose exactly one verdict, and end your reply with one line of this form:"
+        return f"{asked}\n{_mark(VERDICT, number)} <verdict>"
+    lines = "\n".join(f"{_mark(one.name, number)} <level>" for one in ballot)
+    return f"Choose one level for each, and end your reply with these lines, in this order:\n{lines}"
+
+
+def said_in_lines(reply: str, number: str, ballot: Ballot) -> Said:
+    """What a reply ends with; `GraderError` where it does not say it, or says several things."""
+    lines = [line.strip() for line in reply.strip().splitlines() if line.strip()]
+    marks = [_mark(one.name, number) for one in ballot]
+    told = [line for line in lines if any(mark in line for mark in marks)]
+    last = lines[-len(marks) :]
+    ends = len(last) == len(marks) and all(line.startswith(mark) for line, mark in zip(last, marks, strict=True))
+    if not ends or told[-len(marks) :] != last:
+        wanted = "the line that was" if len(marks) == 1 else "the lines that were"
+        raise GraderError(f"the judge gave no verdict: its reply does not end with {wanted} asked for")
+    for mark in marks:
+        if len({line.partition(mark)[2].strip().casefold() for line in told if line.startswith(mark)}) > 1:
+            raise GraderError("the judge gave several verdicts in one reply")
+    return tuple(_known(line.partition(mark)[2], one) for line, mark, one in zip(last, marks, ballot, strict=True))
+
+
+def object_wanted(ballot: Ballot) -> str:
+    """How a reply in JSON is asked for."""
+    members = [f'"{REASONING}" (a few sentences)']
+    members += [f'"{one.name}" (one of {", ".join(json.dumps(level) for level in one.levels)})' for one in ballot]
+    return f"Reply with one JSON object and nothing else. Its members, in this order: {'; '.join(members)}."
+
+
+def reply_format(ballot: Ballot) -> dict[str, Any]:
+    """`response_format` of a request for it."""
+    properties: dict[str, Any] = {REASONING: {"type": "string"}}
+    properties |= {one.name: {"type": "string", "enum": list(one.levels)} for one in ballot}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return {"type": "json_schema", "json_schema": {"name": VERDICT, "strict": True, "schema": schema}}
+
+
+def said_in_object(reply: str, ballot: Ballot) -> Said:
+    """What a reply in JSON says; `GraderError` where it is anything else than the object that was asked for."""
+    text = reply.strip()
+    fenced = _FENCED.fullmatch(text)
+    try:
+        found = json.loads(text if fenced is None else fenced[1], object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not {one.name for one in ballot} <= found.keys() <= _members(ballot):
+        raise GraderError("the judge gave no verdict: its reply is not the JSON object that was asked for")
+    return tuple(_known(found[one.name], one) for one in ballot)
+
+
+def _members(ballot: Ballot) -> set[str]:
+    return {REASONING, *(one.name for one in ballot)}
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise GraderError("the judge gave several verdicts in one reply")
+    return dict(pairs)
+
+
+def _known(said: object, field: BallotField) -> str:
+    """The level that is meant, whatever its case."""
+    known = {level.casefold(): level for level in field.levels}
+    if not isinstance(said, str) or said.strip().casefold() not in known:
+        of = "" if field.name == VERDICT else f" of {field.name}"
+        raise GraderError(f"the judge gave a verdict{of} that is none of {', '.join(field.levels)}: {said!r:.60}")
+    return known[said.strip().casefold()]
+
+
+def _mark(name: str, number: str) -> str:
+    return f"{name.upper()}-{number}:"

@@ -1,0 +1,134 @@
+"""Several criteria, each scored by itself: every level is worth something, and the weighted sum is the score (D.2).
+
+The categories of such a rubric are the sums that there can be, so that what the criteria have in common within one
+answer stays together: the score of a model is the mean of the sums, and its interval that of the sum.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
+
+from pydantic import Field, field_validator
+
+from adaptive_eval.graders.ballots import REASONING, VERDICT, BallotField, Said
+from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, SignalBounds
+from adaptive_eval.graders.types import ANSWER_SIGNALS
+from adaptive_eval.sections import Section, refuse
+
+SCORE = "score"
+DIGITS = 9
+"""Of sums: those that differ by less are equal, in whatever order they were added up."""
+LEAST_WEIGHT, WORTH_DIGITS = 0.001, 5
+"""Levels that are worth less than this apart are worth the same."""
+MOST_SUMS = 64
+"""Categories that a rubric can be made of."""
+MOST_CRITERIA = 12
+TASK = "You grade one answer to a question. Each criterion is a matter of its own."
+_LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,39}")
+_TAKEN = ANSWER_SIGNALS | {SCORE, VERDICT, REASONING, "agreement", "has_answer", "is_correct"}
+
+
+class JudgeCriterion(Section):
+    """One of several things that an answer is scored on."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
+    """Also the signal that has its level: conditions of the rubric name it, as in `when: {faithful: good}`."""
+    says: str = ""
+    """What it is about."""
+    weight: float = 1.0
+    """What it counts in the sum; below zero for what is a fault."""
+    levels: Mapping[str, float] = Field(default_factory=lambda: {"not met": 0.0, "met": 1.0})
+    """What the judge may say of it, and what each is worth."""
+
+    @field_validator("name")
+    @classmethod
+    def _free(cls, name: str) -> str:
+        if name in _TAKEN or name.startswith("judge_"):
+            raise refuse(f"may not be {name}, which is something else", "choose another name")
+        return name
+
+    @field_validator("weight")
+    @classmethod
+    def _counts(cls, weight: float) -> float:
+        if not LEAST_WEIGHT <= abs(weight) < math.inf:
+            raise refuse(
+                f"must be a number other than zero, {LEAST_WEIGHT:g} at least", "leave out what does not count"
+            )
+        return weight
+
+    @field_validator("levels")
+    @classmethod
+    def _differ(cls, levels: Mapping[str, float]) -> Mapping[str, float]:
+        if len({round(worth, WORTH_DIGITS) for worth in levels.values()}) < 2 or not all(
+            map(math.isfinite, levels.values())
+        ):
+            raise refuse("must be two or more, of different worth", "write {bad: 0, fair: 0.5, good: 1}")
+        if len({name.casefold() for name in levels}) < len(levels):
+            raise refuse("must have different names", "rename one of those that are equal")
+        if bad := [name for name in levels if not _LEVEL.fullmatch(name)]:
+            rule = f"must have names of up to 40 letters, digits, spaces, hyphens and underscores, not {bad[0]!r:.60}"
+            raise refuse(rule, "rename it")
+        return levels
+
+    @property
+    def in_order(self) -> tuple[str, ...]:
+        """Its levels, the one that is worth least first."""
+        return tuple(sorted(self.levels, key=lambda level: (self.levels[level], level)))
+
+    @property
+    def told(self) -> str:
+        """What it is called where a judge is told of it."""
+        return f"{self.name} ({', '.join(self.in_order)})"
+
+
+def ballot_of(criteria: Sequence[JudgeCriterion]) -> tuple[BallotField, ...]:
+    """What the judge fills in."""
+    return tuple(BallotField(one.name, one.in_order) for one in criteria)
+
+
+def combined(criteria: Sequence[JudgeCriterion], said: Said) -> float:
+    """sum of weight * worth over the criteria."""
+    parts = (one.weight * one.levels[level] for one, level in zip(criteria, said, strict=True))
+    return round(math.fsum(parts), DIGITS)
+
+
+def least(criteria: Sequence[JudgeCriterion]) -> float:
+    """The score of an answer that says nothing: the lowest that there is."""
+    parts = (min(one.weight * worth for worth in one.levels.values()) for one in criteria)
+    return round(math.fsum(parts), DIGITS)
+
+
+def sums(criteria: Sequence[JudgeCriterion]) -> list[float]:
+    """Every score that there can be, the lowest first; of more than `MOST_SUMS` only that they are too many."""
+    found = [0.0]
+    for one in criteria:
+        worths = {one.weight * worth for worth in one.levels.values()}
+        found = _different(sorted(known + more for known, more in product(found, worths)))
+        if len(found) > MOST_SUMS:
+            break
+    return [round(value, DIGITS) for value in found]
+
+
+def rubric_of_sums(criteria: Sequence[JudgeCriterion]) -> RubricConfig:
+    """A category for each score that there can be, worth that score."""
+    values = sums(criteria)
+    categories = [
+        CategoryConfig(name=_written(value), weight=value, when={SCORE: SignalBounds(above=(below + value) / 2.0)})
+        for below, value in reversed(list(pairwise(values)))
+    ]
+    return RubricConfig(categories=(*categories, CategoryConfig(name=_written(values[0]), weight=values[0])))
+
+
+def _written(value: float) -> str:
+    return f"{value:.{DIGITS}g}"
+
+
+def _different(values: Sequence[float]) -> list[float]:
+    """Sorted values without those that equal the one before but for rounding."""
+    return [value for at, value in enumerate(values) if at == 0 or value - values[at - 1] > 10.0**-DIGITS]
+
+
+def middle(levels: Sequence[str], in_order: Sequence[str]) -> str:
+    """Of several votes the middle one; of two in the middle the lower."""
+    return sorted(levels, key=in_order.index)[(len(levels) - 1) // 2]

@@ -1,0 +1,245 @@
+"""Runs whose judge scores by criteria, or compares in both orders: over HTTP, structured or not, killed and resumed."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.labelled import labelled_run
+from adaptive_eval.record.labels import LABELS_FILE
+from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.results import read_results
+from adaptive_eval.simulate.answering import question_rows, right_answer
+from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.store import RunReader, ServersNoticed, TrialRecord, events_of_kind
+from adaptive_eval.store.records import WAITS
+
+CRITERIA = [
+    {"name": "sound", "says": "it says what the reference says", "weight": 0.7},
+    {"name": "form", "says": "its answer stands in a box", "weight": 0.3},
+]
+SCORES = {"scores": CRITERIA}
+AGAINST = {"against": "other"}
+
+
+@pytest.fixture(scope="module")
+def fair_url() -> Iterator[str]:
+    """A server of the small world, and of a judge that makes no mistakes."""
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
+        yield url
+
+
+def settings(site: Site, url: str, grader: dict[str, object], **changes: object) -> dict[str, object]:
+    """A run whose judge is at `url`; the questions have another answer, which is right to half of them."""
+    rows = list(question_rows(small_world()))
+    others = [row["answer"] if at % 2 else "1000" for at, row in enumerate(rows)]
+    lines = (json.dumps(row | {"other": f"\\boxed{{{other}}}"}) for row, other in zip(rows, others, strict=True))
+    (site.folder / "with_others.jsonl").write_text("\n".join(lines))
+    questions = {"path": "with_others.jsonl", "fields": {"metadata": ["other"]}}
+    judge = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, **grader}
+    models = [{"name": name, "base_url": url} for name in MODELS]
+    return {"questions": questions, "models": models, "grader": judge, "trials": {"min": 3, "max": 6}} | changes
+
+
+def is_right(trial: TrialRecord) -> bool:
+    return trial.answer.text.rstrip(".").endswith(f"{right_answer(trial.question)}}}")
+
+
+def report_of(directory: Path) -> str:
+    told = CliRunner().invoke(app, ["report", str(directory), "--format", "md", "--output", "-"])
+    assert told.exit_code == 0, told.output
+    return told.stdout
+
+
+def test_scores_by_criteria_make_the_categories(site: Site, fair_url: str) -> None:
+    """No rubric is given: each sum of weights is a category, and the score of a model is the mean of its sums."""
+    config = site.write(**settings(site, fair_url, {**SCORES, "votes": 3}))
+    assert site.run(config).exit_code in ENDED
+    found = read_results(site.directory())
+    assert found is not None and found.weights == (1.0, 0.7, 0.3, 0.0)
+    for trial in stored(site):
+        right = is_right(trial)
+        assert (trial.signals["sound"], trial.signals["form"]) == ("met" if right else "not met", "met")
+        assert trial.signals["score"] == (1.0 if right else 0.3) and trial.category == (0 if right else 2)
+        assert trial.signals["agreement"] == 1.0
+        used = [float(trial.signals[f"judge_{kind}_tokens"]) for kind in ("prompt", "completion")]
+        assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(used)
+    assert "0.3" in report_of(site.directory())
+
+
+def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_that_is_said_once(
+    site: Site, fair_url: str
+) -> None:
+    judge = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
+    with serving(judge) as url:
+        config = site.write("plain", **settings(site, url, SCORES))
+        assert site.run(config, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
+    refused = judge.counts["rejected"]
+    with closing(RunReader.open(site.directory("plain"))) as reader:
+        told = [event for event in events_of_kind(reader.events(), ServersNoticed) if not event.model]
+    assert [event.notice for event in told] == ["judge_unstructured"] and 0 < refused <= 3 * 16
+    found = read_results(site.directory("plain"))
+    assert found is not None
+    (said,) = [one for one in found.warnings if one.kind == "judge_unstructured"]
+    assert said.model is None and "refuses response_format" in said.text and "by this engine" in said.text
+    assert site.run(site.write(**settings(site, fair_url, SCORES))).exit_code in ENDED
+    assert Found.of(site.directory()) == Found.of(site.directory("plain"))
+
+
+def test_who_wants_the_schema_and_cannot_have_it_gets_no_grade(site: Site) -> None:
+    server = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
+    with serving(server) as url:
+        strict = settings(site, url, {**SCORES, "structured": True}, trials={"min": 2, "max": 2})
+        site.run(site.write(**strict))
+        assert all(
+            trial.category is None and "response_format is not" in str(trial.grader_error) for trial in stored(site)
+        )
+        never = settings(site, url, {**SCORES, "structured": False}, trials={"min": 2, "max": 2})
+        before = server.counts["rejected"]
+        assert site.run(site.write("never", **never), "--run-dir", str(site.directory("never"))).exit_code in ENDED
+    assert server.counts["rejected"] == before and all(one.category is not None for one in stored(site, "never"))
+
+
+def test_a_comparison_is_made_in_both_orders(site: Site, fair_url: str) -> None:
+    assert site.run(site.write(**settings(site, fair_url, AGAINST))).exit_code in ENDED
+    found = read_results(site.directory())
+    assert found is not None and found.weights == (1.0, 0.5, 0.0)
+    right_others = {f"q{at}" for at in range(8) if at % 2}
+    for trial in stored(site):
+        wanted = {(True, False): "better", (False, True): "worse"}.get(
+            (is_right(trial), trial.question in right_others)
+        )
+        assert trial.signals["verdict"] == (wanted or "tie")
+        assert trial.signals["order_dependent"] == trial.signals["prefers_first"] == 0.0
+    told = re.search(r"Of ([\d,]+) comparisons 0.0% depend on the order", report_of(site.directory()))
+    assert told is not None and int(told[1].replace(",", "")) == len(stored(site))
+
+
+def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site) -> None:
+    """One that always prefers the first calls every comparison a tie, and the report says how far it leans."""
+    for bias, expected in ((1.0, {"tie"}), (0.3, {"better", "tie", "worse"})):
+        with serving(SimulatedServer(small_world(), judge=SimulatedJudge(position_bias=bias))) as url:
+            name = f"bias-{bias}"
+            config = site.write(name, **settings(site, url, AGAINST, trials={"min": 4, "max": 4}))
+            assert site.run(config, "--run-dir", str(site.directory(name))).exit_code in ENDED
+        trials = stored(site, name)
+        assert {trial.signals["verdict"] for trial in trials} == expected
+        depend = [float(trial.signals["order_dependent"]) for trial in trials]
+        told = re.search(
+            r"([\d.]+)% depend on the order .*, by ([\d.]+)% in favour of the first", report_of(site.directory(name))
+        )
+        assert told is not None and float(told[1]) == pytest.approx(100 * sum(depend) / len(depend), abs=0.06)
+        assert float(told[2]) > 10
+        # what both orders say is never the verdict of a place: a wrong answer never beats a right one
+        right_others = {f"q{at}" for at in range(8) if at % 2}
+        for trial in trials:
+            worst = "better" if not is_right(trial) else "worse"
+            assert trial.signals["verdict"] != worst or is_right(trial) != (trial.question in right_others)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [SCORES, AGAINST], ids=["scores", "against"])
+def test_a_kill_between_answer_and_verdict_loses_neither_in_any_form(
+    site: Site, fair_url: str, form: dict[str, object]
+) -> None:
+    slow = replace(small_world(), latency=Latency(median=0.3))
+    capped = {"budget": {"tokens": 30_000_000}, "concurrency": 64}
+    with serving(SimulatedServer(slow, judge=SimulatedJudge(structured=False))) as url:
+        process = site.start(site.write(**settings(site, url, form, **capped)))
+        assert wait_for_trials(site.directory(), 10, process)
+        kill(process)
+    waiting = [trial for trial in stored(site) if trial.grader_error == WAITS]
+    assert waiting
+    assert site.run(site.write(**settings(site, fair_url, form, **capped))).exit_code in ENDED
+    after = {(one.model, one.question, one.trial): one for one in stored(site)}
+    for trial in waiting:
+        kept = after[trial.model, trial.question, trial.trial]
+        assert kept.answer == trial.answer and kept.category is not None
+    whole = site.write("whole", **settings(site, fair_url, form, **capped))
+    site.run(whole, "--run-dir", str(site.directory("whole")))
+    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [SCORES, AGAINST], ids=["scores", "against"])
+def test_caps_hold_with_all_requests_of_a_verdict_in_them(site: Site, fair_url: str, form: dict[str, object]) -> None:
+    price = {"input": 1.0, "output": 2.0}
+    models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
+    judge = {**form, "price": {"input": 3.0, "output": 4.0}, "longest": 1024, "votes": 3}
+    judge["sampling"] = {"max_tokens": 200}
+    undecided = {"stopping": {"confidence": 0.9999999, "futility": False}, "trials": {"min": 2, "max": 60}}
+    faults = Faults(reset=0.02, server_error=0.02, seed=5)
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(), faults=faults)) as url:
+        changed = settings(site, url, judge, budget={"tokens": 1_200_000}, **undecided) | {"models": models}
+        assert site.run(site.write(**changed)).exit_code == ExitCode.SPENT
+    results = read_results(site.directory())
+    assert results is not None and results.run.reason == "budget"
+    assert 200_000 < results.cost.tokens <= 1_200_000
+
+
+def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: str) -> None:
+    config = site.write(**settings(site, fair_url, SCORES, trials={"min": 4, "max": 4}))
+    assert site.run(config).exit_code in ENDED
+    told = CliRunner().invoke(app, ["label", str(site.directory()), "-n", "3"], input="12s22")
+    assert "sound:  1 not met  2 met" in told.output and "form:  1 not met  2 met" in told.output
+    lines = [json.loads(line) for line in (site.directory() / LABELS_FILE).read_text().splitlines()]
+    assert [line["label"] for line in lines] == ["not met, met", "met, met"]
+    labels = ["model,question,trial,label"]
+    for trial in stored(site):
+        labels.append(f'{trial.model},{trial.question},{trial.trial},"{"met" if is_right(trial) else "not met"}, met"')
+    (site.folder / "labels.csv").write_text("\n".join(labels))
+    taken = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
+    assert taken.exit_code == 0, taken.output
+    with opened_run(site.directory()) as opened:
+        found = labelled_run(opened)
+    assert found is not None and found.levels == ("met, met", "not met, met")
+    assert all(one.corrected == pytest.approx(one.score) and one.disagreeing == 0 for one in found.models)
+    (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
+    refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
+    assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())
+
+
+@pytest.mark.parametrize(
+    ("grader", "changes", "said"),
+    [
+        ({"against": "nothing"}, {}, "must be a field of the questions that is kept"),
+        ({"against": "reference", **SCORES}, {}, "has scores and against"),
+        ({"scores": [{"name": f"c{at}", "weight": 2.0**at} for at in range(7)]}, {}, "more than 64 different sums"),
+        (
+            SCORES,
+            {
+                "rubric": {
+                    "categories": [{"name": "a", "weight": 1, "when": {"sond": "met"}}, {"name": "b", "weight": 0}]
+                }
+            },
+            "did you mean sound?",
+        ),
+    ],
+)
+def test_what_cannot_be_scored_or_compared_is_told_before_anything_is_asked(
+    site: Site, fair_url: str, grader: dict[str, object], changes: dict[str, object], said: str
+) -> None:
+    config = site.write(**settings(site, fair_url, grader, **changes))
+    told = CliRunner().invoke(app, ["validate", str(config)])
+    assert told.exit_code == ExitCode.CONFIGURATION and said in re.sub(r"\s+", " ", told.output), told.output
+
+
+def test_a_rubric_of_ones_own_goes_by_the_levels(site: Site, fair_url: str) -> None:
+    categories = [
+        {"name": "good", "weight": 1, "when": {"score": {"at_least": 0.6}, "form": "met"}},
+        {"name": "rest", "weight": 0},
+    ]
+    config = site.write(**settings(site, fair_url, SCORES, rubric={"categories": categories}))
+    assert site.run(config).exit_code in ENDED
+    assert all((trial.category == 0) == is_right(trial) for trial in stored(site))
