@@ -112,7 +112,9 @@ def require_levels(labels: Labels, fields: Sequence[BallotField], source: Path) 
     """Every label is one that this run knows."""
     for at, label in labels.items():
         if not is_label(fields, label):
-            wanted = JOINED.join(f"one of {' | '.join(one.levels)}" for one in fields)
+            wanted = JOINED.join(
+                f"one of {' | '.join(one.levels) if len(fields) > 1 else JOINED.join(one.levels)}" for one in fields
+            )
             raise ConfigError(
                 f"{source}: the label of {at.model}, {at.question}, trial {at.trial} must be {wanted}, "
                 f"but got {label!r:.60}"

@@ -6,6 +6,7 @@ import { h, update } from "./dom.js";
 import { entry, factsOf, pairKey, pairText, verdictWord } from "./facts.js";
 import { glossary } from "./glossary.js";
 import { heat } from "./heat.js";
+import { labels } from "./labels.js";
 import { follow } from "./live.js";
 import { matrix } from "./matrix.js";
 import { overview, statusOf, subtitle } from "./overview.js";
@@ -40,6 +41,7 @@ const SECTIONS = [
   heat,
   posteriors,
   rubrics,
+  labels,
   spending,
   trouble,
   recipe,

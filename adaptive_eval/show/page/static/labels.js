@@ -1,0 +1,99 @@
+// The run beside labels that people have given: how often the grader errs, and scores corrected for it.
+
+import { h } from "./dom.js";
+import { interval, score } from "./facts.js";
+import { nothing, region, table } from "./parts.js";
+import { count, name, number, plain, plural } from "./text.js";
+/** @import { Facts } from "./facts.js" */
+/** @import { Section } from "./parts.js" */
+/** @import { JudgeUse, LabelledModel, LabelledRun } from "./sent.js" */
+
+const NORMAL = 1.959964;
+
+/** @type {Section} */
+export const labels = {
+  id: "labels",
+  title: "Beside labels",
+  short: "Labels",
+  render({ view, facts }) {
+    const found = view.labelled;
+    const orders = view.judge ? comparisons(view.judge) : null;
+    if (!found) return [orders, nothing("`adaptive-eval label` shows answers to be labelled by you.")];
+    if (found.problem !== null)
+      return [orders, nothing(`There are labels, which say nothing here: ${plain(found.problem, 500)}`)];
+    return [orders, ...said(found), corrected(facts, found), confusions(found)];
+  },
+};
+
+/** How much of what a judge says depends on the order of two answers. @param {JudgeUse} one */
+function comparisons(one) {
+  if (!one.compared) return null;
+  const share = number((100 * one.order_dependent) / one.compared, 1);
+  return h(
+    "p",
+    { class: "quiet" },
+    `Of ${plural(one.compared, "comparison")} ${share}% depend on the order of the two answers, and count as ties.`,
+  );
+}
+
+/** @param {LabelledRun} found */
+function said(found) {
+  const total = found.models.reduce((sum, one) => sum + one.labels, 0);
+  const wrong = found.models.reduce((sum, one) => sum + disagreeing(one), 0);
+  const told = h(
+    "p",
+    { class: "quiet" },
+    `${plural(total, "answer")} with a label; of ${count(wrong)} it is not what the grader (${plain(found.grader)}) `,
+    "said. Scores with correction are what labels of all answers would have given, estimated; their intervals have ",
+    "the sampling error and that of the correction.",
+  );
+  const warned = "The grader errs differently about the models: go by the scores with correction.";
+  return found.differ ? [told, h("p", null, h("b", null, warned))] : [told];
+}
+
+/** @param {LabelledModel} one */
+function disagreeing(one) {
+  return one.labels - one.confusion.reduce((sum, row, at) => sum + (row[at] ?? 0), 0);
+}
+
+/** @param {Facts} facts @param {LabelledRun} found */
+function corrected(facts, found) {
+  const caption = "Scores of each model without and with correction";
+  return region(
+    caption,
+    "",
+    table({
+      caption,
+      head: ["Model", "Labels", "Disagree", "Without correction", "With correction", "95% interval"],
+      rows: found.models.map((one) => [
+        name(one.name),
+        count(one.labels),
+        count(disagreeing(one)),
+        score(facts, one.score),
+        score(facts, one.corrected),
+        between(facts, one),
+      ]),
+    }),
+  );
+}
+
+/** @param {Facts} facts @param {LabelledModel} one */
+function between(facts, one) {
+  if (one.corrected === null || one.corrected_sigma === null) return number(null);
+  const half = NORMAL * one.corrected_sigma;
+  return interval(facts, one.corrected - half, one.corrected + half);
+}
+
+/** @param {LabelledRun} found */
+function confusions(found) {
+  const caption = "What was said (columns) of answers with each label (rows)";
+  const rows = found.models.flatMap((one) =>
+    one.confusion.flatMap((row, at) =>
+      row.some((number_of) => number_of > 0)
+        ? [[name(one.name), plain(found.levels[at] ?? ""), ...row.map((number_of) => count(number_of))]]
+        : [],
+    ),
+  );
+  const head = ["Model", "Label", ...found.levels.map((level) => plain(level)), "nothing"];
+  return region(caption, "", table({ caption, shown: true, head, rows, texts: 2 }));
+}

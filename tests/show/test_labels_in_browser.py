@@ -1,0 +1,46 @@
+"""The page's section on labels: the grader's error, corrected scores, and what is said where there are none."""
+
+from dataclasses import replace
+
+import pytest
+from browsing import Tabs
+from page_views import simulated, world
+
+from adaptive_eval.record.labelled import LabelledModel, LabelledRun
+from adaptive_eval.show.page.documents import report_page
+from adaptive_eval.store import JudgeUse
+
+pytestmark = pytest.mark.browser
+MODELS = ("ada", "bob")
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def labelled(**changes: object) -> LabelledRun:
+    rows = (
+        LabelledModel("ada", 80, 30, ((20, 4, 0), (0, 6, 0)), 0.75, 0.04, 0.612, 0.03, -0.138, 0.02),
+        LabelledModel("bob", 80, 5, ((3, 0, 0), (0, 2, 0)), 0.5, 0.04),
+    )
+    found = LabelledRun("run", "judge", ("correct", HOSTILE), (0.0, 1.0), rows, (), True, 0)
+    return replace(found, **changes)
+
+
+def test_corrected_scores_and_the_error_are_on_the_page(tabs: Tabs) -> None:
+    use = JudgeUse(160, 1.0, 1.0, 0.0, 0.0, compared=160, order_dependent=40.0, prefers_first=20.0)
+    view = replace(simulated(world(MODELS), looks=3), labelled=labelled(), judge=use)
+    page = tabs.report(report_page(view))
+    page.locator("#labels").scroll_into_view_if_needed()
+    text = page.locator("#labels").inner_text()
+    assert "160 comparisons 25.0% depend on the order" in text
+    assert "35 answers with a label; of 4 it is not what the grader (judge) said" in text
+    assert "61.2%" in text and "55.3% to 67.1%" in text and "errs differently" in text
+    assert HOSTILE in text and page.locator("#labels img").count() == 0
+
+
+def test_a_page_without_labels_says_how_to_have_some(tabs: Tabs) -> None:
+    page = tabs.report(report_page(simulated(world(MODELS), looks=3)))
+    page.locator("#labels").scroll_into_view_if_needed()
+    assert "adaptive-eval label" in page.locator("#labels").inner_text()
+    wrong = replace(simulated(world(MODELS), looks=3), labelled=labelled(problem=f"no such {HOSTILE}"))
+    page = tabs.report(report_page(wrong))
+    page.locator("#labels").scroll_into_view_if_needed()
+    assert HOSTILE in page.locator("#labels").inner_text() and page.locator("#labels img").count() == 0
