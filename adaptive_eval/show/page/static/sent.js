@@ -6,7 +6,7 @@
  * @property {Results | null} results
  * @property {string} name
  * @property {ObjectiveView} objective
- * @property {Words} words
+ * @property {DecisionsInWords} words
  * @property {Record<string, any>} configuration
  * @property {number[]} weights
  * @property {string[]} categories
@@ -305,7 +305,7 @@
  */
 
 /**
- * @typedef {object} Words
+ * @typedef {object} DecisionsInWords
  * @property {string} objective
  * @property {string} rule
  * @property {string} promise
