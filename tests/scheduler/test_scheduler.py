@@ -118,7 +118,14 @@ async def test_a_drained_stop_commits_what_was_in_flight(tmp_path: Path) -> None
     bed = Bed(tmp_path)
     for endpoint in bed.endpoints.values():
         endpoint.delay = 0.1
-    scheduler = await bed.start(lambda scheduler: asyncio.get_running_loop().call_later(0.15, scheduler.stop))
+
+    async def stop_in_flight(scheduler: Scheduler) -> None:
+        await until(lambda: any(endpoint.in_flight for endpoint in bed.endpoints.values()))
+        scheduler.stop()
+
+    stopping: list[asyncio.Task[None]] = []
+    scheduler = await bed.start(lambda one: stopping.append(asyncio.create_task(stop_in_flight(one))))
+    await stopping[0]
     assert scheduler.halt is Halt.DRAINED
     asked = sum(len(seeds) for endpoint in bed.endpoints.values() for _, seeds in endpoint.samples)
     assert len(bed.outcomes()) == asked > 0
