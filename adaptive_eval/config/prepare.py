@@ -24,7 +24,8 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.graders.registry import Logged, Python
+from adaptive_eval.graders.function import Python
+from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.imports import SAID, fingerprints, first_words
 from adaptive_eval.launch.command import command_of, environment_of, missing_program

@@ -24,7 +24,7 @@ from adaptive_eval.core.types import NO_COST
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.graders.registry import Python
+from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.record.history import stored_plan

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adaptive_eval.graders.registry import marks_of
+from adaptive_eval.graders.function import marks_of
 from adaptive_eval.graders.types import Grader, Marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing.runs import fail_unless

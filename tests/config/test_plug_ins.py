@@ -11,7 +11,7 @@ from adaptive_eval.config.load import check_text, load_decisions
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Plan
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.registry import Python
+from adaptive_eval.graders.function import Python
 from adaptive_eval.questions.types import Question
 
 NAMES = ("a", "b", "c", "d")

@@ -14,9 +14,9 @@ from patient_time import HANGS, let_pass, until
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError, GraderExhausted
+from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.pool import GRACE, GradingPool, _default_workers
-from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Exact, Regex
 from adaptive_eval.graders.types import Grader, GraderOptions, Marks

@@ -7,11 +7,11 @@ import pytest
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.choice import Choice
+from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.keys import KeysFound, require_right_keys
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.pool import GradingPool
-from adaptive_eval.graders.registry import Python
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.structured import Json
 from adaptive_eval.graders.text import Contains, Exact, Regex

@@ -1,0 +1,98 @@
+"""A grader that is a function of the user's own, `package.module:function`.
+
+A process that grades loads this module, and none of the graders that it does not need.
+"""
+
+import math
+from collections.abc import Mapping
+from inspect import signature
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from adaptive_eval.errors import ConfigError, GraderError
+from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue, usual_answers
+from adaptive_eval.imports import load_attribute
+from adaptive_eval.questions.types import Question
+from adaptive_eval.sections import Specification
+
+
+class Python(GraderOptions):
+    """What `function(text, question, **options)` says: true or false, a number, or a mapping of signals.
+
+    The text comes as the model wrote it, thoughts included; `question` has id, prompt, answer, choices, cluster and
+    metadata. A number is the signal `score`, correct at 0.5 and more. A mapping may say under `extracted` what the
+    answer was. It runs in a worker process; an exception is a grader error, and what it prints is dropped.
+    """
+
+    kind: Literal["python"] = "python"
+    function: Specification
+    """`package.module:function`, looked for beside the configuration and among what is installed."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Handed to the function by name."""
+    signals: tuple[str, ...] = ()
+    """The names of the signals that it gives, if the rubric is to be checked against them."""
+    key_is_answer: bool = True
+    """Before a run every answer key, given as an answer, must be graded right; false where keys are no answers, such as
+    the tests of a program."""
+
+    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset(self.signals)
+
+    def quick(self, text: str, question: Question) -> Marks | None:
+        return None
+
+    def grade(self, text: str, question: Question) -> Marks:
+        function: Any = load_attribute(self.function, Path())
+        return marks_of(function(text, question, **self.options), self.function)
+
+    def warm_up(self) -> None:
+        function: Any = load_attribute(self.function, Path())
+        if isinstance(function, type) or not callable(function):
+            what = "a class" if isinstance(function, type) else f"a value of type {type(function).__name__}"
+            raise ConfigError(
+                f"grader.function: {self.function} must be a function of text and question, but is {what}; "
+                "what it is to be told besides stands in grader.options"
+            )
+        try:
+            signature(function).bind("", None, **self.options)
+        except TypeError as error:
+            given = ", ".join(["text", "question", *self.options])
+            raise ConfigError(f"grader.function: {self.function} cannot be called with {given}: {error}") from error
+        except ValueError:
+            pass  # it does not tell what it takes
+
+    def key_problem(self, question: Question) -> str | None:
+        return None
+
+    @property
+    def knows_right_answers(self) -> bool:
+        return self.key_is_answer
+
+    def right_answers(self, question: Question) -> tuple[str, ...]:
+        return usual_answers(question.answer) if question.answer.strip() else ("",)
+
+
+def marks_of(said: object, name: str) -> Marks:
+    """The marks that a function of the user's own means by what it returned."""
+    if isinstance(said, bool):
+        return Marks({"is_correct": said}, None)
+    if isinstance(said, int | float):
+        return Marks({"is_correct": said >= 0.5, "score": _signal(said, "score", name)}, None)
+    if not isinstance(said, Mapping):
+        raise GraderError(f"{name} must return true, false, a number or a mapping of signals, but got {said!r:.80}")
+    extracted = said.get("extracted")
+    signals = {str(key): _signal(value, str(key), name) for key, value in said.items() if key != "extracted"}
+    return Marks(signals, None if extracted is None else str(extracted))
+
+
+def _signal(value: object, key: str, name: str) -> SignalValue:
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    raise GraderError(
+        f"{name} must give true, false, a finite number or a text for signal {key}, but got {value!r:.80}"
+    )
