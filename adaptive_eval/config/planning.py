@@ -1,6 +1,5 @@
 """From the configuration, which speaks of names, to the plan of the decision core, which speaks of positions."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +20,7 @@ from adaptive_eval.core.compose import MOST_PER_ROUND
 from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
+from adaptive_eval.core.optimal import ANY_SPACING, Spacing
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
@@ -105,7 +105,8 @@ def plan_on(
     begins, pace = [*before, config.trials][0], paced(config.trials)
     start = first_information(bench, begins, first, paced(begins).opening)
     objective, policy = _objective(config, names, bench.recorded), _policy(config)
-    rule = _rule(config, start, np.inf if bench.recorded else _stride(config, pace))
+    spacing = ANY_SPACING if bench.recorded else _spacing(config, begins, paced(begins))
+    rule = _rule(config, start, spacing)
     judged_by = RULES.get(str(config.stopping.rule)) if objective.rule is None else None
     earlier = tuple(
         PastHorizon(Trials(min(trials.min, trials.max), trials.max), paced(trials), horizon.looks)
@@ -299,19 +300,21 @@ def _objective(config: Decisions, names: Sequence[str], recorded: frozenset[int]
     return objective
 
 
-def _stride(config: Decisions, pace: Pace) -> float:
-    """How far one look may be from the one before, as a share of the information there: twice the largest round, since
-    trials go where they tell most."""
+def _spacing(config: Decisions, trials: TrialsConfig, pace: Pace) -> Spacing:
+    """How a pair's looks lie up to the first horizon: at most twice the largest round apart, since trials go where they
+    tell most, and at most two of them for one trial a question of both models; a policy of the user's own may do with
+    smaller rounds."""
     if not pace.in_step:
-        return math.inf
+        return ANY_SPACING
     dearer = 1.0 if config.budget.usd is None and config.budget.gpu_hours is None else MOST_PER_ROUND
-    return 2.0 * dearer * max(pace.growth, 1.0 / config.trials.min)
+    finest = 0.5 / trials.max if str(config.allocation.policy) in POLICIES else 0.0
+    return Spacing(2.0 * dearer * pace.growth, 2.0 * dearer / trials.max, finest)
 
 
-def _rule(config: Decisions, start: float, stride: float) -> Rule:
+def _rule(config: Decisions, start: float, spacing: Spacing) -> Rule:
     """The rule that is configured; calls start with the first look, at information `start`."""
     chosen = config.stopping
-    known = {"confidence": chosen.confidence, "start": start, "stride": stride}
+    known = {"confidence": chosen.confidence, "start": start, "spacing": spacing}
     if isinstance(chosen.rule, str) and chosen.rule in RULES:
         return make(RULES[chosen.rule].make, chosen.options, known)
     rule: Rule = load_plug_in(Rule, "stopping.rule", chosen.rule, config.folder, known)

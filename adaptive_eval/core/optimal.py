@@ -1,7 +1,7 @@
 """The rule `optimal`: calling and giving up computed together, for what a call is worth.
 
 What was given up has paid for what is called: a pair that it gives up is never called, whatever comes. Its promise is
-that of `sequential`, at any schedule of looks whose steps are no longer than `stride`, a share of what is there.
+that of `sequential`, at any schedule of looks that keeps to what it was told of their spacing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,17 @@ LEAST_WORTH, MOST_WORTH = 0.1, 50.0
 """Below, hardly anything is looked at twice; above, hardly anything is given up."""
 
 
+class Spacing(NamedTuple):
+    """How a pair's looks lie, in information: see `Optimal`."""
+
+    stride: float = inf
+    step: float = 0.0
+    finest: float = 0.0
+
+
+ANY_SPACING = Spacing()
+
+
 @dataclass(frozen=True, slots=True)
 class Optimal:
     """Calls and gives up so that a call, of which `worth` is paid for, costs least (see `scorio.sinf.optimal`)."""
@@ -44,6 +55,10 @@ class Optimal:
     worth: float = WORTH
     stride: float = inf
     """How far a look may be from the one before, as a share of the information at that one."""
+    step: float = 0.0
+    """How much further, whatever is there; 1 is the whole way."""
+    finest: float = 0.0
+    """How far looks lie apart at least, in the mean; 0 is for a pair that may be looked at all the time."""
 
     def __post_init__(self) -> None:
         rule = f"confidence must lie above 0.5 and be at most {SUREST:g}"
@@ -51,7 +66,9 @@ class Optimal:
         require(0.0 < self.start <= 1.0, "start must lie in (0, 1]", self.start)
         rule = f"worth must lie between {LEAST_WORTH:g} and {MOST_WORTH:g}"
         require(LEAST_WORTH <= self.worth <= MOST_WORTH, rule, self.worth)
-        require(self.stride > 0.0, "stride must be positive", self.stride)
+        rule = "stride and step must not be negative, nor both 0"
+        require(min(self.stride, self.step) >= 0.0 < max(self.stride, self.step), rule, (self.stride, self.step))
+        require(0.0 <= self.finest < 1.0, "finest must lie in [0, 1)", self.finest)
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         return self._computed().boundary(evidence.information)
@@ -84,11 +101,12 @@ class Optimal:
 
         # a hair below, so that rounding in t never hides the first look
         start = self.start * (1.0 - 1e-9) if self.start < 1.0 else 1.0
-        return optimal_stopping(2.0 * (1.0 - self.confidence), start, self.worth, self.stride)
+        alpha = 2.0 * (1.0 - self.confidence)
+        return optimal_stopping(alpha, start, self.worth, self.stride, self.step, self.finest)
 
 
-def _optimal(confidence: float, start: float, worth: float = WORTH, stride: float = inf) -> Optimal:
-    return Optimal(confidence, start, worth, stride)
+def _optimal(confidence: float, start: float, worth: float = WORTH, spacing: Spacing = ANY_SPACING) -> Optimal:
+    return Optimal(confidence, start, worth, *spacing)
 
 
 OPTIMAL = RuleEntry(

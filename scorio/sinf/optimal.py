@@ -10,12 +10,12 @@ gives up below another one, and goes on between them.
 Giving up is paid for: paths that were given up are never called, and the boundary is lower for it. So a pair that was
 given up must stay so. And whoever chose the looks could avoid those at which a pair is given up. So the price is such
 that the worst schedule calls a tie with probability alpha: one that knows all looks so far and chooses the next one,
-at most `stride` times the present information ahead. The chance of a call under it, given what was seen, is a
-supermartingale under any schedule; a change of the horizon may spend that much, and no more (see `exchange`).
+at most `step` and `stride` times the present information ahead. The chance of a call under it, given what was seen, is
+a supermartingale under any such schedule; a change of the horizon may spend that much, and no more (see `exchange`).
 
-Between two times of the grid the boundary may be watched all the time: it is lowered there by 0.5826 sqrt(dt), as far
-as a path overshoots it on average where it is watched at those times alone (Siegmund 1985; Broadie, Glasserman and Kou
-1997).
+Between two times of the grid the boundary may be watched more often, every `finest`, or all the time where that is 0:
+it is lowered there by 0.5826 (sqrt(dt) - sqrt(finest)), as much further as a path overshoots it on average where it is
+watched at those times alone (Siegmund 1985; Broadie, Glasserman and Kou 1997).
 """
 
 from dataclasses import dataclass
@@ -79,9 +79,12 @@ class Stopping:
 
 
 @lru_cache(maxsize=64)
-def optimal_stopping(alpha: float, start: float, worth: float, stride: float = inf) -> Stopping:
+def optimal_stopping(
+    alpha: float, start: float, worth: float, stride: float = inf, step: float = 0.0, finest: float = 0.0
+) -> Stopping:
     """The boundaries with which the worst schedule calls an exact tie with probability alpha, two-sided.
 
+    No look at information t is followed by one beyond t (1 + stride) + step; there are at most 1 / finest of them.
     Looks before `EARLIEST` decide nothing, but who has taken them may choose the first one that counts.
     """
     if start >= 1.0 - ROUNDING:
@@ -93,7 +96,7 @@ def optimal_stopping(alpha: float, start: float, worth: float, stride: float = i
 
     def left_of(call: FloatArray, give: FloatArray) -> FloatArray:
         before = len(looked) - len(times)
-        return _left(looked, np.append([FAR] * before, call), np.append([0.0] * before, give), stride)
+        return _left(looked, np.append([FAR] * before, call), np.append([0.0] * before, give), (stride, step, finest))
 
     def excess(price: float) -> float:
         left = left_of(*_solve(times, right, known, worth, price))
@@ -173,15 +176,15 @@ def _first_above(x: FloatArray, values: FloatArray) -> float:
     return float(x[last] - values[last] * CELL / (values[last + 1] - values[last]))
 
 
-def _left(times: FloatArray, call: FloatArray, give: FloatArray, stride: float) -> FloatArray:
+def _left(times: FloatArray, call: FloatArray, give: FloatArray, spacing: tuple[float, float, float]) -> FloatArray:
     """(times, cells): the chance of a call under an exact tie and the worst schedule, when a look is taken there."""
-    x, last = _cells(), len(times) - 1
+    x, last, (stride, step, finest) = _cells(), len(times) - 1, spacing
     steps = np.diff(times)
-    watched = call - OVERSHOOT * np.sqrt(np.append(steps, steps[-1]))
+    watched = call - OVERSHOOT * np.maximum(np.sqrt(np.append(steps, steps[-1])) - np.sqrt(finest), 0.0)
     watched[last] = call[last]
     left = np.zeros((len(times), len(x)))
     for at in range(last, -1, -1):
-        furthest = max(int(np.searchsorted(times, times[at] * (1.0 + stride) - ROUNDING)), at + 1)
+        furthest = max(int(np.searchsorted(times, times[at] * (1.0 + stride) + step - ROUNDING)), at + 1)
         ahead = {min(at + lag, last) for lag in LAGS if at + lag <= furthest} | {min(furthest, last)}
         best = np.zeros(len(x))
         for then in ahead if at < last else ():

@@ -101,6 +101,9 @@ def test_to_share_its_error_among_comparisons_is_refused() -> None:
         {"worth": 0.05},
         {"worth": 51.0},
         {"stride": 0.0},
+        {"stride": -0.1, "step": 0.1},
+        {"step": -0.1},
+        {"finest": 1.0},
     ],
 )
 def test_odd_settings_are_refused_when_it_is_made(wrong: dict[str, float]) -> None:

@@ -106,6 +106,19 @@ def test_all_settings_are_computed(alpha: float, start: float) -> None:
     assert up + down <= allowed(alpha)
 
 
+def test_looks_that_are_known_to_come_every_round_use_the_promise_up() -> None:
+    """Two models take turns, so that each trial of a question has two looks; every third one may be missing."""
+    rule, turns = optimal_stopping(0.1, 0.05, 2.0, 0.0, 2.0 / 80.0, 0.5 / 80.0), np.linspace(0.05, 1.0, 153)
+    assert 0.085 <= sum(played(rule, turns)) <= allowed(0.1)
+    rounds = sum(played(rule, SCHEDULES["80 looks"]))
+    assert 0.08 <= rounds <= allowed(0.1)
+    assert sum(played(rule, turns[np.arange(153) % 3 > 0])) <= allowed(0.1)
+    careful = optimal_stopping(0.1, 0.05, 2.0, 0.5)
+    assert sum(played(careful, SCHEDULES["80 looks"])) < rounds
+    for drift in (1.5, 3.0):  # and calls more that differ
+        assert played(rule, turns, drift)[0] > played(careful, turns, drift)[0]
+
+
 def test_what_is_left_is_what_comes() -> None:
     """From a place on the way, at looks as fine as the grid: never more than the grid's worst."""
     rule, here = optimal_stopping(0.1, 0.05, 2.0, 0.5), np.array([0.3])
