@@ -74,7 +74,11 @@ def main() -> None:
             checks.append(keeps_the_promise(row, 10 * runs))
     for models in (8, 12):
         rows.append(
-            shown(replay_stacked(of_models(simulated("exact_ties"), models), f"{models}", runs, **SETUPS["optimal"]))
+            shown(
+                replay_stacked(
+                    of_models(simulated("exact_ties"), models), f"{models} models, optimal", runs, **SETUPS["optimal"]
+                )
+            )
         )
     text = "\n\n".join([
         "# Giving up: the rule `optimal` beside the default",
