@@ -17,6 +17,10 @@ DURATION = re.compile(
     r"(?:(?P<d>\d+(?:\.\d+)?)d)?(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?"
 )
 SECONDS_IN = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
+LEDGER, SEGMENTS = "ledger", "segments"
+"""Where texts of answers are kept: in the database of the run, or in files beside it."""
+ANSWERS_URL = r"^[a-z][a-z0-9+.-]*://[^@\s\\?#]+$"
+"""The third place. No user or password, which would be stored: keys come from the variables of the storage."""
 
 
 class Section(BaseModel):

@@ -25,7 +25,7 @@ from adaptive_eval.launch.types import LaunchConfig, PoolConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.scheduler.ending_alarms import StopOnAlarm
-from adaptive_eval.sections import Count, Price, Seconds, Section, refuse
+from adaptive_eval.sections import ANSWERS_URL, LEDGER, SEGMENTS, Count, Price, Seconds, Section, refuse
 from adaptive_eval.seeds import SEED_SPAN
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -146,6 +146,20 @@ class StoreConfig(Section):
 
     folder: Path = Path("runs")
     """A run lies in the folder of its name here; from the current directory."""
+    answers: str = Field(LEDGER, max_length=500)
+    """Where the texts of answers are kept: `ledger`, in the run's database; `segments`, as Parquet files in the folder
+    `answers` of the run; or the URL of a folder that fsspec knows, such as s3://bucket/answers. Keys of a storage come
+    from its own variables. The last two need an extra: pip install 'adaptive-eval[segments]'."""
+
+    @field_validator("answers")
+    @classmethod
+    def _a_place(cls, answers: str) -> str:
+        if answers in (LEDGER, SEGMENTS) or re.fullmatch(ANSWERS_URL, answers):
+            return answers
+        raise refuse(
+            "must be ledger, segments, or the URL of a folder without a user or password, such as s3://bucket/answers",
+            "write a folder as file:///shared/answers, and give keys in the variables of the storage",
+        )
 
 
 class PriorEvidenceConfig(Section):

@@ -7,6 +7,7 @@ from pathlib import Path
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.results import RESULTS_FILE, Results, is_whole, read_results
 from adaptive_eval.store import RunFinished, RunReader, is_held
+from adaptive_eval.store.answer_places import VARIABLE
 from adaptive_eval.store.integrity import Integrity
 
 
@@ -26,6 +27,10 @@ def verify_run(directory: Path) -> Verified:
     notes = [
         f"{number:,} rows of {table} have no checksum (they were stored by an earlier version) and cannot be checked"
         for table, number in stored.unchecked.items()
+    ]
+    notes += [
+        f"the answers at {url} are not checked: if you know that place, set {VARIABLE}={url.rpartition('/')[0]}"
+        for url in stored.elsewhere
     ]
     damages = [*stored.damages]
     results, whole = read_results(directory), is_whole(directory)

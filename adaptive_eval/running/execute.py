@@ -220,7 +220,7 @@ async def _execute(
     await adopt_grader(prepared, directory)
     if not stored_trial_count(prepared, directory):
         await check_keys(prepared)
-    opened = Store.open(directory, prepared.header)
+    opened = Store.open(directory, prepared.header, prepared.config.store.answers)
     store = opened.store
     try:
         if beginning.news:

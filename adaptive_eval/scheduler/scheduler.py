@@ -422,6 +422,8 @@ class Scheduler:
 
     def _on_committed(self, batch: CommitBatch) -> None:
         told: list[Outcome | SetAside] = []
+        for event in self._store.take_news():
+            self._observer.happened(event)
         waited = self._waited(batch)
         for record in self._graded(batch):
             if record.awaits:

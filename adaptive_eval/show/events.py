@@ -6,6 +6,7 @@ from adaptive_eval.errors import first_line
 from adaptive_eval.show.text import duration, safe_line
 from adaptive_eval.store import (
     AlarmRaised,
+    AnswersKept,
     AnswerUngraded,
     BaselineAsked,
     BatchCancelled,
@@ -125,6 +126,8 @@ def _of_the_run(event: Event) -> str | None:
             return f"graded {event.so_far} of {event.of} stored answers again"
         case TrialsRegraded():
             return f"graded {event.trials} stored answers again"
+        case AnswersKept():
+            return f"answers stay in the ledger, and the run goes on: {first_line(event.reason)}"
         case RunStopped(reason=str(reason)):
             return f"stopped by an error: {first_line(reason)}"
         case UnknownEvent():

@@ -4,6 +4,7 @@ from adaptive_eval.store.database import is_held
 from adaptive_eval.store.draft import Draft
 from adaptive_eval.store.events import (
     AlarmRaised,
+    AnswersKept,
     AnswersLost,
     AnswerUngraded,
     BaselineAsked,
@@ -78,6 +79,7 @@ __all__ = [
     "BatchEnded",
     "BatchPlanned",
     "BatchTaken",
+    "AnswersKept",
     "AnswersLost",
     "Change",
     "Draft",

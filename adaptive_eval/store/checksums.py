@@ -64,12 +64,14 @@ COLUMNS = {
     "looks": ["configuration", "number", "at", "body"],
     "events": ["id", "at", "kind", "body"],
     "asked_for": ["model", "trials"],
+    "segments": ["id", "name", "place", "last", "trials", "bytes", "digest"],
+    "moved": ["id", "segment", "row", "size"],
 }
 """What a checksum is of, by table and in this order: another order would be another checksum."""
 KEYS = {"run": ["key"], "looks": ["configuration", "number"], "asked_for": ["model"]}
 """Of the tables whose rows do not go by `id`."""
-LATER = {"asked_for"}
-"""Tables that a run gets when it is gone on with, where it is from before there were any."""
+LATER = {"asked_for", "segments", "moved"}
+"""Tables that a run gets when it needs them, or is gone on with, where it is from before there were any."""
 
 
 def checksum(*values: Any) -> int:
@@ -92,7 +94,7 @@ def keep_checksums(connection: sqlite3.Connection) -> None:
     for statement in TABLES.split(";")[:-1]:
         connection.execute(statement)
     for table in COLUMNS:
-        for statement in _triggers(table):
+        for statement in _triggers(table) if _is_there(connection, table) else ():
             connection.execute(statement)
 
 
@@ -112,7 +114,7 @@ def _triggers(table: str) -> Iterator[str]:
     else:
         into = f"row_checks VALUES ('{table}', {_key(table, 'new.')}, {checksum_in_sql(table, 'new.')})"
         old = f"row_checks WHERE place = '{table}' AND row = {_key(table, 'old.')}"
-    begin = f"CREATE TEMP TRIGGER {table}_{{0}} AFTER {{0}} ON main.{table} BEGIN "
+    begin = f"CREATE TEMP TRIGGER IF NOT EXISTS {table}_{{0}} AFTER {{0}} ON main.{table} BEGIN "
     yield begin.format("INSERT") + f"INSERT OR REPLACE INTO {into}; END"
     # not OR REPLACE: within an upsert SQLite takes the upsert's own word on conflicts
     yield begin.format("UPDATE") + f"DELETE FROM {old}; INSERT INTO {into}; END"

@@ -19,6 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
+from uuid import uuid4
 
 from adaptive_eval.errors import RunLocked, StoreError, StoreFull
 from adaptive_eval.files import FileLock, holder_of, is_locked
@@ -70,10 +71,12 @@ APPLICATION_ID = 0x61644576
 
 SCHEMA_VERSION = 1
 """PRAGMA user_version; a file with another number is refused, never guessed at."""
+SEGMENTED = 2
+"""That of a run with texts outside the ledger, which an earlier version would take for empty."""
 
 TABLES = """
 CREATE TABLE run (
-    key TEXT PRIMARY KEY,          -- name, created, version, meaning, elapsed, held (JSON)
+    key TEXT PRIMARY KEY,          -- name, created, version, meaning, elapsed, held (JSON), key
     value NOT NULL
 ) WITHOUT ROWID;
 
@@ -158,6 +161,26 @@ COMMIT;
 """
 """Runs of before have a row for each trial."""
 
+SEGMENTS = """
+CREATE TABLE segments (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    place TEXT NOT NULL,           -- the URL of its folder; empty: the folder `answers` of the run
+    last INTEGER NOT NULL,         -- texts of trials after this one are in later segments, or in the ledger
+    trials INTEGER,                -- how many it has; NULL: it was begun, and may be there or not
+    bytes INTEGER,
+    digest TEXT                    -- of the file: BLAKE2b, 32 bytes
+);
+
+CREATE TABLE moved (
+    id INTEGER PRIMARY KEY,        -- of a trial whose texts are in a segment
+    segment INTEGER NOT NULL REFERENCES segments (id),
+    row INTEGER NOT NULL,
+    size INTEGER NOT NULL          -- bytes of its texts, as far as they are counted
+);
+"""
+"""Runs whose answers leave the ledger have these."""
+
 BUSY_SECONDS = 30.0
 """How long to wait for a reader that holds a checkpoint up."""
 
@@ -198,6 +221,23 @@ def open_existing(directory: Path) -> sqlite3.Connection:
     return connection
 
 
+def has_segments(connection: sqlite3.Connection) -> bool:
+    """Whether texts of the run may lie outside the ledger."""
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'moved'").fetchone()[0])
+
+
+def keep_segments(connection: sqlite3.Connection) -> str:
+    """Let texts lie outside the ledger from now on; gives what tells the run from others of its name."""
+    if not has_segments(connection):
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {SEGMENTS}; INSERT INTO run VALUES ('key', '{uuid4().hex[:12]}'); "
+            f"PRAGMA user_version = {SEGMENTED}; COMMIT;"
+        )
+        checksums.keep_checksums(connection)
+    ((key,),) = connection.execute("SELECT value FROM run WHERE key = 'key'")
+    return str(key)
+
+
 def open_readonly(directory: Path) -> sqlite3.Connection:
     """The database of a run that may be running in another process."""
     if not (directory / DATABASE_FILE).exists():
@@ -233,6 +273,14 @@ def empty_log(connection: sqlite3.Connection) -> None:
     with suppress(sqlite3.Error):  # what is in the log is as safe there
         connection.execute(f"PRAGMA busy_timeout = {CLOSING_MS}")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def give_room_back(connection: sqlite3.Connection) -> None:
+    """Make the file smaller where more than a quarter of it is empty, as texts leave it that have gone elsewhere."""
+    ((empty,),), ((pages,),) = (connection.execute(f"PRAGMA {name}") for name in ("freelist_count", "page_count"))
+    if 4 * empty > pages:
+        with suppress(sqlite3.Error):  # it takes room for a while, or somebody reads: the next start does it
+            connection.execute("VACUUM")
 
 
 def is_run(directory: Path) -> bool:
@@ -291,8 +339,9 @@ def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise StoreError(f"{directory / DATABASE_FILE} was not written by adaptive-eval; choose another --run-dir")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != SCHEMA_VERSION:
+    if version not in (SCHEMA_VERSION, SEGMENTED):
         raise StoreError(
-            f"{directory / DATABASE_FILE} has format {version}, and this version reads format {SCHEMA_VERSION}; "
+            f"{directory / DATABASE_FILE} has format {version}, and this version reads formats {SCHEMA_VERSION} and "
+            f"{SEGMENTED}; "
             "use the version of adaptive-eval that wrote it"
         )

@@ -489,6 +489,14 @@ class BaselineAsked(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AnswersKept(Event):
+    """Texts that were to leave the ledger stay in it, since their place cannot be written; it is tried again."""
+
+    KIND: ClassVar[str] = "answers_kept"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunStopped(Event):
     """The run ended before it was finished: by the user, or by an error."""
 
@@ -538,6 +546,7 @@ CLASSES: tuple[type[Event], ...] = (
     OutcomesRecorded,
     ThresholdsFrozen,
     BaselineAsked,
+    AnswersKept,
     RunStopped,
     RunFinished,
 )

@@ -1,4 +1,4 @@
-"""Whether a stored run is what was written: the database's own order, and every row's checksum."""
+"""Whether a stored run is what was written: the database's own order, every row's checksum, and every segment."""
 
 import sqlite3
 from contextlib import closing
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.store import checksums, database
+from adaptive_eval.store.stored_texts import StoredTexts
 
 MOST_FAULTS = 20
 """Faults of its own order that SQLite names at most: where there are more, there is nothing to be mended."""
@@ -20,6 +21,8 @@ class Integrity:
     unchecked: dict[str, int]
     """Rows without a checksum, by table: from before there were any."""
     damages: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
+    """Places with answers that could not be checked, since nobody has given them."""
 
     @classmethod
     def of(cls, directory: Path) -> "Integrity":
@@ -33,12 +36,23 @@ class Integrity:
                     found[table] = checksums.check_table(connection, table)
                 except sqlite3.Error as error:
                     damages.append(f"{table}: cannot be read ({error})")
-        damages += [str(damage) for checked in found.values() for damage in checked.damages]
+            damages += [str(damage) for checked in found.values() for damage in checked.damages]
+            elsewhere = [] if damages else _check_texts(directory, connection, damages)
         return cls(
             {table: checked.rows for table, checked in found.items()},
             {table: checked.unchecked for table, checked in found.items() if checked.unchecked},
             tuple(damages),
+            tuple(elsewhere),
         )
+
+
+def _check_texts(directory: Path, connection: sqlite3.Connection, damages: list[str]) -> list[str]:
+    """Check the segments that can be opened, and give where the others lie."""
+    if not database.has_segments(connection):
+        return []
+    with closing(StoredTexts(directory, connection, None)) as texts:
+        damages += texts.damages()
+        return texts.elsewhere()
 
 
 def _disorder(connection: sqlite3.Connection) -> list[str]:

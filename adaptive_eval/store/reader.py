@@ -35,6 +35,7 @@ from adaptive_eval.store.records import (
     bits_of,
 )
 from adaptive_eval.store.rows import unpack_json, unpack_text
+from adaptive_eval.store.stored_texts import StoredTexts
 
 Row = tuple[Any, ...]
 
@@ -94,6 +95,10 @@ class _TrialRow(NamedTuple):
     gpu_seconds: float
     damaged: int | None
     """None: it has no checksum."""
+    digest: int | None
+    segment: int | None
+    """Where its texts lie, if not here."""
+    row: int | None
 
 
 class _PlaceRow(NamedTuple):
@@ -117,19 +122,22 @@ _MEANT = {
     "waits": f"category IS NULL AND grader_error = '{WAITS}'",
     "damaged": "(SELECT crc FROM trial_checks WHERE id = trials.id) <> "
     + checksums.checksum_in_sql("trials", "trials."),
+    "segment": "NULL",
+    "row": "NULL",
 }
 """What a name stands for where the table of trials has no column of that name."""
+_MEANT_SEGMENTED = {"size": f"ifnull(moved.size, {_MEANT['size']})", "segment": "moved.segment", "row": "moved.row"}
+"""The same where texts may lie in segments."""
 _NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
 
 
-def _selected(names: tuple[str, ...]) -> str:
+def _selected(names: tuple[str, ...], *, checked: bool = True, segmented: bool = False) -> str:
     """The start of a query for these columns, in this order: that of the fields of a row."""
-    return f"SELECT {', '.join(_MEANT.get(name, name) for name in names)} {_NAMED}"
+    meant = _MEANT | (_MEANT_SEGMENTED if segmented else {}) | ({} if checked else {"damaged": "NULL"})
+    beside = "LEFT JOIN moved ON moved.id = trials.id " if segmented else ""
+    return f"SELECT {', '.join(meant.get(name, f'trials.{name}') for name in names)} {_NAMED}{beside}"
 
 
-_OUTCOMES = _selected(_OutcomeRow._fields) + "ORDER BY trials.id"
-_TRIALS = _selected(_TrialRow._fields)
-_TRIALS_UNCHECKED = _TRIALS.replace(_MEANT["damaged"], "NULL")
 _USES = _selected(TrialUse._fields) + "ORDER BY trials.id"
 _MARKED = _selected(TrialFacts._fields) + "WHERE category IS NOT NULL ORDER BY trials.id"
 _JUDGE_USE = (
@@ -180,11 +188,17 @@ _SUMS = (
 class RunReader:
     """Everything that is stored of a run, as frozen values."""
 
-    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, directory: Path, connection: sqlite3.Connection, given: str | None = None) -> None:
+        """`given` is the URL under which the user has said now that answers may lie."""
         self.directory = directory
         self._connection = connection
+        self._texts: StoredTexts | None = None
         with database.explained(directory):
-            self._trials = _TRIALS if checksums.has_checksums(connection) else _TRIALS_UNCHECKED
+            segmented, checked = database.has_segments(connection), checksums.has_checksums(connection)
+            self._outcomes = _selected(_OutcomeRow._fields, segmented=segmented) + "ORDER BY trials.id"
+            self._trials = _selected(_TrialRow._fields, checked=checked, segmented=segmented)
+            if segmented:
+                self._texts = StoredTexts(directory, connection, given)
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -193,7 +207,13 @@ class RunReader:
 
     def close(self) -> None:
         """Close a reader that was opened by `open`."""
+        self.close_texts()
         self._connection.close()
+
+    def close_texts(self) -> None:
+        """Close the segments that it has open."""
+        if self._texts is not None:
+            self._texts.close()
 
     @contextmanager
     def one_moment(self) -> Iterator[None]:
@@ -251,7 +271,7 @@ class RunReader:
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
-        for row in map(_OutcomeRow._make, self._rows(_OUTCOMES)):
+        for row in map(_OutcomeRow._make, self._rows(self._outcomes)):
             cost, said = Cost(row.tokens, row.usd, row.gpu_seconds), (_truth(row.correct), _truth(row.found))
             digest = (row.flags or "", row.digest, row.size)
             trial = (row.model, row.question, row.trial, row.category)
@@ -383,7 +403,10 @@ class RunReader:
         row = _TrialRow._make(values)
         if row.damaged:
             raise self._damaged(f"trial {row.trial} of {row.model} on {row.question} is not what was written")
-        return _record(row)
+        if row.segment is None or row.row is None or self._texts is None:
+            return _record(row, unpack_text(row.text) or "", unpack_text(row.reasoning))
+        texts = self._texts.read(row.segment, row.row, row.digest)
+        return _record(row, texts.text or "", texts.reasoning)
 
     def _damaged(self, what: str) -> StoreError:
         return StoreError(
@@ -401,14 +424,14 @@ def _truth(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _record(row: _TrialRow) -> TrialRecord:
+def _record(row: _TrialRow, text: str, reasoning: str | None) -> TrialRecord:
     answer = Answer(
-        text=unpack_text(row.text) or "",
+        text=text,
         finish_reason=row.finish_reason,
         seed=row.seed,
         replica=row.replica,
         latency=row.latency,
-        reasoning=unpack_text(row.reasoning),
+        reasoning=reasoning,
         prompt_tokens=row.prompt_tokens,
         completion_tokens=row.completion_tokens,
         ttft=row.ttft,

@@ -9,16 +9,18 @@ grader's source files were part of its meaning resume, and have them from then o
 
 import sqlite3
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.errors import RunChanged, StoreError
+from adaptive_eval.sections import LEDGER
 from adaptive_eval.store import database
 from adaptive_eval.store.database import RunLock
 from adaptive_eval.store.events import AnswersLost, Change, Event, Json, SettingsChanged
+from adaptive_eval.store.moving import AnswerMover, mover_of, sweep
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     CommitBatch,
@@ -93,6 +95,7 @@ _INSERT_LOOK = (
     "INSERT INTO looks (configuration, number, at, body) VALUES (?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET body = excluded.body, at = excluded.at WHERE body <> excluded.body"
 )
+_FORGET_MOVED = "DELETE FROM moved WHERE id = (SELECT id FROM trials WHERE model = ? AND question = ? AND trial = ?)"
 _ASKED_FOR = "INSERT INTO asked_for VALUES (?, ?) ON CONFLICT DO UPDATE SET trials = trials + excluded.trials"
 _REGRADE = (
     "UPDATE trials SET category = ?, signals = ?, extracted = ?, grader_error = ?, tokens = tokens + ?, usd = usd + ?, "
@@ -113,9 +116,11 @@ class OpenedStore(NamedTuple):
 class Store:
     """Commits trials, looks and events; a trial counts once `commit` has returned."""
 
-    def __init__(self, directory: Path, connection: sqlite3.Connection, lock: RunLock) -> None:
+    def __init__(
+        self, directory: Path, connection: sqlite3.Connection, lock: RunLock, mover: AnswerMover | None, answers: str
+    ) -> None:
         self.directory = directory
-        self.reader = RunReader(directory, connection)
+        self.reader = RunReader(directory, connection, answers)
         """Reads through the writer's connection: for the time before and after the writing."""
         self._connection = connection
         self._lock = lock
@@ -125,12 +130,15 @@ class Store:
         self._configuration = self.reader.newest_configuration_id()
         self._entered = False
         """Trials were entered in the ledger since this start."""
+        self._mover = mover
+        self._news: deque[Event] = deque()
+        self._closed = False
 
     @classmethod
-    def open(cls, directory: Path, header: RunHeader) -> "OpenedStore":
-        """Begin a run in `directory`, or resume the one that is there.
+    def open(cls, directory: Path, header: RunHeader, answers: str = LEDGER) -> "OpenedStore":
+        """Begin a run in `directory`, or resume the one that is there; `answers` is where their texts are kept.
 
-        Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`.
+        Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`, and `ConfigError` where an extra is missing.
         """
         _make(directory)
         _require_room(directory)
@@ -140,9 +148,11 @@ class Store:
             with _closed_on_error(connection), database.explained(directory):
                 if not resumed:
                     _fill(connection, header)
-                store = cls(directory, connection, lock)
                 if resumed:
-                    store.reader.require_intact()
+                    RunReader(directory, connection).require_intact()
+                    sweep(directory, connection, answers)
+                mover = mover_of(directory, answers, header.name, connection)
+                store = cls(directory, connection, lock, mover, answers)
                 return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
@@ -153,7 +163,7 @@ class Store:
         with _locked(directory) as lock:
             connection = database.open_existing(directory)
             with _closed_on_error(connection), database.explained(directory):
-                store = cls(directory, connection, lock)
+                store = cls(directory, connection, lock, None, LEDGER)
                 store.reader.require_intact()
                 return store
 
@@ -170,6 +180,14 @@ class Store:
                 connection.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
             if batch.held is not None:  # a run of before has no such row, and gets none: what it held then is unknown
                 connection.execute("UPDATE run SET value = ? WHERE key = 'held'", (dump_json(batch.held),))
+        if self._mover is not None:
+            self._mover.count(batch.trials)
+            self._move()
+
+    def take_news(self) -> Iterator[Event]:
+        """What the store has recorded by itself since the last time."""
+        while self._news:
+            yield self._news.popleft()
 
     def lose(self, event: AnswersLost) -> None:
         """Give up what a model was asked for by earlier starts; `event` says what it counts as, if it is lost."""
@@ -205,20 +223,62 @@ class Store:
 
     def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
         """Drop trials of a model that turned out to be no answers; `event` says why."""
+        if self._mover is not None and self._mover.busy:  # the number of a trial that is dropped may come again
+            self._mover.wait()
+            self._move(name_next=False)
+        keys = [(self._models[model], self._questions[question], trial) for question, trial in trials]
         with self._transaction() as connection:
-            connection.executemany(
-                "DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?",
-                ((self._models[model], self._questions[question], trial) for question, trial in trials),
-            )
+            if database.has_segments(connection):
+                connection.executemany(_FORGET_MOVED, keys)
+            connection.executemany("DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?", keys)
             write_events(connection, [event], time.time())
 
     def close(self) -> None:
-        """Close the database and let the run directory go."""
+        """Move the texts that are to be moved still, close the database and let the run directory go."""
+        if self._closed:
+            return
+        self._closed = True
         try:
+            with suppress(StoreError):  # they stay where they are, and the next start moves them
+                self._move_the_rest()
+            self.reader.close_texts()
+            if self._mover is not None:
+                database.give_room_back(self._connection)
             database.empty_log(self._connection)
             self._connection.close()
         finally:
+            if self._mover is not None:
+                self._mover.close()
             self._lock.release()
+
+    def _move(self, *, name_next: bool = True, whatever_is_there: bool = False) -> None:
+        """Take texts out of the ledger whose segment is safe, and have the next segment written where one is due."""
+        mover = self._mover
+        assert mover is not None
+        if mover.ready:
+            with self._transaction() as connection:
+                segment, kept = mover.enter(connection)
+                if kept is not None:
+                    write_events(connection, [kept], time.time())
+                    self._news.append(kept)
+            if segment is not None:
+                mover.entered(segment, self._connection)
+        if name_next and mover.due(whatever_is_there):
+            with self._transaction() as connection:
+                mover.name_next(connection)
+            mover.begin()
+
+    def _move_the_rest(self) -> None:
+        """All that is left, segment by segment, as long as their place can be written."""
+        mover = self._mover
+        while mover is not None:
+            mover.wait()
+            self._move(name_next=False)
+            if mover.failing:
+                return
+            self._move(whatever_is_there=True)
+            if not mover.busy:
+                return
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

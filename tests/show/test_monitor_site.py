@@ -300,7 +300,7 @@ async def test_a_page_of_answers_is_bounded_by_its_texts(play: Play, monkeypatch
         assert pages[0] == [300, 300, 300] and pages[1] == [300] and pages[3] == [300]
         assert 1000 < pages[2][0] < 1100
         third = (await client.get("/api/run/played/question/0?model=0&after=3")).json()
-        assert third["trials"][0]["text"].endswith("[4,000 more characters are in run.sqlite]")
+        assert third["trials"][0]["text"].endswith("[4,000 more characters are stored]")
 
 
 def test_json_holds_whatever_a_model_wrote(play: Play) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from two_by_two import HEADER
 
-from adaptive_eval.store import RunHeader, Store
+from adaptive_eval.store import RunHeader, Store, moving
 
 
 @pytest.fixture
@@ -15,12 +15,25 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def open_store(directory: Path) -> Iterator[Callable[..., Store]]:
+def answers() -> str:
+    """Where texts are kept; a test may ask for another place."""
+    return "ledger"
+
+
+@pytest.fixture
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of two trials, whose texts are moved however short they are."""
+    monkeypatch.setattr(moving, "SEGMENT_TRIALS", 2)
+    monkeypatch.setattr(moving, "SHORTEST_MOVED", 1)
+
+
+@pytest.fixture
+def open_store(directory: Path, answers: str, small_segments: None) -> Iterator[Callable[..., Store]]:
     """Opens the run of this test, again where it was closed; closes what the test leaves open."""
     opened: list[Store] = []
 
     def open_it(header: RunHeader = HEADER) -> Store:
-        store = Store.open(directory, header).store
+        store = Store.open(directory, header, answers).store
         opened.append(store)
         return store
 

@@ -23,7 +23,7 @@ from adaptive_eval.store import (
     TrialKey,
 )
 from adaptive_eval.store.checksums import COLUMNS, checksum
-from adaptive_eval.store.database import ASKED_FOR, DATABASE_FILE, TABLES
+from adaptive_eval.store.database import ASKED_FOR, DATABASE_FILE, SEGMENTS, TABLES
 from adaptive_eval.store.integrity import Integrity
 
 Open = Callable[..., Store]
@@ -46,15 +46,17 @@ def test_a_checksum_is_the_same_in_every_version_of_python() -> None:
     assert checksum(1, None, "ä", b"\x00\xff", 1.5, -(2**62)) == 2635348643
 
 
-def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Open) -> None:
+@pytest.mark.parametrize("answers", ["segments"])
+def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Open, answers: str) -> None:
     open_store().close()
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         for table, columns in COLUMNS.items():
             assert {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} == set(columns)
-    assert (TABLES + ASKED_FOR).count("CREATE TABLE") == len(COLUMNS)
+    assert (TABLES + ASKED_FOR + SEGMENTS).count("CREATE TABLE") == len(COLUMNS)
 
 
-def test_whatever_is_written_is_intact(directory: Path, open_store: Open) -> None:
+@pytest.mark.parametrize("answers", ["ledger", "segments"])
+def test_whatever_is_written_is_intact(directory: Path, open_store: Open, answers: str) -> None:
     store = open_store()
     store.commit(some_trials())
     store.commit(CommitBatch([], [StoredLook(0, {"look": "again"}), StoredLook(1, {})], [], 2.5))

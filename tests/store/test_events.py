@@ -14,6 +14,7 @@ from adaptive_eval.errors import ExitCode, StoreError
 from adaptive_eval.show.events import sentence
 from adaptive_eval.store import (
     AlarmRaised,
+    AnswersKept,
     AnswersLost,
     AnswerUngraded,
     BaselineAsked,
@@ -73,6 +74,7 @@ STORED = [
         "answers_lost",
         {"model": "ada", "answers": 3, "tokens": 300, "usd": 0.5, "gpu_seconds": 1.5, "killed": True, "verdicts": 2},
     ),
+    (AnswersKept("the disk is full"), "answers_kept", {"reason": "the disk is full"}),
     (
         AnswerUngraded("ada", "q1", "too slow"),
         "ungraded",

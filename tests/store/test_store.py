@@ -30,6 +30,12 @@ from adaptive_eval.store.database import DATABASE_FILE
 OpenStore = Callable[..., Store]
 
 
+@pytest.fixture(params=["ledger", "segments"])
+def answers(request: pytest.FixtureRequest) -> str:
+    """All is the same whether texts stay in the ledger or leave it, two trials at a time."""
+    return str(request.param)
+
+
 def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path) -> None:
     trials = [
         make_trial(),

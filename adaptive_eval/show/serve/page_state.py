@@ -121,7 +121,7 @@ def _trial(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
 def _cut(text: str) -> str:
     """The text, or its beginning with a word on how much is missing."""
     missing = len(text) - MOST_CHARACTERS
-    return text if missing <= 0 else f"{text[:MOST_CHARACTERS]}\n[{missing:,} more characters are in run.sqlite]"
+    return text if missing <= 0 else f"{text[:MOST_CHARACTERS]}\n[{missing:,} more characters are stored]"
 
 
 VIEW_SECONDS = 3.0

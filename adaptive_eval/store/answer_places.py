@@ -1,0 +1,170 @@
+"""Where segments lie: in the folder `answers` of the run directory, or at a URL that fsspec knows.
+
+A run directory may come from a stranger. What it names is a file of a fixed form in its own folder `answers`, which is
+never a link; a URL that it names is opened only where the user has given it: in the configuration of a run that is
+started, or in the variable ADAPTIVE_EVAL_ANSWERS, which has the URLs, by spaces, under which answers may lie.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from adaptive_eval.errors import AdaptiveEvalError, StoreError
+from adaptive_eval.files import write_whole
+from adaptive_eval.imports import load_extra
+from adaptive_eval.sections import ANSWERS_URL
+
+ANSWERS_FOLDER = "answers"
+VARIABLE = "ADAPTIVE_EVAL_ANSWERS"
+NAME = re.compile(r"[0-9]{1,12}-[0-9a-f]{12}\.parquet")
+BLOCK = 1024 * 1024
+OBJECTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci"}
+"""Storages without folders, where making one would make a bucket."""
+MEND = "What was committed is intact: free space or mend the cause"
+
+
+def new_name(first: int) -> str:
+    """A name for the segment that begins with this trial, which no other has."""
+    return f"{first:09}-{uuid4().hex[:12]}.parquet"
+
+
+def is_given(url: str, given: str | None) -> bool:
+    """Whether the user has said that answers may lie there: `given` now, or in the variable."""
+    under = [one for one in (given, *os.environ.get(VARIABLE, "").split()) if one]
+    return ".." not in url.split("/") and any(url.startswith(one.rstrip("/") + "/") for one in under)
+
+
+class AnswerPlace(Protocol):
+    """Where segments are written and read; raises `StoreError`."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Have a segment there, whole and for good."""
+        ...
+
+    def open(self, name: str) -> tuple[BinaryIO, int]:
+        """A segment to be read from any place in it, and its size."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Have no such segment there."""
+        ...
+
+
+def place_at(directory: Path, url: str) -> AnswerPlace:
+    """The place that the ledger has as `url`: empty for the folder of the run."""
+    if not url:
+        return LocalAnswers(directory / ANSWERS_FOLDER)
+    parts = urlsplit(url)
+    if parts.scheme == "file" and not parts.netloc:  # a file appears whole there, which not every file system promises
+        return LocalAnswers(Path(unquote(parts.path)))
+    return RemoteAnswers(url)
+
+
+def require_name(name: str) -> str:
+    """The name of a segment: of the form that they have, so that it is in its folder."""
+    if not NAME.fullmatch(name):
+        raise StoreError(f"{name!a:.80} is no name of a segment: the run was not written by adaptive-eval")
+    return name
+
+
+class LocalAnswers:
+    """In a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, name: str, data: bytes) -> None:
+        """Beside its place first, and then there."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self._folder}: it cannot be made: {error.strerror}. {MEND}") from error
+        path = self._folder / require_name(name)
+        write_whole(path, data, MEND)
+        with suppress(OSError):  # a file system that cannot do it has done it already
+            _sync_folder(self._folder)
+
+    def open(self, name: str) -> tuple[BinaryIO, int]:
+        """Never through a link, and nothing but a file."""
+        path = self._folder / require_name(name)
+        try:
+            if self._folder.is_symlink():
+                raise StoreError(f"{self._folder} is a link; put the answers of a run in its own folder")
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise StoreError(f"the segment {path} cannot be read: {error.strerror}. Restore a copy of it") from error
+        told = os.fstat(descriptor)
+        if not stat.S_ISREG(told.st_mode):
+            os.close(descriptor)
+            raise StoreError(f"the segment {path} is no file; restore a copy of it")
+        return os.fdopen(descriptor, "rb"), told.st_size
+
+    def remove(self, name: str) -> None:
+        """What is not there is removed."""
+        with suppress(OSError):
+            (self._folder / require_name(name)).unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class RemoteAnswers:
+    """At a URL, through fsspec."""
+
+    def __init__(self, url: str) -> None:
+        if not re.fullmatch(ANSWERS_URL, url):
+            raise StoreError(f"{url!a:.200} is no URL of a folder")
+        self._url = url.rstrip("/")
+
+    @cached_property
+    def _files(self) -> tuple[Any, str]:
+        """The file system, and the folder in it."""
+        fsspec = load_extra("fsspec", "segments", "answers at a URL")
+        with self._explained("be opened"):
+            files, folder = fsspec.core.url_to_fs(self._url, use_listings_cache=False)
+            return files, str(folder)
+
+    def write(self, name: str, data: bytes) -> None:
+        """In one piece: an object appears whole."""
+        files, folder = self._files
+        with self._explained("be written"):
+            if urlsplit(self._url).scheme not in OBJECTS:
+                files.makedirs(folder, exist_ok=True)
+            files.pipe_file(f"{folder}/{require_name(name)}", data)
+
+    def open(self, name: str) -> tuple[BinaryIO, int]:
+        """What is not asked for is not fetched, but for some bytes around it."""
+        files, folder = self._files
+        with self._explained("be read"):
+            source = files.open(f"{folder}/{require_name(name)}", "rb", block_size=BLOCK)
+            size = int(source.seek(0, os.SEEK_END))
+            source.seek(0)
+            return source, size
+
+    def remove(self, name: str) -> None:
+        """What is not there is removed; what cannot be removed now stays."""
+        files, folder = self._files
+        with suppress(StoreError), self._explained("be removed"), suppress(FileNotFoundError):
+            files.rm_file(f"{folder}/{require_name(name)}")
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except AdaptiveEvalError:
+            raise
+        except Exception as error:  # every storage has errors of its own kind, and few are an OSError
+            said = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
+            raise StoreError(f"the answers at {self._url} cannot {what} ({said})") from error

@@ -1,0 +1,254 @@
+"""Texts of answers on their way out of the ledger.
+
+A trial is committed with its texts in the ledger, as always. When those of some thousand trials are there, they are
+written as one segment, in a thread of its own beside the writer; once that is safe, one transaction enters where each
+of them lies and takes the texts out of the ledger. So at any moment a text is in the ledger, or in a segment that the
+ledger names, and never in neither. A segment is named in the ledger before it is written: what a kill leaves behind is
+known, and removed at the next start.
+
+A place that cannot be written stops nothing: texts stay in the ledger, which is told, and it is tried again.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.sections import LEDGER, SEGMENTS
+from adaptive_eval.store import database
+from adaptive_eval.store.answer_places import AnswerPlace, is_given, new_name, place_at
+from adaptive_eval.store.checksums import COLUMNS
+from adaptive_eval.store.events import AnswersKept
+from adaptive_eval.store.records import TrialRecord, size_of
+from adaptive_eval.store.rows import unpack_text
+from adaptive_eval.store.segments import TEXTS, SegmentRow, load_parquet, segment_of
+
+SEGMENT_CHARACTERS = 64 * 1024 * 1024
+SEGMENT_TRIALS = 8192
+"""A segment is written when so much text, or so many trials, wait for it."""
+SHORTEST_MOVED = 64
+"""Bytes: where a shorter text lies takes as much room in the ledger as the text."""
+AGAIN_SECONDS = 60.0
+"""From a failure to the next attempt."""
+
+_WAITING = "SELECT count(*), total(length(text)) + total(length(reasoning)) FROM trials WHERE id > ?"
+_LAST = "SELECT coalesce(max(last), 0) FROM segments"
+_TEXTS = (
+    "SELECT trials.id, models.name, questions.key, trial, text, reasoning FROM trials "
+    "JOIN models ON models.id = model JOIN questions ON questions.id = question WHERE trials.id > ? ORDER BY trials.id"
+)
+_WRITTEN = "UPDATE segments SET last = ?, trials = ?, bytes = ?, digest = ? WHERE name = ?"
+_MOVED = "INSERT INTO moved (id, segment, row, size) SELECT ?, segments.id, ?, ? FROM segments WHERE name = ?"
+_KEPT = ", ".join(name for name in COLUMNS["trials"] if name not in TEXTS)
+_LIGHTENED = (
+    f"CREATE TEMP TABLE lightened AS SELECT {_KEPT} FROM trials WHERE id BETWEEN ? AND ? "
+    "AND id IN (SELECT id FROM moved WHERE id BETWEEN ? AND ?)"
+)
+_PUT_BACK = (
+    "DELETE FROM trials WHERE id IN (SELECT id FROM lightened)",
+    f"INSERT INTO trials ({_KEPT}) SELECT {_KEPT} FROM lightened ORDER BY id",
+    "DROP TABLE lightened",
+)
+"""Trials without their texts, taken out and put back: a row that only shrinks leaves its page to itself for ever."""
+
+
+class MovedText(NamedTuple):
+    """A trial whose texts are in a segment: its number, its row there, and its size as the ledger counts it."""
+
+    trial: int
+    row: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSegment:
+    """A segment that is safe, and what it has."""
+
+    name: str
+    last: int
+    """The last trial that was looked at for it."""
+    moved: Sequence[MovedText]
+    size: int
+    digest: str
+
+
+class AnswerMover:
+    """Moves the texts of stored trials into segments, one segment at a time."""
+
+    def __init__(self, directory: Path, url: str, place: AnswerPlace, connection: sqlite3.Connection) -> None:
+        load_parquet()
+        self._directory, self._url, self._place = directory, url, place
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="segment-writer")
+        ((self._last,),) = connection.execute(_LAST)
+        ((self._trials, characters),) = connection.execute(_WAITING, (self._last,))
+        self._characters = int(characters)
+        self._name: str | None = None
+        self._writing: Future[WrittenSegment] | None = None
+        self._kept_until = 0.0
+        self._told = ""
+
+    def count(self, trials: Sequence[TrialRecord]) -> None:
+        """These trials were committed."""
+        self._trials += len(trials)
+        self._characters += sum(len(one.answer.text) + len(one.answer.reasoning or "") for one in trials)
+
+    def due(self, whatever_is_there: bool) -> bool:
+        """Whether a segment is to be written now."""
+        full = self._trials >= SEGMENT_TRIALS or self._characters >= SEGMENT_CHARACTERS
+        there = full or (whatever_is_there and self._trials > 0)
+        return there and self._writing is None and time.monotonic() >= self._kept_until
+
+    def name_next(self, connection: sqlite3.Connection) -> None:
+        """Within a transaction: name the next segment; one that could not be written is tried again."""
+        if self._name is None:
+            name = new_name(self._last + 1)
+            connection.execute("INSERT INTO segments (name, place, last) VALUES (?, ?, 0)", (name, self._url))
+            self._name = name
+
+    def begin(self) -> None:
+        """After that transaction: have the segment written that it has named."""
+        assert self._name is not None
+        self._writing = self._thread.submit(self._write, self._name, self._last)
+
+    def wait(self) -> None:
+        """Until what is being written is safe, or has failed."""
+        if self._writing is not None:
+            self._writing.exception()
+
+    def enter(self, connection: sqlite3.Connection) -> tuple[WrittenSegment | None, AnswersKept | None]:
+        """Within a transaction: take texts out of the ledger whose segment is safe now.
+
+        Gives that segment, for `entered`, or what went wrong where that is new.
+        """
+        assert self._writing is not None
+        error = self._writing.exception()
+        if error is not None:
+            return None, self._failed(error)
+        segment = self._writing.result()
+        if segment.moved:
+            told = len(segment.moved), segment.size, segment.digest, segment.name
+            connection.execute(_WRITTEN, (segment.last, *told))
+            connection.executemany(_MOVED, ((one.trial, one.row, one.size, segment.name) for one in segment.moved))
+            connection.execute(_LIGHTENED, 2 * (segment.moved[0].trial, segment.moved[-1].trial))
+            for statement in _PUT_BACK:
+                connection.execute(statement)
+        else:  # nothing but short texts: there is no file, and they are not looked at again
+            connection.execute("UPDATE segments SET last = ?, trials = 0 WHERE name = ?", (segment.last, segment.name))
+        return segment, None
+
+    def entered(self, segment: WrittenSegment, connection: sqlite3.Connection) -> None:
+        """That transaction is committed."""
+        self._writing, self._name, self._told = None, None, ""
+        self._last = segment.last
+        ((self._trials, characters),) = connection.execute(_WAITING, (self._last,))
+        self._characters = int(characters)
+
+    @property
+    def busy(self) -> bool:
+        """A segment is being written, or has been and is not entered."""
+        return self._writing is not None
+
+    @property
+    def failing(self) -> bool:
+        """The place could not be written at the last attempt."""
+        return bool(self._told)
+
+    @property
+    def ready(self) -> bool:
+        """It has been written, or that has failed."""
+        return self._writing is not None and self._writing.done()
+
+    def close(self) -> None:
+        """Wait for the thread to end."""
+        self._thread.shutdown()
+
+    def _failed(self, error: BaseException) -> AnswersKept | None:
+        if not isinstance(error, StoreError):
+            raise error
+        self._writing, self._kept_until = None, time.monotonic() + AGAIN_SECONDS
+        news = None if str(error) == self._told else AnswersKept(str(error).replace(str(self._directory), "."))
+        self._told = str(error)
+        return news
+
+    def _write(self, name: str, last: int) -> WrittenSegment:
+        """In the thread: read texts from the ledger, and have them in a segment."""
+        with closing(database.open_readonly(self._directory)) as connection, database.explained(self._directory):
+            gathering = _Gathering(connection.execute(_TEXTS, (last,)), last)
+            data = segment_of(gathering)
+        if gathering.moved:
+            self._place.write(name, data)
+        return WrittenSegment(name, gathering.last, gathering.moved, len(data), digest_of(data))
+
+
+class _Gathering:
+    """The texts for one segment, one after the other."""
+
+    def __init__(self, rows: Iterator[tuple[int, str, str, int, str | bytes | None, str | bytes | None]], last: int):
+        self._rows = rows
+        self.last = last
+        self.moved: list[MovedText] = []
+
+    def __iter__(self) -> Iterator[SegmentRow]:
+        characters = seen = 0
+        for number, model, question, trial, *packed in self._rows:
+            if characters >= SEGMENT_CHARACTERS or seen == SEGMENT_TRIALS:
+                return
+            self.last, seen = number, seen + 1
+            if not _is_moved(packed):
+                continue
+            text, reasoning = map(unpack_text, packed)
+            characters += len(text or "") + len(reasoning or "")
+            if _is_unicode(text) and _is_unicode(reasoning):
+                size = size_of(text or "") + size_of(reasoning or "")
+                self.moved.append(MovedText(number, len(self.moved), size))
+                yield SegmentRow(model, question, trial, text, reasoning)
+
+
+def _is_moved(packed: Sequence[str | bytes | None]) -> bool:
+    return sum(len(one) for one in packed if one is not None) >= SHORTEST_MOVED
+
+
+def _is_unicode(text: str | None) -> bool:
+    """Parquet has no other texts: half of a surrogate pair stays in the ledger."""
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def digest_of(data: bytes) -> str:
+    """Of a whole segment."""
+    return blake2b(data, digest_size=32).hexdigest()
+
+
+def url_of(answers: str, name: str, key: str) -> str:
+    """The folder of a run's segments, in the words of the ledger: empty beside the run."""
+    return "" if answers == SEGMENTS else f"{answers.rstrip('/')}/{name}-{key}"
+
+
+def mover_of(directory: Path, answers: str, name: str, connection: sqlite3.Connection) -> AnswerMover | None:
+    """Who moves the texts of a run to where `answers` says; None where they stay in the ledger."""
+    if answers == LEDGER:
+        return None
+    load_parquet()
+    key = database.keep_segments(connection)
+    url = url_of(answers, name, key)
+    return AnswerMover(directory, url, place_at(directory, url), connection)
+
+
+def sweep(directory: Path, connection: sqlite3.Connection, given: str | None) -> None:
+    """Remove segments that were begun and not entered: their texts are in the ledger still."""
+    if not database.has_segments(connection):
+        return
+    begun = connection.execute("SELECT id, name, place FROM segments WHERE trials IS NULL").fetchall()
+    for number, name, url in begun:
+        if not url or is_given(url, given):
+            place_at(directory, url).remove(name)
+            connection.execute("DELETE FROM segments WHERE id = ?", (number,))

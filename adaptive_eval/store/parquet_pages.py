@@ -1,0 +1,107 @@
+"""What a column of a Parquet file unpacks to, by the headers of its pages, before anything is unpacked.
+
+A Parquet file says of each row group how large it is, and nothing holds it to that: a page of a few bytes may unpack to
+gigabytes, a dictionary or a shared prefix may stand for one text a million times. What stands in a page's own header
+does hold, since a page is unpacked into a buffer of exactly that size. So the headers are read here, which are structs
+of Thrift's compact protocol, and only pages of plain values are let through: their values are no longer than the page.
+"""
+
+from typing import Any
+
+MOST_HEADER = 64 * 1024
+"""Bytes of a page's header: one has some twenty, and statistics, which are not written here."""
+MOST_DEPTH = 4
+DATA_PAGE, PLAIN = 0, 0
+_TYPE, _UNPACKED, _PACKED, _DATA = 1, 2, 3, 5
+_VALUES, _ENCODING = 1, 2
+"""Fields of a PageHeader, and of the DataPageHeader in it, by their numbers."""
+
+
+class PagesRefused(ValueError):
+    """These are no pages of plain values, or not those of the rows that are said to be there."""
+
+
+def unpacked_size(pages: bytes, rows: int) -> int:
+    """Bytes that the pages of one column unpack to; raises `PagesRefused`."""
+    at, total, values = 0, 0, 0
+    while at < len(pages):
+        header, at = _header(pages, at)
+        data = header.get(_DATA)
+        unpacked, packed = header.get(_UNPACKED), header.get(_PACKED)
+        if header.get(_TYPE) != DATA_PAGE or not isinstance(data, dict) or data.get(_ENCODING) != PLAIN:
+            raise PagesRefused("has pages of another kind than are written here")
+        if not isinstance(unpacked, int) or not isinstance(packed, int) or unpacked < 0 or packed < 0:
+            raise PagesRefused("has a page without a size")
+        number = data.get(_VALUES)
+        values += number if isinstance(number, int) and number >= 0 else rows + 1
+        total, at = total + unpacked, at + packed
+    if at != len(pages) or values != rows:
+        raise PagesRefused("has pages of other rows than it says")
+    return total
+
+
+def _header(pages: bytes, at: int) -> tuple[dict[int, Any], int]:
+    try:
+        return _struct(pages[at : at + MOST_HEADER], 0, at, 0)
+    except IndexError:
+        raise PagesRefused("has a page whose header is cut off") from None
+
+
+def _struct(data: bytes, at: int, start: int, depth: int) -> tuple[dict[int, Any], int]:
+    """A struct's fields by number, and where it ends, counted from `start` on."""
+    if depth > MOST_DEPTH:
+        raise PagesRefused("has a page whose header is nested too deeply")
+    fields: dict[int, Any] = {}
+    number = 0
+    while (head := data[at]) != 0:
+        at += 1
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _integer(data, at)
+        fields[number], at = _value(data, at, head & 15, depth)
+    return fields, start + at + 1
+
+
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    if kind in (1, 2):
+        return kind == 1, at
+    if kind == 3:
+        data[at]
+        return None, at + 1
+    if kind in (4, 5, 6):
+        return _integer(data, at)
+    if kind == 7:
+        return None, _within(data, at + 8)
+    if kind == 8:
+        length, at = _unsigned(data, at)
+        return None, _within(data, at + length)
+    if kind == 12:
+        return _struct(data, at, 0, depth + 1)
+    raise PagesRefused("has a page whose header has lists, which none has")
+
+
+def _within(data: bytes, at: int) -> int:
+    if at > len(data):
+        raise IndexError(at)
+    return at
+
+
+def _integer(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag integer: 0, -1, 1, -2 ... are 0, 1, 2, 3 ..."""
+    value, at = _unsigned(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+    """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+    value, shift = 0, 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise PagesRefused("has a page whose header has an endless number")

@@ -1,0 +1,212 @@
+"""A segment: the texts of some thousand trials as one Parquet file, compressed by zstd.
+
+Its rows are in groups of half a megabyte of text, so that one answer is read without the others; each says whose answer
+it is, so that any program that knows Parquet reads the file without the ledger. What is read may come from a stranger:
+a group is unpacked only where the headers of its pages say that it stays within what was ever written.
+"""
+
+import io
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.imports import load_extra
+from adaptive_eval.store.parquet_pages import PagesRefused, unpacked_size
+from adaptive_eval.store.rows import MOST_UNPACKED
+
+GROUP_BYTES = 512 * 1024
+"""Of text: about what one disk read or one request to object storage brings anyway."""
+LEVEL = 3
+MOST_GROUP_ROWS = 65_536
+MOST_GROUPS = 65_536
+MOST_FOOTER = 16 * 1024 * 1024
+MOST_BYTES = 4 * 1024 * 1024 * 1024
+"""Of a segment: one is closed long before that."""
+MOST_KEPT = 16 * 1024 * 1024
+"""Bytes of text that a reader keeps unpacked, beside the group that it reads from."""
+WRITTEN_BY = "parquet-cpp-arrow"
+MAGIC = b"PAR1"
+TEXTS = ("text", "reasoning")
+
+
+class SegmentRow(NamedTuple):
+    """Whose answer it is, and what it says."""
+
+    model: str
+    question: str
+    trial: int
+    text: str | None
+    reasoning: str | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its texts."""
+        return sum(len(one.encode()) for one in (self.text, self.reasoning) if one is not None)
+
+
+def load_parquet() -> tuple[Any, Any]:
+    """pyarrow, and its module for Parquet files; raises `ConfigError` where they are not installed."""
+    parquet = load_extra("pyarrow.parquet", "segments", "answers in segments")
+    return load_extra("pyarrow", "segments", "answers in segments"), parquet
+
+
+def segment_of(rows: Iterable[SegmentRow]) -> bytes:
+    """The rows as a Parquet file."""
+    pyarrow, parquet = load_parquet()
+    kinds = {"model": pyarrow.string(), "question": pyarrow.string(), "trial": pyarrow.int64()}
+    schema = pyarrow.schema({**kinds, **dict.fromkeys(TEXTS, pyarrow.string())})
+    out = io.BytesIO()
+    how: dict[str, Any] = {"compression": "zstd", "compression_level": LEVEL, "use_dictionary": ["model", "question"]}
+    with parquet.ParquetWriter(out, schema, **how, write_statistics=False, write_page_checksum=True) as writer:
+        for group in _groups(rows):
+            columns = dict(zip(SegmentRow._fields, map(list, zip(*group, strict=True)), strict=True))
+            writer.write_table(pyarrow.table(columns, schema=schema), row_group_size=len(group))
+    return out.getvalue()
+
+
+def _groups(rows: Iterable[SegmentRow]) -> Iterator[list[SegmentRow]]:
+    group: list[SegmentRow] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += row.size
+        if size >= GROUP_BYTES or len(group) == MOST_GROUP_ROWS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+class TextPair(NamedTuple):
+    """The texts of one answer."""
+
+    text: str | None
+    reasoning: str | None
+
+
+class SegmentFile:
+    """One segment, open to be read, a group at a time; raises `StoreError` where it is not what was written."""
+
+    def __init__(self, name: str, source: BinaryIO, size: int) -> None:
+        self.name = name
+        self._source, self._size = source, size
+        self._pyarrow, parquet = load_parquet()
+        try:
+            self._require_bounded_footer()
+            self._file = parquet.ParquetFile(source, page_checksum_verification=True)
+            self._groups = self._rows_of_groups()
+            self._columns = [self._column(name) for name in TEXTS]
+        except (self._pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
+            raise self.refused(str(error)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def refused(self, why: str) -> StoreError:
+        """The error for a file that is not what was written."""
+        first = why.strip().partition("\n")[0]
+        return StoreError(f"the segment {self.name} is damaged: {first}. Restore a copy of it")
+
+    def group_of(self, row: int) -> tuple[int, int]:
+        """The group that has a row, and the row's number in it."""
+        left = row
+        for group, rows in enumerate(self._groups if row >= 0 else ()):
+            if left < rows:
+                return group, left
+            left -= rows
+        raise self.refused(f"it has no row {row}")
+
+    def read(self, group: int) -> "TextGroup":
+        """The texts of a group."""
+        try:
+            for column in self._columns:
+                self._require_bounded(group, column)
+            table = self._file.read_row_group(group, columns=list(TEXTS), use_threads=False)
+        except (self._pyarrow.ArrowException, OSError, ValueError) as error:
+            raise self.refused(str(error)) from error
+        return TextGroup(self, *(table.column(name) for name in TEXTS))
+
+    def _require_bounded_footer(self) -> None:
+        if not 12 <= self._size <= MOST_BYTES:
+            raise PagesRefused("it is no Parquet file, or larger than any that was written")
+        self._source.seek(self._size - 8, os.SEEK_SET)
+        tail = self._source.read(8)
+        if tail[4:] != MAGIC or int.from_bytes(tail[:4], "little") > min(MOST_FOOTER, self._size - 12):
+            raise PagesRefused("it is no Parquet file, or cut off")
+        self._source.seek(0)
+
+    def _rows_of_groups(self) -> list[int]:
+        told = self._file.metadata
+        if told.num_row_groups > MOST_GROUPS or not str(told.created_by).startswith(WRITTEN_BY):
+            raise PagesRefused("it is no segment that was written here")
+        rows = [told.row_group(group).num_rows for group in range(told.num_row_groups)]
+        if not all(0 <= one <= MOST_GROUP_ROWS for one in rows):
+            raise PagesRefused("it has more rows in a group than are written")
+        return rows
+
+    def _column(self, name: str) -> int:
+        for number in range(len(self._file.schema)):
+            column = self._file.schema.column(number)
+            if column.path == name and column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0:
+                return number
+        raise PagesRefused(f"it has no column {name}")
+
+    def _require_bounded(self, group: int, column: int) -> None:
+        told = self._file.metadata.row_group(group).column(column)
+        start, length = told.data_page_offset, told.total_compressed_size
+        if told.has_dictionary_page or start < 0 or length < 0 or start + length > self._size:
+            raise PagesRefused("it has pages that lie elsewhere")
+        self._source.seek(start)
+        pages = self._source.read(length)
+        if unpacked_size(pages, self._groups[group]) > MOST_UNPACKED + GROUP_BYTES + 8 * self._groups[group]:
+            raise PagesRefused("its texts unpack to more than was ever written")
+
+
+class TextGroup(NamedTuple):
+    """The texts of a group as they were unpacked: most are never looked at."""
+
+    segment: SegmentFile
+    texts: Any
+    reasonings: Any
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        return int(self.texts.nbytes + self.reasonings.nbytes)
+
+    def at(self, row: int) -> TextPair:
+        """The texts of a row."""
+        try:
+            found = TextPair(self.texts[row].as_py(), self.reasonings[row].as_py())
+        except (ValueError, IndexError) as error:
+            raise self.segment.refused(str(error)) from error
+        if not all(one is None or isinstance(one, str) for one in found):
+            raise self.segment.refused("its texts are none")
+        return found
+
+
+class KeptGroups:
+    """The groups that were read last."""
+
+    def __init__(self) -> None:
+        self._groups: OrderedDict[tuple[str, int], TextGroup] = OrderedDict()
+        self._size = 0
+
+    def read(self, segment: SegmentFile, row: int) -> TextPair:
+        """The texts in a row of a segment."""
+        group, at = segment.group_of(row)
+        key = segment.name, group
+        if key not in self._groups:
+            self._make_room()
+            self._groups[key] = segment.read(group)
+            self._size += self._groups[key].size
+        self._groups.move_to_end(key)
+        return self._groups[key].at(at)
+
+    def _make_room(self) -> None:
+        """Before a group is read, since it may be as large as all that is kept."""
+        while self._groups and self._size > MOST_KEPT:
+            self._size -= self._groups.popitem(last=False)[1].size

@@ -1,0 +1,141 @@
+"""Texts of answers that lie in segments, read when they are asked for."""
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import closing
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.errors import StoreError
+from adaptive_eval.store.answer_places import VARIABLE, AnswerPlace, is_given, place_at
+from adaptive_eval.store.records import answer_digest
+from adaptive_eval.store.segments import KeptGroups, SegmentFile, TextPair
+
+MOST_OPEN = 8
+CHUNK = 1024 * 1024
+
+_SEGMENTS = "SELECT id, name, place, trials, bytes, digest FROM segments WHERE trials > 0 ORDER BY id"
+_MOVED = "SELECT row, moved.id, digest FROM moved JOIN trials ON trials.id = moved.id WHERE segment = ? ORDER BY row"
+
+
+_KINDS = (int, str, str, int, int, str)
+"""Of these columns: SQLite takes anything anywhere."""
+
+
+class StoredSegment(NamedTuple):
+    """A segment as the ledger has it."""
+
+    number: int
+    name: str
+    url: str
+    trials: int
+    size: int
+    digest: str
+
+
+class StoredTexts:
+    """Reads texts from segments; what is not what was written is refused."""
+
+    def __init__(self, directory: Path, connection: sqlite3.Connection, given: str | None) -> None:
+        self._directory, self._connection, self._given = directory, connection, given
+        self._known: dict[int, StoredSegment] = {}
+        self._places: dict[str, AnswerPlace] = {}
+        self._files: OrderedDict[str, SegmentFile] = OrderedDict()
+        self._kept = KeptGroups()
+
+    def read(self, segment: int, row: int, digest: int | None) -> TextPair:
+        """The texts in a row of a segment, whose digest the ledger has."""
+        if not isinstance(segment, int) or not isinstance(row, int):
+            raise StoreError(f"the ledger of {self._directory} names a place of an answer that is none")
+        file = self._file(segment)
+        texts = self._kept.read(file, row)
+        if digest_of_texts(texts) != digest:
+            raise file.refused(f"row {row} is another text than the ledger has")
+        return texts
+
+    def damages(self) -> Iterator[str]:
+        """What is wrong with the segments that can be read here: each whole, and each text in it."""
+        for one in self.segments():
+            if not self.is_open_to(one):
+                continue
+            try:
+                self._require_whole(one)
+                for row, trial, digest in self._connection.execute(_MOVED, (one.number,)):
+                    try:
+                        self.read(one.number, row, digest)
+                    except StoreError as error:
+                        yield f"trials {trial}: {error}"
+            except StoreError as error:
+                yield f"segments {one.number}: {error}"
+
+    def elsewhere(self) -> list[str]:
+        """Where segments lie that cannot be read here, since nobody has given the place."""
+        return sorted({one.url for one in self.segments() if not self.is_open_to(one)})
+
+    def segments(self) -> list[StoredSegment]:
+        """Those that are entered in the ledger."""
+        rows = self._connection.execute(_SEGMENTS).fetchall()
+        if any(tuple(map(type, row)) != _KINDS for row in rows):
+            raise StoreError(f"the ledger of {self._directory} names a segment that is none")
+        return [StoredSegment(*row) for row in rows]
+
+    def is_open_to(self, one: StoredSegment) -> bool:
+        """Whether it may be opened: it lies with the run, or where the user has said."""
+        return not one.url or is_given(one.url, self._given)
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._files:
+            self._files.popitem()[1].close()
+
+    def _file(self, number: int) -> SegmentFile:
+        one = self._segment(number)
+        key = f"{one.url}/{one.name}"
+        if key not in self._files:
+            while len(self._files) >= MOST_OPEN:
+                self._files.popitem(last=False)[1].close()
+            source, size = self._place(one).open(one.name)
+            if size != one.size:
+                source.close()
+                raise StoreError(f"the segment {one.name} has {size} bytes, and was written with {one.size}")
+            try:
+                self._files[key] = SegmentFile(key, source, size)
+            except BaseException:
+                source.close()
+                raise
+        self._files.move_to_end(key)
+        return self._files[key]
+
+    def _segment(self, number: int) -> StoredSegment:
+        if number not in self._known:
+            self._known.update({one.number: one for one in self.segments()})
+        if number not in self._known:
+            raise StoreError(f"the ledger of {self._directory} names a segment {number} that it does not have")
+        return self._known[number]
+
+    def _place(self, one: StoredSegment) -> AnswerPlace:
+        if not self.is_open_to(one):
+            raise StoreError(
+                f"the answers of {self._directory} lie at {one.url}, and what a run directory names is not opened by "
+                f"itself: if you know that place, set {VARIABLE}={one.url.rpartition('/')[0]}"
+            )
+        if one.url not in self._places:
+            self._places[one.url] = place_at(self._directory, one.url)
+        return self._places[one.url]
+
+    def _require_whole(self, one: StoredSegment) -> None:
+        source, size = self._place(one).open(one.name)
+        digest = blake2b(digest_size=32)
+        with closing(source):
+            while size == one.size and (part := source.read(CHUNK)):
+                digest.update(part)
+        if digest.hexdigest() != one.digest:
+            raise StoreError(f"the segment {one.name} is not what was written")
+
+
+def digest_of_texts(texts: TextPair) -> int | None:
+    """What the ledger has of an answer with these texts."""
+    return answer_digest(Answer(texts.text or "", "", 0, "", 0.0, texts.reasoning))
