@@ -161,6 +161,8 @@ class GateRow:
     outcome: str
     """PASS, FAIL or UNDECIDED."""
     why: str
+    doubted: tuple[str, ...] = ()
+    """Where answers that are none could explain a call, the models that gave them: further trials change nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,6 +233,7 @@
  * @property {string} baseline
  * @property {string} outcome
  * @property {string} why
+ * @property {string[]} doubted
  */
 
 /**
