@@ -204,8 +204,27 @@ class Caution:
 
 
 @dataclass(frozen=True, slots=True)
+class BesideRow:
+    """What caps count besides the stored answers of the models that the run has today."""
+
+    what: str
+    """left: answers of a model that the configuration names no more; lost: answers, or replies of a judge, that never
+    came, at the most that they may have cost; baseline: what a verifier was asked before any answer; regrade: verdicts
+    of a `regrade` that did not come to its end."""
+    model: str | None
+    trials: int
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    """Of requests."""
+    counted_gpu_seconds: float
+    """What a cap on GPU hours counts: of servers that the run started the time for which they were held."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunCost:
-    """What the run used, and what the maximum of trials for everyone would have been."""
+    """What the answers of today's models used, what was spent beside, and what the maximum of trials for everyone would
+    have been."""
 
     trials: int
     fixed_trials: int
@@ -221,7 +240,12 @@ class RunCost:
     server_gpu_seconds: float | None = None
     counted_gpu_seconds: float | None = None
     """What `budget.gpu_hours` counts: of servers that the run starts the time for which they were held, of others that
-    of requests."""
+    of requests; and what was spent beside."""
+    beside: tuple[BesideRow, ...] = ()
+
+    def in_all(self, of: str) -> float:
+        """Trials, tokens, USD or GPU seconds of requests with what was spent beside."""
+        return float(getattr(self, of) + sum(getattr(row, of) for row in self.beside))
 
 
 @dataclass(frozen=True, slots=True)
