@@ -17,7 +17,7 @@ from pathlib import Path
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.files import write_whole
+from adaptive_eval.files import read_whole, write_whole
 
 FORMAT = "adaptive-eval.results/1"
 
@@ -344,12 +344,14 @@ def why_stopped(name: str, results: Results | None) -> str:
 
 
 RESULTS_FILE = "results.json"
+MOST_BYTES = 2**30
+"""Larger than that of a million questions."""
 
 
 def read_results(directory: Path) -> Results | None:
     """The file in `directory`; None where there is none, or it is of another version or damaged."""
     try:
-        data = (directory / RESULTS_FILE).read_bytes()
+        data = read_whole(directory / RESULTS_FILE, MOST_BYTES)
         return None if _is_whole(data) is False else TypeAdapter(Results).validate_json(data)
     except (OSError, ValidationError):
         return None
@@ -371,7 +373,7 @@ _CHECKSUM = re.compile(rb',"checksum":([0-9]{1,10})}\n\Z')
 def is_whole(directory: Path) -> bool | None:
     """Whether the file is what was written; None where there is none, or it is from before it had a checksum."""
     try:
-        return _is_whole((directory / RESULTS_FILE).read_bytes())
+        return _is_whole(read_whole(directory / RESULTS_FILE, MOST_BYTES))
     except OSError:
         return None
 

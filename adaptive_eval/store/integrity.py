@@ -1,11 +1,13 @@
 """Whether a stored run is what was written: the database's own order, and every row's checksum."""
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.store import checksums, database
+from adaptive_eval.store.log_check import lost_commits
 
 MOST_FAULTS = 20
 """Faults of its own order that SQLite names at most: where there are more, there is nothing to be mended."""
@@ -24,7 +26,7 @@ class Integrity:
     @classmethod
     def of(cls, directory: Path) -> "Integrity":
         """Of the run in `directory`, as it is at one moment; raises `StoreError` where it cannot be opened."""
-        found, damages = {}, []
+        found, damages = {}, list(_log_cut(directory))
         with closing(database.open_readonly(directory)) as connection, database.explained(directory):
             connection.execute("BEGIN")
             damages += _disorder(connection)
@@ -38,6 +40,14 @@ class Integrity:
             {table: checked.rows for table, checked in found.items()},
             {table: checked.unchecked for table, checked in found.items() if checked.unchecked},
             tuple(damages),
+        )
+
+
+def _log_cut(directory: Path) -> Iterator[str]:
+    if lost_commits(directory / database.DATABASE_FILE):
+        yield (
+            "the log of the database: its last commit cannot be read; if a kill or a power failure has cut that write, "
+            "nothing is lost, for nobody was told of it, and the next start of the run mends it"
         )
 
 
