@@ -35,7 +35,7 @@ def test_the_lock_has_it(wanted: Requirement) -> None:
     assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True)
 
 
-@pytest.mark.parametrize("wanted", map(Requirement, WHOLE["dependency-groups"]["release"]), ids=lambda one: one.name)
+@pytest.mark.parametrize("wanted", [*map(Requirement, WHOLE["dependency-groups"]["release"])], ids=lambda one: one.name)
 def test_the_lock_of_a_release_has_what_its_recipe_calls(wanted: Requirement) -> None:
     versions = {canonicalize_name(name): version for name, version in LOCKED.findall(RELEASE_LOCK)}
     assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True)
