@@ -1,6 +1,49 @@
-"""`python -m adaptive_eval`: the command line."""
+"""The command line: `adaptive-eval`, and `python -m adaptive_eval`.
 
-from adaptive_eval.cli import main
+Whoever stops it while it begins, and modules are still being loaded, is told the same as whoever stops it later.
+"""
+
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+from adaptive_eval.errors import ExitCode
+
+LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
+TYPER_STOPPED = 130
+"""The exit code that typer makes of Ctrl-C where no command has heard it."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    for number in LIKE_CTRL_C:
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup a closed terminal is nobody's request
+            signal.signal(number, _interrupt)
+    try:
+        from adaptive_eval.cli import main as read_command
+
+        read_command()
+    except KeyboardInterrupt:
+        _stopped()
+    except SystemExit as end:
+        if end.code == TYPER_STOPPED:
+            _stopped()
+        raise
+    finally:
+        exec("")  # Python ends by a signal, whatever the exit code, where Ctrl-C once came out of code made of a text
+
+
+def _interrupt(number: int, _: FrameType | None) -> NoReturn:
+    """As Ctrl-C; the next one acts as it does in any program."""
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
+def _stopped() -> NoReturn:
+    print("stopped", file=sys.stderr)
+    raise SystemExit(ExitCode.STOPPED) from None
+
 
 if __name__ == "__main__":
     main()

@@ -108,7 +108,7 @@ class ExitCode(IntEnum):
     """The budget or the horizon came first, or answers that the grader cannot grade, or an alarm: something is not
     decided."""
     STOPPED = 4
-    """The user stopped the run."""
+    """The user stopped the run, or any command while it began."""
     ENDPOINTS = 5
     """The models' servers could not be used."""
     WORSE = 6

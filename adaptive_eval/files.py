@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -52,7 +53,7 @@ class FileLock:
 def is_locked(path: Path) -> bool:
     """Whether someone holds the file now."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -165,6 +166,25 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}; give another --output") from error
+
+
+def require_plain(path: Path) -> None:
+    """Raise `OSError` where something else than a file has its name.
+
+    In a directory of a stranger it may be a pipe into which nobody ever writes, or a link to a device without end.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "is no plain file", str(path))
+
+
+def read_whole(path: Path, most: int) -> bytes:
+    """All of a file, which may have so many bytes at most; raises `OSError`."""
+    require_plain(path)
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"is larger than {most / 2**20:g} MiB", str(path))
+    return data
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -9,8 +9,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WHOLE = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = WHOLE["project"]
 LOCK = (ROOT / "requirements-dev.lock").read_text()
+RELEASE_LOCK = (ROOT / "requirements-release.lock").read_text()
 LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(?: ; .*)? \\$", re.MULTILINE)
 
 
@@ -33,10 +35,17 @@ def test_the_lock_has_it(wanted: Requirement) -> None:
     assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True)
 
 
-def test_every_version_comes_with_hashes_and_no_host_is_named() -> None:
-    entries = re.split(r"^(?=[A-Za-z0-9])", LOCK, flags=re.MULTILINE)[1:]
+@pytest.mark.parametrize("wanted", [*map(Requirement, WHOLE["dependency-groups"]["release"])], ids=lambda one: one.name)
+def test_the_lock_of_a_release_has_what_its_recipe_calls(wanted: Requirement) -> None:
+    versions = {canonicalize_name(name): version for name, version in LOCKED.findall(RELEASE_LOCK)}
+    assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True)
+
+
+@pytest.mark.parametrize("lock", [LOCK, RELEASE_LOCK], ids=["dev", "release"])
+def test_every_version_comes_with_hashes_and_no_host_is_named(lock: str) -> None:
+    entries = re.split(r"^(?=[A-Za-z0-9])", lock, flags=re.MULTILINE)[1:]
     assert entries and all("--hash=sha256:" in entry for entry in entries)
-    assert "://" not in LOCK and "--index-url" not in LOCK
+    assert "://" not in lock and "--index-url" not in lock
 
 
 @pytest.mark.parametrize("name", ["numpy", "pydantic", "httpx2", "openai", "scipy"])

@@ -22,6 +22,7 @@ OTHERS = {"python3", "pip", "ssh", "kubectl", "curl", "ruff", "mypy", "pytest", 
     "uv",
     "cyclonedx-py",
     "sigstore",
+    "twine",
 }
 """Programs that the documents name besides our own; those of a virtual environment are named by their path."""
 BESIDE: dict[str, object] = {

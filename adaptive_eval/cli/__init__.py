@@ -93,7 +93,7 @@ def options(
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Read the command line, and carry the command out."""
     _open_what_was_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

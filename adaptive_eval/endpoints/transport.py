@@ -14,6 +14,7 @@ CPU of one core per request of 0.6 kB and answer of 0.9 kB (`benchmarks/throughp
 """
 
 import asyncio
+import select
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -30,7 +31,11 @@ from adaptive_eval.endpoints.wire import MAX_BODY
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 60
 STALE_SECONDS = 0.5
-"""An idle connection that breaks so soon after a request was sent had been closed before the server saw it."""
+NOTICED_SECONDS = 0.1
+"""An idle connection that was closed before the server saw a request breaks when word of that has come back: within as
+long as it took to connect, and so much until it is noticed, together at most `STALE_SECONDS`."""
+HUNG_UP = getattr(select, "POLLRDHUP", 0)
+"""Systems but Linux do not tell."""
 FIRST_PIECES = 8
 PAUSE_SECONDS = 0.1
 """The first pieces of a response are handed over as they come, later ones together: of a stream of tokens, to wake who
@@ -55,6 +60,8 @@ class Connection(asyncio.Protocol):
         self._silence: float | None = None
         self._parser: ResponseParser | None = None
         self._chunks: list[bytes] = []
+        self.connect_seconds = 0.0
+        """What a message there and back takes at most."""
         self.used = False
         """Whether it has carried a request before the present one."""
         self.open = False
@@ -97,7 +104,17 @@ class Connection(asyncio.Protocol):
     def stale(self) -> bool:
         """Whether the server closed it while idle, just as the request was on its way."""
         heard = self._parser is None or self._parser.status
-        return self.used and not heard and self._loop.time() < self._sent_at + STALE_SECONDS
+        within = min(self.connect_seconds + NOTICED_SECONDS, STALE_SECONDS)
+        return self.used and not heard and self._loop.time() < self._sent_at + within
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the server has closed it, though the event loop has not come to hear that."""
+        if not HUNG_UP:
+            return False
+        poll = select.poll()
+        poll.register(self.descriptor, HUNG_UP)
+        return bool(poll.poll(0))
 
     @property
     def descriptor(self) -> int:
@@ -310,8 +327,9 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         idle = self._idle.setdefault(origin, [])
         while idle:
             connection = idle.pop()
-            if connection.open:
+            if connection.open and not connection.hung_up:
                 return connection
+            connection.abort()
         return None
 
     def _release(self, origin: Origin, connection: Connection) -> None:
@@ -324,6 +342,7 @@ class SlotTransport(httpx2.AsyncBaseTransport):
     async def _connect(self, origin: Origin, seconds: float | None) -> Connection:
         scheme, host, port = origin
         loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             async with asyncio.timeout(seconds):
                 _, connection = await loop.create_connection(
@@ -335,6 +354,7 @@ class SlotTransport(httpx2.AsyncBaseTransport):
             if are_out(error):
                 raise _out_of_files(origin) from error
             raise httpx2.ConnectError(f"no connection to {host}:{port}: {error}") from error
+        connection.connect_seconds = loop.time() - began
         if connection.open and is_spare(connection.descriptor):
             connection.abort()
             raise _out_of_files(origin)

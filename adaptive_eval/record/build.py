@@ -298,7 +298,9 @@ def _cost(snapshot: Snapshot) -> RunCost:
         **_fixed_cost(result.fixed_trials, [one for at, one in enumerate(usages) if at not in snapshot.recorded]),
         server_seconds=sum(one.seconds for one in held if one is not None) if known else None,
         server_gpu_seconds=sum(one.gpu_seconds for one in held if one is not None) if known else None,
-        counted_gpu_seconds=gpu_seconds_used(held, snapshot.subject.launched, requests),
+        counted_gpu_seconds=gpu_seconds_used(held, snapshot.subject.launched, requests)
+        + sum(row.counted_gpu_seconds for row in snapshot.beside),
+        beside=snapshot.beside,
     )
 
 

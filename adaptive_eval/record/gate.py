@@ -51,10 +51,11 @@ def gate_rows(
             found = UNDECIDED, _undecided(pair)
         else:
             called = FAIL if pair.better == asked.baseline else PASS
-            behind = name if called == FAIL else asked.baseline
             found = called, outcome_in_words(called, asked)
-            if _may_be_otherwise(asked, called, rows[name], rows[asked.baseline], may_move):
-                found = UNDECIDED, f"called {called}, which answers of {behind} that {NO_ANSWER} could explain"
+            if doubted := _doubted(asked, called, rows[name], rows[asked.baseline], may_move):
+                why = f"called {called}, which answers of {' and '.join(doubted)} that {NO_ANSWER} could explain"
+                yield GateRow(name, asked.baseline, UNDECIDED, why, doubted)
+                continue
         yield GateRow(name, asked.baseline, *found)
 
 
@@ -75,17 +76,19 @@ def _undecided(pair: PairRow) -> str:
     return "not decided yet" if pair.verdict == Verdict.OPEN else "the trials that are left would hardly decide it"
 
 
-def _may_be_otherwise(
+def _doubted(
     asked: GateTerms, called: str, model: ModelRow, baseline: ModelRow, may_move: Mapping[str, float]
-) -> bool:
-    """Whether the difference would not lie on this side of the margin, had what is no answer gone the other way."""
+) -> tuple[str, ...]:
+    """Whose answers that are none could explain a call: had they gone the other way, the difference would not lie on
+    this side of the margin."""
     behind, ahead, given = (model, baseline, asked.delta) if called == FAIL else (baseline, model, -asked.delta)
     moved = may_move[behind.name]
-    if not moved and behind.highest in (None, behind.score) and ahead.lowest in (None, ahead.score):
-        return False
+    lacking = [behind.name] * (moved > 0.0 or behind.highest not in (None, behind.score))
+    lacking += [ahead.name] * (ahead.lowest not in (None, ahead.score))
     best = behind.score if behind.highest is None else behind.highest
     least = ahead.score if ahead.lowest is None else ahead.lowest
-    return best is None or least is None or best + moved + given >= least
+    holds = best is not None and least is not None and best + moved + given < least
+    return () if holds else tuple(lacking)
 
 
 def gate_sentence(rows: Sequence[GateRow], outcome: str) -> str:

@@ -7,6 +7,7 @@ counts instead of an earlier one.
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -15,6 +16,7 @@ import orjson
 
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.files import read_whole, require_plain
 from adaptive_eval.graders.ballots import VERDICT, BallotField
 from adaptive_eval.graders.judge import REFERENCE, Judge
 from adaptive_eval.graders.types import SignalValue
@@ -26,6 +28,7 @@ JOINED = ", "
 """Between the levels of several criteria."""
 RIGHT, WRONG = "correct", "wrong"
 MOST_BYTES = 64 * 1024 * 1024
+NUMBER = re.compile("[0-9]{1,18}")
 COLUMNS = ("model", "question", "trial", "label")
 
 
@@ -90,7 +93,10 @@ def labels_in(path: Path) -> Labels:
     if not path.is_file():
         raise ConfigError(f"{path} is no file; give one with the columns {', '.join(COLUMNS)}")
     if path.suffix.lower() == ".csv":
-        rows = list(csv.DictReader(io.StringIO(_text(path), newline="")))
+        try:
+            rows = list(csv.DictReader(io.StringIO(_text(path), newline="")))
+        except csv.Error as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from error
         return dict(_parsed(path, rows))
     return dict(_parsed(path, _lines(path)))
 
@@ -125,14 +131,18 @@ def add_labels(directory: Path, labels: Labels) -> None:
     """Add lines to the file of a run; what was said before stays in it."""
     rows = (dict(zip(COLUMNS, (*at, label), strict=True)) for at, label in labels.items())
     data = b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    path = directory / LABELS_FILE
+    if path.is_symlink():
+        raise StoreError(f"{path} is a link, and labels are not written to wherever it leads; remove it")
     try:
-        with (directory / LABELS_FILE).open("ab+") as file:
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab+") as file:
+            require_plain(path)
             _without_torn_line(file)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise StoreError(f"{directory / LABELS_FILE} cannot be written: {error}") from error
+        raise StoreError(f"{path} cannot be written: {error}") from error
 
 
 def _without_torn_line(file: BinaryIO) -> None:
@@ -145,9 +155,7 @@ def _without_torn_line(file: BinaryIO) -> None:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"{path} is larger than {MOST_BYTES // 2**20} MiB, which no file of labels is")
-        return path.read_text(encoding="utf-8")
+        return read_whole(path, MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
@@ -168,7 +176,7 @@ def _parsed(path: Path, rows: Iterator[object] | Sequence[object]) -> Iterator[t
     for number, row in enumerate(rows, start=1):
         found = [row.get(name) for name in COLUMNS] if isinstance(row, dict) else []
         model, question, trial, label = found or (None,) * len(COLUMNS)
-        number_of = int(trial) if isinstance(trial, int | str) and str(trial).isdecimal() else None
+        number_of = int(trial) if isinstance(trial, int | str) and NUMBER.fullmatch(str(trial)) else None
         texts = [one for one in (model, question, label) if isinstance(one, str) and one]
         if number_of is None or len(texts) < len(COLUMNS) - 1 or isinstance(trial, bool):
             raise ConfigError(f"{path}, entry {number}: must have {', '.join(COLUMNS)}, with trial a number from 0")

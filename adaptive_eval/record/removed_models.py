@@ -1,6 +1,7 @@
-"""What a run has spent on models that its configuration names no more, and before any was asked.
+"""What a run has spent besides the stored answers of the models that it has today.
 
-Caps are on the whole run, and count it, too.
+That is on models that its configuration names no more, on what never came, on a verifier before any answer, and on
+verdicts of a `regrade` that did not come to its end. Caps are on the whole run, and count it, too.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -10,7 +11,8 @@ from typing import NamedTuple
 from adaptive_eval.config.planning import longest_prompts, lost_cost, worst_costs, worst_verdict
 from adaptive_eval.config.prepare import prompts_of, setup_of
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.scheduler.ledger import cost_of, spent_on_baseline
+from adaptive_eval.record.results import BesideRow
+from adaptive_eval.scheduler.ledger import cost_of, spent_on_baseline, spent_on_unused
 from adaptive_eval.store import AnswersLost, Event, RunBegun, RunReader, ServerLaunched, events_of_kind
 
 
@@ -21,30 +23,59 @@ class RemovedModelsSpending(NamedTuple):
     cost: Cost = NO_COST
     gpu_seconds: float = 0.0
     """What a cap on GPU time counts: for how long servers were held that the run started, of others the requests."""
+    rows: tuple[BesideRow, ...] = ()
+    """The same, one by one."""
 
 
 def spent_on_removed_models(
     reader: RunReader, models: Container[str], events: Sequence[Event]
 ) -> RemovedModelsSpending:
-    """What was spent on all models but these, and on a verifier's baseline; lost answers count at their worst.
+    """What was spent on all models but these, and on none of them; lost answers count at their worst.
 
     `events` are all that the run has.
     """
-    baseline = spent_on_baseline(events)
+    rows = list(_rows_before_any(events))
+    total = spent_on_baseline(events).plus(spent_on_unused(events))
     removed = [name for name in reader.ids("models", "name") if name not in models]
-    if not removed:
-        return RemovedModelsSpending(0, baseline, baseline.gpu_seconds)
-    held = reader.held() or {}
-    launched = {event.model for event in events_of_kind(events, ServerLaunched)}
-    trials, total, gpu_seconds = 0, baseline, baseline.gpu_seconds
-    for name in removed:
-        stored = [one for one in reader.sums() if one.model == name]
-        cost = NO_COST
-        for more in [*(Cost(one.tokens, one.usd, one.gpu_seconds) for one in stored), *_lost(reader, events, name)]:
-            cost = cost.plus(more)
-        trials, total = trials + sum(one.trials for one in stored), total.plus(cost)
-        gpu_seconds += held[name].gpu_seconds if name in launched and name in held else cost.gpu_seconds
-    return RemovedModelsSpending(trials, total, gpu_seconds)
+    if removed:
+        sums, held = reader.sums(), reader.held() or {}
+        launched = {event.model for event in events_of_kind(events, ServerLaunched)}
+        for name in removed:
+            stored = [one for one in sums if one.model == name]
+            cost = NO_COST
+            for more in [*(Cost(one.tokens, one.usd, one.gpu_seconds) for one in stored), *_lost(reader, events, name)]:
+                cost = cost.plus(more)
+            total = total.plus(cost)
+            counted = held[name].gpu_seconds if name in launched and name in held else cost.gpu_seconds
+            rows.append(BesideRow("left", name, sum(one.trials for one in stored), *cost, counted))
+    return RemovedModelsSpending(
+        sum(row.trials for row in rows), total, sum(row.counted_gpu_seconds for row in rows), tuple(rows)
+    )
+
+
+def spent_beside(
+    removed: RemovedModelsSpending, models: Sequence[str], launched: Container[int], events: Sequence[Event]
+) -> tuple[BesideRow, ...]:
+    """What caps count besides the stored answers of these models; the servers of those that are `launched` are held,
+    whatever became of an answer."""
+    lost: dict[str, Cost] = {}
+    for event in events_of_kind(events, AnswersLost):
+        lost[event.model] = lost.get(event.model, NO_COST).plus(cost_of(event))
+    found = ((number, name, lost[name]) for number, name in enumerate(models) if name in lost)
+    return (
+        *removed.rows,
+        *(
+            BesideRow("lost", name, 0, *cost, 0.0 if number in launched else cost.gpu_seconds)
+            for number, name, cost in found
+        ),
+    )
+
+
+def _rows_before_any(events: Sequence[Event]) -> Iterator[BesideRow]:
+    """What no model was asked for."""
+    for what, spent in (("baseline", spent_on_baseline(events)), ("regrade", spent_on_unused(events))):
+        if spent != NO_COST:
+            yield BesideRow(what, None, 0, *spent, spent.gpu_seconds)
 
 
 def _lost(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:

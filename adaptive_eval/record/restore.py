@@ -26,8 +26,8 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results, iso_time
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
-from adaptive_eval.record.removed_models import RemovedModelsSpending, spent_on_removed_models
-from adaptive_eval.record.results import Caution, Results, read_results
+from adaptive_eval.record.removed_models import RemovedModelsSpending, spent_beside, spent_on_removed_models
+from adaptive_eval.record.results import BesideRow, Caution, Results, read_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.scheduler.ledger import cost_of, lost_so_far
 from adaptive_eval.scheduler.server_times import gpu_seconds_used
@@ -112,6 +112,12 @@ class StoredRun:
         """What it has spent on models that its configuration names no more."""
         return spent_on_removed_models(self.reader, self.setup.roster.models, self.events)
 
+    @property
+    def beside(self) -> tuple[BesideRow, ...]:
+        """What caps count besides the stored answers of today's models."""
+        models = self.setup.config.models
+        return spent_beside(self.removed_models, [model.name for model in models], launched_models(models), self.events)
+
     def _gpu_seconds(self, usages: Sequence[TrialUsage]) -> float:
         """What a cap on GPU time counts, requests that were lost included."""
         setup = self.setup
@@ -139,6 +145,7 @@ class StoredRun:
             stopped=not running,
             events=self.events,
             held=_held(reader, setup.roster),
+            beside=self.beside,
         )
         return None if snapshot is None else build_results(snapshot)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.files import write_whole
+from adaptive_eval.files import read_whole, write_whole
 
 FORMAT = "adaptive-eval.results/1"
 
@@ -161,6 +161,8 @@ class GateRow:
     outcome: str
     """PASS, FAIL or UNDECIDED."""
     why: str
+    doubted: tuple[str, ...] = ()
+    """Where answers that are none could explain a call, the models that gave them: further trials change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +204,27 @@ class Caution:
 
 
 @dataclass(frozen=True, slots=True)
+class BesideRow:
+    """What caps count besides the stored answers of the models that the run has today."""
+
+    what: str
+    """left: answers of a model that the configuration names no more; lost: answers, or replies of a judge, that never
+    came, at the most that they may have cost; baseline: what a verifier was asked before any answer; regrade: verdicts
+    of a `regrade` that did not come to its end."""
+    model: str | None
+    trials: int
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    """Of requests."""
+    counted_gpu_seconds: float
+    """What a cap on GPU hours counts: of servers that the run started the time for which they were held."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunCost:
-    """What the run used, and what the maximum of trials for everyone would have been."""
+    """What the answers of today's models used, what was spent beside, and what the maximum of trials for everyone would
+    have been."""
 
     trials: int
     fixed_trials: int
@@ -219,7 +240,12 @@ class RunCost:
     server_gpu_seconds: float | None = None
     counted_gpu_seconds: float | None = None
     """What `budget.gpu_hours` counts: of servers that the run starts the time for which they were held, of others that
-    of requests."""
+    of requests; and what was spent beside."""
+    beside: tuple[BesideRow, ...] = ()
+
+    def in_all(self, of: str) -> float:
+        """Trials, tokens, USD or GPU seconds of requests with what was spent beside."""
+        return float(getattr(self, of) + sum(getattr(row, of) for row in self.beside))
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,12 +344,14 @@ def why_stopped(name: str, results: Results | None) -> str:
 
 
 RESULTS_FILE = "results.json"
+MOST_BYTES = 2**30
+"""Larger than that of a million questions."""
 
 
 def read_results(directory: Path) -> Results | None:
     """The file in `directory`; None where there is none, or it is of another version or damaged."""
     try:
-        data = (directory / RESULTS_FILE).read_bytes()
+        data = read_whole(directory / RESULTS_FILE, MOST_BYTES)
         return None if _is_whole(data) is False else TypeAdapter(Results).validate_json(data)
     except (OSError, ValidationError):
         return None
@@ -345,7 +373,7 @@ _CHECKSUM = re.compile(rb',"checksum":([0-9]{1,10})}\n\Z')
 def is_whole(directory: Path) -> bool | None:
     """Whether the file is what was written; None where there is none, or it is from before it had a checksum."""
     try:
-        return _is_whole((directory / RESULTS_FILE).read_bytes())
+        return _is_whole(read_whole(directory / RESULTS_FILE, MOST_BYTES))
     except OSError:
         return None
 

@@ -15,7 +15,7 @@ from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
 from adaptive_eval.record.pending import batch_rows
-from adaptive_eval.record.results import BatchRow, Caution, ServerRow, TurnsRow
+from adaptive_eval.record.results import BatchRow, BesideRow, Caution, ServerRow, TurnsRow
 from adaptive_eval.record.warnings import (
     alarm_cautions,
     decision_cautions,
@@ -82,6 +82,8 @@ class Snapshot:
     held: tuple[HeldTime | None, ...]
     """How long each model has held its servers, where that is known."""
     batches: tuple[BatchRow, ...]
+    beside: tuple[BesideRow, ...] = ()
+    """What caps count besides the stored answers of today's models."""
 
 
 def take_snapshot(
@@ -94,10 +96,11 @@ def take_snapshot(
     stopped: bool,
     events: Sequence[Event] = (),
     held: Sequence[HeldTime | None] = (),
+    beside: Sequence[BesideRow] = (),
 ) -> Snapshot | None:
     """What is known after the latest look, None before the first; `events` are all that were recorded.
 
-    `held` says how long each model has held its servers, where anybody knows.
+    `held` says how long each model has held its servers, where anybody knows; `beside`, what else caps count.
     """
     result = controller.result()
     if result is None:
@@ -133,6 +136,7 @@ def take_snapshot(
         turns=turns_rows(events),
         held=tuple(held) or (None,) * len(subject.models),
         batches=batch_rows(events),
+        beside=tuple(beside),
     )
 
 

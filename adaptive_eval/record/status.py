@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.record.build import Findings, findings_of, question_posteriors
 from adaptive_eval.record.pending import rows_of
-from adaptive_eval.record.results import BatchRow, CallRow, ModelRow, PairRow
+from adaptive_eval.record.results import BatchRow, BesideRow, CallRow, ModelRow, PairRow
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.scheduler.server_times import gpu_seconds_used
@@ -198,6 +198,8 @@ class Status:
     """What a call is worth."""
     batches: tuple[BatchRow, ...] = ()
     """That are pending at batch services."""
+    beside: tuple[BesideRow, ...] = ()
+    """What caps count besides the stored answers of today's models."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,6 +224,7 @@ class RunMoment:
     batches: tuple[BatchRow, ...] = ()
     gpu_seconds: float | None = None
     """What a cap on GPU time counts; None: all that is spent."""
+    beside: tuple[BesideRow, ...] = ()
 
 
 def status_of(moment: RunMoment) -> Status:
@@ -242,6 +245,7 @@ def status_of(moment: RunMoment) -> Status:
         detail=_detail(moment),
         promise=moment.promise,
         batches=moment.batches,
+        beside=moment.beside,
     )
 
 
@@ -249,12 +253,12 @@ def _caps(moment: RunMoment) -> tuple[Cap, ...]:
     """The caps that there are, and what was used of each."""
     spent = moment.spent
     used = {
-        "trials": spent.trials,
-        "tokens": spent.tokens,
-        "usd": spent.usd,
-        "gpu_seconds": spent.gpu_seconds if moment.gpu_seconds is None else moment.gpu_seconds,
-        "wall_seconds": moment.elapsed,
+        name: getattr(spent, name) + sum(getattr(row, name) for row in moment.beside)
+        for name in ("trials", "tokens", "usd", "gpu_seconds")
     }
+    if moment.gpu_seconds is not None:
+        used["gpu_seconds"] = moment.gpu_seconds
+    used["wall_seconds"] = moment.elapsed
     return tuple(Cap(name, used[name], cap) for name in used if (cap := getattr(moment.budget, name)) is not None)
 
 
@@ -305,8 +309,10 @@ class StatusTaker:
         controller: "Controller",
         scheduler: "Scheduler",
         endpoints: "Sequence[Endpoint]",
+        beside: Callable[[], Sequence[BesideRow]] = tuple,
     ) -> None:
-        self._subject = subject
+        """`beside`: what caps count besides the stored answers, as of now."""
+        self._subject, self._beside = subject, beside
         self._roster = Roster.of(subject.models, subject.questions)
         self._controller = controller
         self._scheduler = scheduler
@@ -318,7 +324,7 @@ class StatusTaker:
         """The status now."""
         controller, scheduler = self._controller, self._scheduler
         usages = scheduler.usages
-        requests = [usage.gpu_seconds for usage in usages]
+        requests, beside = [usage.gpu_seconds for usage in usages], tuple(self._beside())
         self._look()
         return status_of(
             RunMoment(
@@ -341,7 +347,9 @@ class StatusTaker:
                 models=tuple(self._models_traffic()),
                 promise=promise_in_short(self._subject.decisions),
                 batches=rows_of(scheduler.pending_batches),
-                gpu_seconds=gpu_seconds_used(scheduler.held(), self._subject.launched, requests),
+                gpu_seconds=gpu_seconds_used(scheduler.held(), self._subject.launched, requests)
+                + sum(row.counted_gpu_seconds for row in beside),
+                beside=beside,
             )
         )
 

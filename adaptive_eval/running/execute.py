@@ -29,8 +29,8 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.ending import Ended, ended_of, note_fatal_error
 from adaptive_eval.record.history import fresh_directory, newest_directory, stored_trial_count
-from adaptive_eval.record.removed_models import spent_on_removed_models
-from adaptive_eval.record.results import Results, write_results
+from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
+from adaptive_eval.record.results import BesideRow, Results, write_results
 from adaptive_eval.record.snapshot import Snapshot, subject_of, take_snapshot
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.status import StatusTaker
@@ -262,7 +262,7 @@ class _Session:
         self._serving = serving
         self._watcher = watcher
         self._controller = controller
-        removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
+        self._removed = removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
         self._controller.spend_elsewhere(removed.trials, removed.cost)
         self._publisher = Publisher(store.directory, self._snapshot)
         endpoints, secrets = serving.endpoints, serving.secrets
@@ -287,7 +287,9 @@ class _Session:
             removed.gpu_seconds,
         )
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
-        self._taker = StatusTaker(self._subject, self._controller, self._scheduler, serving.endpoints)
+        self._taker = StatusTaker(
+            self._subject, self._controller, self._scheduler, serving.endpoints, self._spent_beside
+        )
         self._events = store.reader.events()
         self._late: list[Event] = []
         """What happened when the scheduler was over, to be committed in the end."""
@@ -387,7 +389,11 @@ class _Session:
             stopped=self._scheduler.halt is not None or self._failed,
             events=self._events,
             held=self._scheduler.held(),
+            beside=self._spent_beside(),
         )
+
+    def _spent_beside(self) -> tuple[BesideRow, ...]:
+        return spent_beside(self._removed, self._subject.models, self._subject.launched, self._events)
 
     def _on_publisher_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

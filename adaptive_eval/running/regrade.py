@@ -7,6 +7,7 @@ Where a judge grades, the caps bear all that its verdicts may cost, or nothing i
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,10 +32,11 @@ from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.thresholds import frozen_of, kept_rubric, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_grading
 from adaptive_eval.running.baseline import take_baseline
-from adaptive_eval.running.rejudging_costs import RejudgingCosts
-from adaptive_eval.scheduler.grading import grade_stored
+from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
+from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
+    Event,
     OutcomesRecorded,
     Regrade,
     RunHeader,
@@ -109,21 +111,30 @@ async def _regrade(
     verdict = worst_verdict(config, questions)
     pool = open_grading(config, rubric, verdict)
     capped = verdict != NO_COST and budget_of(config.budget).bought
-    judged = RejudgingCosts(prepare(config), store.reader, verdict, pool.lost_vote, beyond_caps) if capped else None
+    judged = RejudgingCosts(prepare(config), store, verdict, pool.lost_vote, beyond_caps) if capped else None
     again: Callable[[str], Again | None] = (lambda model: None) if judged is None else judged.again
+    by_id = {question.id: question for question in questions}
+    ledger = VerdictLedger(store, verdict if capped else NO_COST) if pool.lasting else None
     try:
         if judged is not None:
             judged.require_room(store.reader.trial_count())
         await take_baseline(pool, store, lambda total: judged is None or judged.can_afford(total))
-        regrades = await grade_stored(pool, records, {question.id: question for question in questions}, again)
+        regrades = []
+        while some := list(islice(records, AT_A_TIME)):
+            if ledger is not None:
+                ledger.ask(len(some))
+            regrades += (found := await grade_stored(pool, some, by_id, again))
+            if ledger is not None:
+                ledger.heard(found)
     finally:
         await pool.close()
     if header is not None and rubric.lacks:
         thresholds, regrades = _fitted(store, config, questions, rubric, regrades)
     done = _count(before, regrades)
     if regrades or header is not None:
-        lost = [] if judged is None else judged.losses
-        events = [TrialsRegraded(done.answers, **done._asdict()), *([] if thresholds is None else [thresholds]), *lost]
+        events: list[Event] = [TrialsRegraded(done.answers, **done._asdict())]
+        events += [] if thresholds is None else [thresholds]
+        events += [] if ledger is None else [ledger.taken_back()]
         store.regrade(regrades, events, header)
     return done
 

@@ -2,10 +2,15 @@
 
 A regrade changes all grades or none, so it is not begun unless the caps bear every verdict at its worst, on top of what
 the run has spent. A reply that is lost on the way counts at its worst, and is asked for again where they bear it.
+
+What is asked is on disk before it is sent, at its worst, and what it has cost as soon as it has come: whatever ends a
+regrade before its grades are stored leaves what was spent on them as spent.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import reduce
 
 from adaptive_eval.config.planning import lost_cost
 from adaptive_eval.config.prepare import PreparedRun
@@ -13,7 +18,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.scheduler.verdict_costs import all_spent
-from adaptive_eval.store import AnswersLost, RunReader
+from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, RunReader, Store, VerdictsAsked
 
 CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
 """What is bought, as `budget` counts it."""
@@ -23,14 +28,15 @@ class RejudgingCosts:
     """The caps, what is spent by now, and what the verdicts may still cost."""
 
     def __init__(
-        self, prepared: PreparedRun, reader: RunReader, verdict: Cost, vote: Cost, beyond_caps: bool = False
+        self, prepared: PreparedRun, store: Store, verdict: Cost, vote: Cost, beyond_caps: bool = False
     ) -> None:
         """`verdict`: the most that one may cost; `vote`: one of its replies that did not come."""
         budget = asdict(prepared.plan.budget)
         self._caps = {name: budget[name] for name in CAPS if budget[name] is not None and not beyond_caps}
         self._verdict, self._vote = verdict, vote
-        self._waiting = _in_flight(prepared, reader)
-        self._spent = all_spent(reader).plus(self._waiting)
+        self._store = store
+        self._waiting = _in_flight(prepared, store.reader)
+        self._spent = all_spent(store.reader).plus(self._waiting)
         self._wanted = NO_COST
         self._lost: Counter[str] = Counter()
 
@@ -55,19 +61,41 @@ class RejudgingCosts:
 
         async def asked_again() -> bool:
             self._lost[model] += 1
+            self._store.commit(CommitBatch(events=[AnswersLost(model, 0, *self._vote, verdicts=1)]))
             lost = self._vote.times(self._lost.total())
             return self._short(self._spent.plus(self._wanted).plus(lost)) is None
 
         return asked_again
 
-    @property
-    def losses(self) -> list[AnswersLost]:
-        """What was lost in the place of replies that came."""
-        return [AnswersLost(model, 0, *self._vote.times(many), verdicts=many) for model, many in self._lost.items()]
-
     def _short(self, total: Cost) -> str | None:
         """The first cap that this would exceed."""
         return next((name for name, cap in self._caps.items() if getattr(total, name) > cap), None)
+
+
+class VerdictLedger:
+    """What a regrade has asked so far, in the store."""
+
+    def __init__(self, store: Store, worst: Cost) -> None:
+        """`worst`: what a verdict may cost; nothing where no cap counts it, and then only what has come is entered."""
+        self._store, self._worst = store, worst
+        self._entered = NO_COST
+
+    def ask(self, answers: int) -> None:
+        """Enter verdicts that are asked for next."""
+        self._enter(answers, self._worst.times(answers))
+
+    def heard(self, verdicts: Sequence[Regrade]) -> None:
+        """They have come: enter what they have cost instead."""
+        used = reduce(Cost.plus, (one.cost for one in verdicts), NO_COST)
+        self._enter(0, used.plus(self._worst.times(-len(verdicts))))
+
+    def taken_back(self) -> VerdictsAsked:
+        """The event that comes with the grades: what they have cost is stored with each from now on."""
+        return VerdictsAsked(0, *self._entered.times(-1))
+
+    def _enter(self, answers: int, cost: Cost) -> None:
+        self._entered = self._entered.plus(cost)
+        self._store.commit(CommitBatch(events=[VerdictsAsked(answers, *cost)]))
 
 
 def _in_flight(prepared: PreparedRun, reader: RunReader) -> Cost:

@@ -10,7 +10,7 @@ soon as it is noticed. A refusal or an error that a server reports costs nothing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 
-from adaptive_eval.core.types import Cost
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import EndpointStats
 from adaptive_eval.scheduler.types import BEAT_SECONDS, Decider, Lane
 from adaptive_eval.scheduler.waiting import TrialGroup
@@ -24,6 +24,7 @@ from adaptive_eval.store import (
     RunStopped,
     SentRequest,
     Store,
+    VerdictsAsked,
 )
 from adaptive_eval.store.events import events_of_kind
 from adaptive_eval.store.roster import Names
@@ -124,10 +125,17 @@ def cost_of(event: AnswersLost) -> Cost:
 
 def spent_on_baseline(events: Sequence[Event]) -> Cost:
     """On a verifier's label scores without content."""
-    total = Cost()
-    for event in events_of_kind(events, BaselineAsked):
-        total = total.plus(Cost(event.tokens, event.usd, event.gpu_seconds))
-    return total
+    return _sum_of(events_of_kind(events, BaselineAsked))
+
+
+def spent_on_unused(events: Sequence[Event]) -> Cost:
+    """On verdicts of a `regrade` that did not come to its end, which changes no grade."""
+    spent = _sum_of(events_of_kind(events, VerdictsAsked))
+    return spent if spent.tokens else NO_COST  # else what rounding has left of all that was taken back
+
+
+def _sum_of(events: Sequence[BaselineAsked | VerdictsAsked]) -> Cost:
+    return reduce(Cost.plus, (Cost(one.tokens, one.usd, one.gpu_seconds) for one in events), NO_COST)
 
 
 def lost_so_far(events: Sequence[Event], models: Names) -> dict[int, Cost]:

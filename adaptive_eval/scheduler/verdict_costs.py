@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.scheduler.ledger import LostAnswers, cost_of, spent_on_baseline
+from adaptive_eval.scheduler.ledger import LostAnswers, cost_of, spent_on_baseline, spent_on_unused
 from adaptive_eval.scheduler.types import Decider, Lane
 from adaptive_eval.store import (
     AnswersLost,
@@ -111,13 +111,14 @@ class VerdictCosts:
 
 
 def all_spent(reader: RunReader) -> Cost:
-    """On stored answers with their verdicts, on what is known to be lost, and on a verifier's baseline."""
+    """On stored answers with their verdicts, on what is known to be lost, on a verifier's baseline, and on verdicts of
+    a `regrade` that did not come to its end."""
     total = NO_COST
     for one in reader.sums():
         total = total.plus(Cost(one.tokens, one.usd, one.gpu_seconds))
     for event in events_of_kind(reader.events(), AnswersLost):
         total = total.plus(cost_of(event))
-    return total.plus(spent_on_baseline(reader.events()))
+    return total.plus(spent_on_baseline(reader.events())).plus(spent_on_unused(reader.events()))
 
 
 def _place(one: TrialRecord) -> tuple[str, str, int]:

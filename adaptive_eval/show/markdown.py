@@ -21,11 +21,12 @@ from adaptive_eval import __version__
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.exchange.tables.writer import harmless
 from adaptive_eval.record.benchmark import questions_digest
-from adaptive_eval.record.results import MetricRow, ModelRow, PairRow, Results, RunCost
+from adaptive_eval.record.results import BesideRow, MetricRow, ModelRow, PairRow, Results, RunCost
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending
+from adaptive_eval.show.beside import beside_words
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.relabelled import rubric_sections
@@ -331,12 +332,15 @@ def _cost(view: RunView, results: Results) -> str:
     for one in view.traffic:
         retries[one.model] = retries.get(one.model, 0) + one.retries
     cost = results.cost
-    usd = partial(amount, among=[row.usd for row in results.models])
-    hours = partial(amount, among=[row.gpu_seconds / SECONDS_AN_HOUR for row in results.models])
+    spent: list[ModelRow | BesideRow] = [*results.models, *cost.beside]
+    usd = partial(amount, among=[row.usd for row in spent])
+    hours = partial(amount, among=[row.gpu_seconds / SECONDS_AN_HOUR for row in spent])
     paid = results.server_time_is_paid
     rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
-    total = ["**all**", count(cost.trials), _some(cost.tokens, count), _some(cost.usd, usd)]
-    total += [_some(cost.gpu_seconds / SECONDS_AN_HOUR, hours), *_held(cost, hours, paid=paid)]
+    rows += [_beside_row(row, usd, hours) for row in cost.beside]
+    total = ["**all**", count(int(cost.in_all("trials"))), _some(cost.in_all("tokens"), count)]
+    total += [_some(cost.in_all("usd"), usd), _some(cost.in_all("gpu_seconds") / SECONDS_AN_HOUR, hours)]
+    total += _held(cost, hours, paid=paid)
     rows.append([*total, "", "", count(sum(retries.values()))])
     head = ["model", "trials", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
     head += ["truncated", "no grade", "retries"]
@@ -398,6 +402,12 @@ def _cost_row(
         count(row.ungraded),
         count(retries),
     ]
+
+
+def _beside_row(row: BesideRow, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
+    """What was spent besides; whatever servers of models that left were held for is in no column."""
+    used = [_some(row.trials, count), _some(row.tokens, count), _some(row.usd, usd)]
+    return [markdown_cell(beside_words(row)), *used, _some(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
 
 
 def _some(value: float, shown: Callable[[float], str]) -> str:

@@ -14,6 +14,7 @@ from adaptive_eval.record.results import RESULTS_FILE, BatchRow, CallRow, PairRo
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending
+from adaptive_eval.show.beside import beside_in_short
 from adaptive_eval.show.text import (
     SECONDS_AN_HOUR,
     amount,
@@ -34,6 +35,7 @@ ALIKE = "alike"
 """The head of the letters."""
 MOST_LETTERS = 12
 SHARED_LETTERS = "models that share a letter are not told apart"
+AFRESH = "--fresh, or another --run-dir"
 UNDECIDED = ("open", "out_of_reach", "blocked")
 
 
@@ -51,6 +53,8 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
         yield ""
         yield from _open(results)
     yield _cost(results, elapsed)
+    if (beside := beside_in_short(results.cost.beside)) is not None:
+        yield f"besides   {beside}; caps count it"
     yield from _turns(results)
     yield from _warnings(results)
     yield f"results   {directory / RESULTS_FILE}"
@@ -63,7 +67,10 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         regrade = f"adaptive-eval regrade {shlex.quote(str(ended.directory))} --config CONFIG"
         yield "          which grades the stored answers again; where the grader itself was mended, or to do no more:"
         yield f"          {regrade}"
+    elif ended.exit_code is ExitCode.SPENT and ended.reason is Reason.SETTLED:
+        yield from _once_more(ended)
     elif ended.exit_code is ExitCode.SPENT:
+        yield from _no_answers(ended)
         yield f"for more  raise trials.max or the budget, then: {command}"
         if ended.results is not None and _spends_error(ended.results):
             yield "          a larger trials.max spends what is left of each comparison's error, and no more:"
@@ -72,6 +79,29 @@ def _next(ended: Ended, command: str) -> Iterator[str]:
         yield f"continue  {command}"
     if ended.servers_up:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
+
+
+def _no_answers(ended: Ended) -> Iterator[str]:
+    """What were no answers, where that could explain a call of the gate, and what becomes of it."""
+    doubted = {name for row in ended.gate for name in row.doubted}
+    for row in () if ended.results is None else ended.results.models:
+        if row.name in doubted:
+            found = {"are empty": row.signals.get("empty", 0), "timed out": row.signals.get("timed_out", 0)}
+            found["have no grade"] = row.ungraded
+            told = ", ".join(f"{count(number)} {what}" for what, number in found.items() if number)
+            yield f"to mend   {safe_line(row.name, WIDEST_NAME)}: of {count(row.stored_trials)} answers {told}"
+    if doubted:
+        yield f"          see them: adaptive-eval monitor {shlex.quote(str(ended.directory))} --web"
+        yield "          further trials do not change what these may be worth: mend the server, its settings or the"
+        yield f"          grader, and begin anew ({AFRESH})"
+
+
+def _once_more(ended: Ended) -> Iterator[str]:
+    """What a gate needs that is undecided although all is called: a call stands, whatever further trials show."""
+    doubted = list(_no_answers(ended))
+    yield from doubted or [
+        f"anew      every comparison is called, and no further trial changes that: begin anew ({AFRESH})"
+    ]
 
 
 def _spends_error(results: Results) -> bool:

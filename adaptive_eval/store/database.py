@@ -22,8 +22,9 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from adaptive_eval.errors import RunLocked, StoreError, StoreFull
-from adaptive_eval.files import FileLock, holder_of, is_locked
+from adaptive_eval.files import FileLock, holder_of, is_locked, require_plain
 from adaptive_eval.store import checksums
+from adaptive_eval.store.log_check import lost_commits
 
 LOCK_FILE = "lock"
 TRIES, PAUSE = 10, 0.02
@@ -242,6 +243,8 @@ def open_readonly(directory: Path) -> sqlite3.Connection:
     """The database of a run that may be running in another process."""
     if not (directory / DATABASE_FILE).exists():
         raise StoreError(f"{directory} holds no run: there is no {DATABASE_FILE} in it")
+    if not is_held(directory):
+        _require_whole_log(directory)
     # where nothing can be written, SQLite cannot share the database with anyone, and nobody is writing it
     unshared = not os.access(directory, os.W_OK) and not (directory / f"{DATABASE_FILE}-wal").exists()
     connection = _connect(directory, "ro&immutable=1" if unshared else "ro")
@@ -287,8 +290,19 @@ def is_run(directory: Path) -> bool:
     """Whether a run was begun here."""
     if not (directory / DATABASE_FILE).exists():
         return False
+    _require_whole_log(directory)
     with closing(_connect(directory, "rw")) as connection, explained(directory):
         return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _require_whole_log(directory: Path) -> None:
+    """Raise `StoreError` where commits of the log cannot be read: going on would lose them for good."""
+    path = directory / DATABASE_FILE
+    if path.is_file() and (lost := lost_commits(path)) > 1:
+        raise StoreError(
+            f"{path}-wal is damaged: the last {lost} commits in it cannot be read, and whoever opens it with SQLite "
+            "loses them. Restore a copy of the whole directory, or begin anew with --fresh"
+        )
 
 
 @contextmanager
@@ -316,7 +330,13 @@ def _explanation(error: sqlite3.Error, directory: Path) -> StoreError:
 
 
 def _connect(directory: Path, mode: str) -> sqlite3.Connection:
-    uri = f"file:{quote(str((directory / DATABASE_FILE).absolute()))}?mode={mode}"
+    path = directory / DATABASE_FILE
+    uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
+    try:
+        if path.exists():
+            require_plain(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}; choose another --run-dir") from error
     with explained(directory):
         # Used by one thread at a time: the main thread while it opens and closes, the writer's in between.
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)

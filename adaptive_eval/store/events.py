@@ -496,6 +496,20 @@ class AnswersKept(Event):
     reason: str
 
 
+class VerdictsAsked(Event):
+    """`regrade` asks a judge about so many answers, which counts at its worst; or has heard it, and takes back what
+    that did not use; or has stored the grades with what they cost, and takes back all of it.
+
+    What is left was spent on grades that never became those of the run.
+    """
+
+    KIND: ClassVar[str] = "verdicts_asked"
+    answers: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class RunStopped(Event):
     """The run ended before it was finished: by the user, or by an error."""
@@ -547,6 +561,7 @@ CLASSES: tuple[type[Event], ...] = (
     ThresholdsFrozen,
     BaselineAsked,
     AnswersKept,
+    VerdictsAsked,
     RunStopped,
     RunFinished,
 )

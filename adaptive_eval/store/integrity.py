@@ -1,11 +1,13 @@
 """Whether a stored run is what was written: the database's own order, every row's checksum, and every segment."""
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_eval.store import checksums, database
+from adaptive_eval.store.log_check import lost_commits
 from adaptive_eval.store.stored_texts import StoredTexts
 
 MOST_FAULTS = 20
@@ -27,7 +29,7 @@ class Integrity:
     @classmethod
     def of(cls, directory: Path) -> "Integrity":
         """Of the run in `directory`, as it is at one moment; raises `StoreError` where it cannot be opened."""
-        found, damages = {}, []
+        found, damages = {}, list(_log_cut(directory))
         with closing(database.open_readonly(directory)) as connection, database.explained(directory):
             connection.execute("BEGIN")
             damages += _disorder(connection)
@@ -53,6 +55,14 @@ def _check_texts(directory: Path, connection: sqlite3.Connection, damages: list[
     with closing(StoredTexts(directory, connection, None)) as texts:
         damages += texts.damages()
         return texts.elsewhere()
+
+
+def _log_cut(directory: Path) -> Iterator[str]:
+    if lost_commits(directory / database.DATABASE_FILE):
+        yield (
+            "the log of the database: its last commit cannot be read; if a kill or a power failure has cut that write, "
+            "nothing is lost, for nobody was told of it, and the next start of the run mends it"
+        )
 
 
 def _disorder(connection: sqlite3.Connection) -> list[str]:

@@ -5,14 +5,15 @@ import gzip
 import socket
 import tracemalloc
 import zlib
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
 from raw_servers import Exchange as Asked
 from raw_servers import raw_server
 
-from adaptive_eval.endpoints.transport import SlotTransport
+from adaptive_eval.endpoints.http1 import ResponseParser
+from adaptive_eval.endpoints.transport import HUNG_UP, Connection, SlotTransport
 
 
 def over_slots(**values: Any) -> httpx2.AsyncClient:
@@ -53,6 +54,58 @@ async def test_an_idle_connection_that_the_server_closed_costs_no_failure() -> N
     async with raw_server(once_per_connection) as server, over_slots() as client:
         for _ in range(3):
             assert (await client.get(server.base_url)).content == b"hello"
+
+
+class _Clock:
+    """A loop of which only the time is asked."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("connecting", "later", "stale"),
+    [(0.02, 0.11, True), (0.02, 0.13, False), (0.3, 0.39, True), (9.0, 0.49, True), (9.0, 0.51, False)],
+)
+def test_only_what_breaks_as_soon_as_word_comes_back_had_been_closed(
+    connecting: float, later: float, stale: bool
+) -> None:
+    """A server that had the request for longer may have generated something."""
+    clock = _Clock()
+    connection = Connection(cast(asyncio.AbstractEventLoop, clock))
+    connection._parser = ResponseParser(lambda data: None, 100)
+    connection.connect_seconds, connection.used, clock.now = connecting, True, later
+    assert connection.stale is stale
+    connection.used = False
+    assert not connection.stale
+
+
+@pytest.mark.skipif(not HUNG_UP, reason="this system does not tell")
+async def test_a_connection_that_was_closed_is_not_used_though_nobody_has_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("adaptive_eval.endpoints.transport.STALE_SECONDS", 0.0)
+
+    def answer_once(listener: socket.socket) -> None:
+        for _ in range(2):
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(65536)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = asyncio.create_task(asyncio.to_thread(answer_once, listener))
+        transport = SlotTransport()
+        async with httpx2.AsyncClient(transport=transport, timeout=None) as client:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            for _ in range(2):
+                for connection in (one for some in transport._idle.values() for one in some):
+                    while not connection.hung_up:  # the event loop does not run meanwhile, and cannot hear of it
+                        pass
+                assert (await client.get(url)).content == b"hello"
+        await server
 
 
 async def test_a_connection_that_breaks_later_has_lost_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

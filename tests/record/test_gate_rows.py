@@ -35,6 +35,18 @@ def outcome(
     return row.outcome, row.why
 
 
+def test_it_is_said_whose_answers_could_explain_a_call() -> None:
+    doubtful = replace(MODEL, lowest=0.6, highest=0.76), replace(PROD, lowest=0.79, highest=0.8)
+    for build, prod, moved, names in [
+        (MODEL, PROD, 0.06, ("build",)),
+        (doubtful[0], PROD, 0.0, ("build",)),
+        (doubtful[0], doubtful[1], 0.0, ("build", "prod")),
+        (MODEL, PROD, 0.01, ()),
+    ]:
+        (row,) = gate_rows(ASKED, (prod, build), (FAILED,), (), NOTHING | {"build": moved})
+        assert row.doubted == names and all(name in row.why for name in names)
+
+
 def test_a_call_passes_or_fails() -> None:
     assert outcome(FAILED) == ("FAIL", "worse than prod by more than 5%")
     assert outcome(PASSED, replace(MODEL, score=0.79)) == ("PASS", "less than 5% worse than prod, or better")

@@ -1,6 +1,7 @@
 """Answers that cannot be right end a run before it is paid for: whole runs through the command line over loopback."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from hashlib import blake2b
@@ -147,6 +148,9 @@ def test_a_gate_does_not_call_a_model_worse_that_only_gave_empty_answers(place: 
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     assert "UNDECIDED: bob: called FAIL, which answers of bob that timed out, are empty or" in ended.stdout
     assert "worse than ada" not in ended.stdout
+    told = re.search(r"to mend   bob: of (\d+) answers (\d+) are empty\n", ended.stdout)
+    assert told is not None and told[1] == told[2] and "begin anew" in ended.stdout
+    assert "trials.max" not in ended.stdout, "further trials change nothing"
 
 
 def test_servers_that_ignore_the_seed_are_told_of_everywhere(place: Place, server: Saying) -> None:

@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +22,7 @@ from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
-from adaptive_eval.store import AnswersLost, RunReader, events_of_kind
+from adaptive_eval.store import AnswersLost, RunReader, VerdictsAsked, events_of_kind
 from adaptive_eval.store.records import WAITS
 
 
@@ -230,6 +233,52 @@ def test_judging_anew_stays_within_the_caps_or_is_confirmed(site: Site, fair_url
     with closing(RunReader.open(site.directory())) as reader:
         lost = events_of_kind(reader.events(), AnswersLost)
     assert sum(event.verdicts for event in lost) > 0 and all(event.tokens > 0 for event in lost)
+
+
+def asked_in_vain(site: Site) -> list[VerdictsAsked]:
+    with closing(RunReader.open(site.directory())) as reader:
+        return events_of_kind(reader.events(), VerdictsAsked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_url: str, number: signal.Signals) -> None:
+    """Its grades are lost, and what they have cost is not: caps, later regrades, runs and reports count it."""
+    keyed = settings(fair_url, grader="math", trials={"min": 4, "max": 4})
+    assert site.run(site.write(**keyed)).exit_code in ENDED
+    before = stored(site)
+    slow = SimulatedServer(replace(small_world(), latency=Latency(median=0.4)), judge=SimulatedJudge())
+    limits = {"sampling": {"max_tokens": 20}, "longest": 1024, "price": {"input": 1.0, "output": 2.0}}
+    models = [{"name": name, "base_url": fair_url, "price": {"input": 1.0, "output": 2.0}} for name in MODELS]
+    anew = {"models": models, "trials": {"min": 4, "max": 4}, "budget": {"tokens": 10**7, "usd": 50.0}}
+    with serving(slow) as url:
+        config = site.write("anew", **settings(fair_url, grader=judged_by(url, **limits), **anew))
+        command = [sys.executable, "-m", "adaptive_eval", "regrade", str(site.directory()), "--config", str(config)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        site.processes.append(process)
+        while process.poll() is None and slow.counts["answered"] < 70:
+            time.sleep(0.005)
+        process.send_signal(number)
+        process.communicate()
+    assert process.returncode == (ExitCode.STOPPED if number == signal.SIGINT else -number)
+    answered, worst = slow.counts["answered"], asked_in_vain(site)[0].tokens / asked_in_vain(site)[0].answers
+    spent, usd = (sum(getattr(one, of) for one in asked_in_vain(site)) for of in ("tokens", "usd"))
+    assert stored(site) == before, "all grades change or none"
+    flying = asked_in_vain(site)[-1].answers
+    assert answered >= 70 and flying > 0
+    assert flying * worst < spent < len(before) * worst, "what has come counts as it was, the rest at its worst"
+    told = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
+    assert f"| verdicts of a regrade that did not come to its end | - | {spent:,} " in re.sub(" +", " ", told)
+    tight = anew | {"budget": {"tokens": sum(one.cost.tokens for one in before) + int(spent + len(before) * worst) - 1}}
+    short = site.write("short", **settings(fair_url, grader=judged_by(fair_url, **limits), **tight))
+    refused = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(short)])
+    assert refused.exit_code == ExitCode.CONFIGURATION and "the cap is" in refused.stderr
+    config = site.write("anew", **settings(fair_url, grader=judged_by(fair_url, **limits), **anew))
+    done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
+    assert done.exit_code == 0, done.output
+    assert sum(one.tokens for one in asked_in_vain(site)) == spent, "the second has taken back all of its own"
+    ended = site.run(config)
+    assert ended.exit_code in ENDED and f"{spent:,} tokens, ${usd:.2f} on verdicts of a regrade" in ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ from adaptive_eval.store import (
     TrialsImported,
     TrialsRegraded,
     UnknownEvent,
+    VerdictsAsked,
     event_of,
     since_the_start,
 )
@@ -165,6 +166,11 @@ STORED = [
         BaselineAsked("5f", (-0.5, -1.5, -2.0), (2,), 12, 0.5, 1.5),
         "baseline",
         {"asked_as": "5f", "scores": [-0.5, -1.5, -2.0], "unseen": [2], "tokens": 12, "usd": 0.5, "gpu_seconds": 1.5},
+    ),
+    (
+        VerdictsAsked(3, -12, -0.5, 1.5),
+        "verdicts_asked",
+        {"answers": 3, "tokens": -12, "usd": -0.5, "gpu_seconds": 1.5},
     ),
     (
         BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0),

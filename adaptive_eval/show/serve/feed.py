@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, setup_of
+from adaptive_eval.config.run import launched_models
+from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
 from adaptive_eval.record.restore import StoredRun
-from adaptive_eval.record.results import RESULTS_FILE, Results, read_results
+from adaptive_eval.record.results import RESULTS_FILE, BesideRow, Results, read_results
 from adaptive_eval.record.view import STEPS, RunView, assemble_view
 from adaptive_eval.store import (
     Event,
@@ -234,6 +236,12 @@ class Feed:
         events = self.sums.events()
         return "finished" if events and isinstance(events[-1], RunFinished) else "stopped"
 
+    @property
+    def beside(self) -> tuple[BesideRow, ...]:
+        """What caps count besides the stored answers of today's models."""
+        launched = launched_models(self.stored.config.models)
+        return spent_beside(self._removed, self.models, launched, self.sums.events())
+
     def elapsed(self) -> float:
         """Seconds the run has been active until now; what is stored of them goes up to its latest commit."""
         return self.sums.elapsed + (max(0.0, time.time() - self._written) if self.running else 0.0)
@@ -241,6 +249,7 @@ class Feed:
     def _read_trials(self, reader: RunReader, anew: bool) -> None:
         if anew or not self.sums.update(reader):
             self.stored, self.sums = setup_of(reader.header()), StoredSums(reader)
+            self._removed = spent_on_removed_models(reader, self.stored.roster.models, self.sums.events())
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         if not mark.running:

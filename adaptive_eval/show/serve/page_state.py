@@ -225,7 +225,8 @@ class PageState:
 
     def _pulse(self, cells: Sequence[CellNews]) -> bytes:
         """New numbers of trials, and how fast the run is."""
-        feed, spent, elapsed = self._feed, self._feed.sums.spent(), self._feed.elapsed()
+        feed, elapsed = self._feed, self._feed.elapsed()
+        spent = feed.sums.spent(feed.models)
         self._rates.add(elapsed, spent.trials, spent.tokens)
         to_go = None if feed.results is None else feed.results.trials_to_go
         return sse_message(

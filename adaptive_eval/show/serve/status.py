@@ -53,6 +53,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
             promise=promise_in_short(stored.config.stated()),
             batches=batch_rows(feed.sums.events()),
             gpu_seconds=None if results is None else results.cost.counted_gpu_seconds,
+            beside=feed.beside,
         )
     )
 

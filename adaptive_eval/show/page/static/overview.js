@@ -8,7 +8,7 @@ import { count, duration, listed, moment, name, number, percent, plain, plural, 
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { PairRow, RunCost, RunView, UsedSoFar } from "./sent.js" */
+/** @import { BesideRow, PairRow, RunCost, RunView, UsedSoFar } from "./sent.js" */
 
 /** @type {Record<string, string>} */
 const REASONS = {
@@ -32,6 +32,7 @@ export const overview = {
       view.results?.gate.length ? gate(view) : null,
       view.results ? verdictBar(state) : null,
       tiles(state),
+      besides(view),
       budget(state),
       promise(view),
       warnings(view),
@@ -229,6 +230,37 @@ function tiles({ view, facts, pulse, live }) {
   );
 }
 
+/** What was spent besides the stored answers of today's models. @param {RunView} view */
+function besides(view) {
+  const rows = view.results?.cost.beside ?? [];
+  if (!rows.length) return null;
+  return h(
+    "ul",
+    { class: "quiet", "data-key": "besides" },
+    rows.map((row) => h("li", null, `Besides, ${spentOn(row)}: ${listed(amounts(row))}. Caps count it.`)),
+  );
+}
+
+/** @param {BesideRow} row */
+function spentOn(row) {
+  const model = plain(row.model ?? "", 40);
+  if (row.what === "left") return `on ${model}, which the run has no more`;
+  if (row.what === "lost") return `on what ${model} was asked for and never came`;
+  return row.what === "regrade"
+    ? "on verdicts of a regrade that did not come to its end"
+    : "on the verifier before any answer";
+}
+
+/** @param {BesideRow} row @returns {string[]} */
+function amounts(row) {
+  return [
+    row.trials ? plural(row.trials, "trial") : "",
+    row.tokens ? plural(row.tokens, "token") : "",
+    row.usd ? usd(row.usd) : "",
+    row.counted_gpu_seconds ? `${duration(row.counted_gpu_seconds)} of GPUs` : "",
+  ].filter(Boolean);
+}
+
 /** What GPUs were held for. @param {RunCost | undefined} cost @returns {Child} */
 function heldGpus(cost) {
   const held = term("server_time", "held, busy or not");
@@ -290,10 +322,16 @@ export function caps({ view, facts, pulse }) {
     tokens: 0,
     usd: 0,
     gpu_seconds: 0,
-    ...(view.spending.at(-1) ?? {}),
+    ...(view.results?.cost ?? view.spending.at(-1) ?? {}),
     ...(pulse?.spending ?? {}),
     elapsed: pulse?.elapsed ?? view.elapsed,
   };
+  for (const row of view.results?.cost.beside ?? []) {
+    used.trials += row.trials;
+    used.tokens += row.tokens;
+    used.usd += row.usd;
+    used.gpu_seconds += row.counted_gpu_seconds;
+  }
   if (facts.launches) used.gpu_seconds = view.results?.cost.counted_gpu_seconds ?? used.gpu_seconds;
   const budget = facts.decisions.budget ?? {};
   return CAPS.flatMap(([key, label, of, format]) => {

@@ -233,6 +233,7 @@
  * @property {string} baseline
  * @property {string} outcome
  * @property {string} why
+ * @property {string[]} doubted
  */
 
 /**
@@ -277,6 +278,18 @@
  * @property {number | null} server_seconds
  * @property {number | null} server_gpu_seconds
  * @property {number | null} counted_gpu_seconds
+ * @property {BesideRow[]} beside
+ */
+
+/**
+ * @typedef {object} BesideRow
+ * @property {string} what
+ * @property {string | null} model
+ * @property {number} trials
+ * @property {number} tokens
+ * @property {number} usd
+ * @property {number} gpu_seconds
+ * @property {number} counted_gpu_seconds
  */
 
 /**

@@ -1,0 +1,33 @@
+"""What a run has spent besides the stored answers of today's models, in words."""
+
+from collections.abc import Sequence
+
+from adaptive_eval.record.results import BesideRow
+from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, safe_line
+
+WIDEST_NAME = 32
+
+
+def beside_words(row: BesideRow) -> str:
+    """What it was spent on."""
+    name = safe_line(row.model or "", WIDEST_NAME)
+    match row.what:
+        case "left":
+            return f"{name}, which the run has no more"
+        case "lost":
+            return f"what {name} was asked for and never came"
+        case "regrade":
+            return "verdicts of a regrade that did not come to its end"
+        case _:
+            return "the verifier before any answer"
+
+
+def beside_in_short(rows: Sequence[BesideRow]) -> str | None:
+    """What caps count of it, in one line; None where there is nothing."""
+    if not rows:
+        return None
+    trials, tokens = (sum(getattr(row, of) for row in rows) for of in ("trials", "tokens"))
+    usd, hours = sum(row.usd for row in rows), sum(row.counted_gpu_seconds for row in rows) / SECONDS_AN_HOUR
+    parts = [f"{count(trials)} trials"] * (trials > 0) + [f"{count(tokens)} tokens"] * (tokens > 0)
+    parts += [f"${amount(usd, ())}"] * (usd > 0.0) + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
+    return f"{', '.join(parts)} on {'; '.join(map(beside_words, rows))}" if parts else None

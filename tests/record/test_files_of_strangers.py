@@ -1,0 +1,77 @@
+"""Files of a run directory that a stranger has made: no plain file, without end, a link to somewhere else."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.files import is_locked, read_whole
+from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, labels_in, read_labels
+from adaptive_eval.record.results import RESULTS_FILE, read_results
+from adaptive_eval.store import RunReader
+from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE, is_run
+
+AT = Labelled("ada", "q0", 0)
+LINE = '{"model":"ada","question":"q0","trial":%s,"label":"wrong"}\n'
+
+
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
+    """Else a pipe would be waited for without end, and a device would fill the memory."""
+    for name in (DATABASE_FILE, RESULTS_FILE, LABELS_FILE, LOCK_FILE):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(OSError, match="no plain file"):
+        read_whole(tmp_path / RESULTS_FILE, 10)
+    assert read_results(tmp_path) is None
+    assert not is_locked(tmp_path / LOCK_FILE)
+    with pytest.raises(ConfigError, match=r"labels\.jsonl cannot be read: .*no plain file"):
+        read_labels(tmp_path)
+    with pytest.raises(StoreError, match="no plain file"):
+        RunReader.open(tmp_path)
+    with pytest.raises(StoreError, match="no plain file"):
+        is_run(tmp_path)
+
+
+def test_a_link_to_a_device_is_not_read_and_no_more_than_can_be_expected(tmp_path: Path) -> None:
+    (tmp_path / LABELS_FILE).symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match="no plain file"):
+        read_labels(tmp_path)
+    (tmp_path / "long").write_bytes(b"12345")
+    assert read_whole(tmp_path / "long", 5) == b"12345"
+    with pytest.raises(OSError, match="larger than") as told:
+        read_whole(tmp_path / "long", 4)
+    assert told.value.errno == errno.EFBIG
+
+
+def test_labels_are_not_written_where_a_link_leads(tmp_path: Path) -> None:
+    """A file of one line without an end would be cut as a torn line."""
+    secret = tmp_path / "token"
+    secret.write_text("hf_mine")
+    (tmp_path / LABELS_FILE).symlink_to(secret)
+    with pytest.raises(StoreError, match="is a link"):
+        add_labels(tmp_path, {AT: "wrong"})
+    assert secret.read_text() == "hf_mine"
+
+
+@pytest.mark.parametrize("trial", ['"%s"' % ("9" * 5000), '"%s"' % ("9" * 30), str(2**63), "1e400", '"\u00b2"'])
+def test_a_trial_that_cannot_be_is_told(tmp_path: Path, trial: str) -> None:
+    (tmp_path / LABELS_FILE).write_text(LINE % trial)
+    with pytest.raises(ConfigError, match=r"labels\.jsonl, (entry 1: must have|line 1: is not JSON)"):
+        read_labels(tmp_path)
+
+
+@pytest.mark.parametrize("cell", ["x" * 200_000, '"' + "y\n" * 100_000])
+def test_a_table_that_cannot_be_is_told(tmp_path: Path, cell: str) -> None:
+    table = tmp_path / "labels.csv"
+    table.write_text(f"model,question,trial,label\nada,q0,0,{cell}")
+    with pytest.raises(ConfigError, match=r"labels\.csv cannot be read: field larger"):
+        labels_in(table)
+
+
+def test_labels_are_read_as_they_were_written(tmp_path: Path) -> None:
+    add_labels(tmp_path, {AT: "wrong"})
+    with (tmp_path / LABELS_FILE).open("a") as file:
+        file.write('{"model": "ad')  # torn by a kill
+    add_labels(tmp_path, {AT: "correct", Labelled("bob", "q1", 7): "wrong"})
+    assert read_labels(tmp_path) == {AT: "correct", Labelled("bob", "q1", 7): "wrong"}

@@ -1,0 +1,104 @@
+"""What was spent on a model that left is shown wherever spending is: caps count it."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from fakes import HEADER, SKILLS
+from live_runs import ENDED, Site
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.record.removed_models import RemovedModelsSpending, spent_beside, spent_on_removed_models
+from adaptive_eval.record.results import BesideRow, read_results
+from adaptive_eval.running.rejudging_costs import VerdictLedger
+from adaptive_eval.scheduler.verdict_costs import all_spent
+from adaptive_eval.show.beside import beside_in_short
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.status import stored_status
+from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, Store
+from adaptive_eval.store.database import DATABASE_FILE
+
+PRICE = {"input": 10.0, "output": 20.0}
+CAPS = {"tokens": 10_000_000, "usd": 1000.0, "trials": 5000}
+
+
+def sums(site: Site) -> dict[str, tuple[int, int, float]]:
+    """Trials, tokens and USD of each model, by SQL."""
+    with closing(sqlite3.connect(site.directory() / DATABASE_FILE)) as database:
+        rows = database.execute(
+            "SELECT name, count(*), sum(tokens), sum(usd) FROM trials JOIN models ON models.id = model GROUP BY name"
+        )
+        return {name: (trials, tokens, usd) for name, trials, tokens, usd in rows}
+
+
+def test_what_a_model_has_cost_that_left_is_shown_everywhere(site: Site) -> None:
+    models = [{"name": name, "base_url": site.base_url, "price": PRICE} for name in ("ada", "bob", "cyd")]
+    few = {"trials": {"min": 4, "max": 4}, "budget": CAPS}
+    assert site.run(site.write(models=models, **few)).exit_code in ENDED
+    ended = site.run(site.write(models=models[:2], **few))
+    assert ended.exit_code in ENDED
+    spent = sums(site)
+    trials, tokens, usd = spent["cyd"]
+    results = read_results(site.directory())
+    assert results is not None
+    (row,) = results.cost.beside
+    assert (row.what, row.model, row.trials, row.tokens, row.usd) == ("left", "cyd", trials, tokens, pytest.approx(usd))
+    assert results.cost.in_all("usd") == pytest.approx(sum(one[2] for one in spent.values()))
+    told = f"besides   {trials} trials, {tokens:,} tokens, ${usd:.2f} on cyd, which the run has no more; caps count it"
+    assert told in ended.stdout
+    feed = Feed(site.directory())
+    feed.poll()
+    caps = {cap.name: cap.used for cap in stored_status(feed).caps}
+    assert caps == pytest.approx(
+        {name: sum(one[at] for one in spent.values()) for at, name in enumerate(("trials", "tokens", "usd"))}
+    )
+    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
+    assert f"| cyd, which the run has no more | {trials} " in report.replace("|     ", "| ")
+    page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
+    assert f'"beside":[{{"what":"left","model":"cyd","trials":{trials},"tokens":{tokens},' in page
+
+
+def test_what_a_regrade_asks_is_spent_until_its_grades_are_stored(tmp_path: Path) -> None:
+    """At its worst before it is sent, as it was when it has come, and not at all beside the grades."""
+    store = Store.open(tmp_path, HEADER).store
+    ledger, worst, used = VerdictLedger(store, Cost(100, 0.1, 9.0)), Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
+    ledger.ask(3)
+    assert all_spent(store.reader) == removed(store).cost == worst.times(3)
+    ledger.heard([Regrade("ada", "q1", trial, None, {}, None, None, used) for trial in range(3)])
+    assert all_spent(store.reader) == pytest.approx(used.times(3))
+    ledger.ask(1)
+    (row,) = removed(store).rows
+    assert (row.what, row.tokens, row.usd) == ("regrade", 121, pytest.approx(0.121))
+    store.commit(CommitBatch(events=[ledger.taken_back()]))
+    assert all_spent(store.reader) == NO_COST and not removed(store).rows
+    store.close()
+
+
+def removed(store: Store) -> RemovedModelsSpending:
+    """Of a run that has all of its models still."""
+    return spent_on_removed_models(store.reader, SKILLS, store.reader.events())
+
+
+def test_what_never_came_counts_as_the_caps_count_it() -> None:
+    """GPU hours of a server that the run starts are those for which it is held, whatever was lost."""
+    events = [
+        AnswersLost("ada", 2, 100, 0.5, 30.0),
+        AnswersLost("bob", 1, 50, 0.25, 10.0, killed=True),
+        AnswersLost("ada", 0, 7, 0.1, 1.0, verdicts=1),
+        AnswersLost("cyd", 1, 9, 9.0, 9.0),
+    ]
+    removed = RemovedModelsSpending(3, Cost(9, 1.0), 0.0, (BesideRow("left", "cyd", 3, 9, 1.0, 0.0, 0.0),))
+    rows = spent_beside(removed, ["ada", "bob"], {1}, events)
+    assert [(row.what, row.model, row.tokens, row.gpu_seconds, row.counted_gpu_seconds) for row in rows] == [
+        ("left", "cyd", 9, 0.0, 0.0),
+        ("lost", "ada", 107, 31.0, 31.0),
+        ("lost", "bob", 50, 10.0, 0.0),
+    ]
+    said = beside_in_short(rows)
+    assert said is not None and said.startswith(
+        "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, which the run has no"
+    )
+    assert beside_in_short(()) is None
