@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 from tables import Check, arguments, check_table, machine, markdown, publish
 
 from adaptive_eval.core.anytime import Anytime
@@ -129,7 +128,6 @@ def _evidence(wins: NDArray[np.int32], trials: NDArray[np.int64], horizon: int) 
         sigma_first=np.sqrt(var[:, 0]),
         sigma_second=np.sqrt(var[:, 1]),
         z=z,
-        rho=ndtr(np.abs(z)),
         information=at_end.sum(axis=1) / noise.sum(axis=1),
     )
 

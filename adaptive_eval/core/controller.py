@@ -101,6 +101,12 @@ class Controller:
         self._advance()
         return self.looks[taken:]
 
+    def tell_time(self, batch: Batch, seconds: float) -> None:
+        """What those answers of a batch took that have come so far, for a shell that tells it as a whole in the end:
+        those of the first round set clocks before all are there."""
+        batch.take_time(seconds)
+        self._advance()
+
     def tell_round(self, one: Round, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None) -> list[Look]:
         """All batches of a round at once, as counts (L, M, K)."""
         taken = len(self.looks)

@@ -21,8 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import Bench, Margin
-from scorio.moments import CountArray, FloatArray, average_moments, bayes_moments, over_categories
-from scorio.sinf.compare import compare, information_fraction, trial_variance, variance_at
+from scorio.moments import (
+    CountArray,
+    FloatArray,
+    Moments,
+    average_moments,
+    bayes_moments,
+    over_categories,
+    question_moments,
+)
+from scorio.sinf.compare import information_fraction, order_confidence, standardised, trial_variance, variance_at
 from scorio.sinf.prior import self_centred_average_moments, self_centred_prior, unseen_variance
 
 Prior = Literal["uniform", "self"]
@@ -70,24 +78,28 @@ class Estimates:
         return self if estimator == "average" else replace(self, score=self.bayes, var=self.bayes_var)
 
 
-def estimate(counts: CountArray, weights: FloatArray, prior: Prior, horizon: CountArray) -> Estimates:
-    """The estimates of models with counts (L, M, K), no question without a trial; `horizon` is N_q at the end."""
+def estimate(
+    counts: CountArray, weights: FloatArray, prior: Prior, horizon: CountArray, *, bayes: bool = True
+) -> Estimates:
+    """The estimates of models with counts (L, M, K), no question without a trial; `horizon` is N_q at the end. Bayes@N
+    may be left out: then it is nan."""
     uniform: FloatArray = counts + np.float64(1.0)
-    bayes = bayes_moments(uniform, weights)
+    nu: FloatArray = counts + self_centred_prior(counts)[:, None, :] if prior == "self" else uniform
+    questions = question_moments(nu, weights)
     if prior == "self":
-        nu: FloatArray = counts + self_centred_prior(counts)[:, None, :]
-        average = self_centred_average_moments(counts, nu, weights)
+        average = self_centred_average_moments(counts, nu, weights, questions)
     else:
-        nu = uniform
         average = average_moments(counts, nu, weights)
+    unknown = np.full(len(counts), np.nan)
+    beside = bayes_moments(uniform, weights) if bayes else Moments(unknown, unknown)
     trials = over_categories(counts)
-    v = trial_variance(nu, weights)
+    v = trial_variance(nu, weights, questions)
     cautious = v + unseen_variance(trials, weights) if prior == "self" else v
     return Estimates(
         score=average.mean,
         var=average.var,
-        bayes=bayes.mean,
-        bayes_var=bayes.var,
+        bayes=beside.mean,
+        bayes_var=beside.var,
         trial_var=v,
         noise=variance_at(cautious, trials),
         noise_at_horizon=variance_at(cautious, horizon),
@@ -95,7 +107,14 @@ def estimate(counts: CountArray, weights: FloatArray, prior: Prior, horizon: Cou
 
 
 def update(
-    known: Estimates, rows: NDArray[np.intp], counts: CountArray, bench: Bench, prior: Prior, max_trials: int
+    known: Estimates,
+    rows: NDArray[np.intp],
+    counts: CountArray,
+    bench: Bench,
+    prior: Prior,
+    max_trials: int,
+    *,
+    bayes: bool = True,
 ) -> Estimates:
     """`known` with the estimates of the models `rows` made anew from the tally `counts` of all, R0 added."""
     merged = {name: getattr(known, name).copy() for name in known.__slots__}
@@ -107,7 +126,7 @@ def update(
             own = own + bench.prior_counts[part]
             further = np.where(bench.asked[part], horizon, 0)[:, None]
             horizon = further + bench.prior_counts[part].sum(axis=-1)
-        fresh = estimate(own, bench.weights, prior, horizon)
+        fresh = estimate(own, bench.weights, prior, horizon, bayes=bayes)
         for name, values in merged.items():
             values[part] = getattr(fresh, name)
     return Estimates(**merged)
@@ -135,7 +154,6 @@ class Evidence:
     sigma_first: FloatArray
     sigma_second: FloatArray
     z: FloatArray
-    rho: FloatArray
     information: FloatArray
     margin: Margin | None = None
     benches: int = 1
@@ -160,8 +178,13 @@ class Evidence:
 
     def of_pairs(self, at: IndexArray) -> "Evidence":
         """On the pairs at these positions alone, for a rule that judges each by itself."""
-        names = ("first", "second", "difference", "sigma", "sigma_first", "sigma_second", "z", "rho", "information")
+        names = ("first", "second", "difference", "sigma", "sigma_first", "sigma_second", "z", "information")
         return replace(self, **{name: getattr(self, name)[at] for name in names})
+
+    @property
+    def rho(self) -> FloatArray:
+        """The confidence in each order."""
+        return order_confidence(self.z)
 
     @property
     def plain_pairs(self) -> int:
@@ -225,7 +248,7 @@ def weigh_evidence(
         given[1 - models :] = margin.delta
     one = _side(estimates, reference, first)
     two = _side(estimates if other is None else other, reference, second)
-    pair = compare(one.score + given, one.var, two.score, two.var)
+    pair = standardised(one.score + given, one.var, two.score, two.var)
     known = np.isfinite(pair.sigma)
     return Evidence(
         models=models,
@@ -237,7 +260,6 @@ def weigh_evidence(
         sigma_first=np.sqrt(one.var),
         sigma_second=np.sqrt(two.var),
         z=np.where(known, pair.z, 0.0),
-        rho=np.where(known, pair.rho, 0.5),
         information=information_fraction(
             one.noise_at_horizon + two.noise_at_horizon,
             np.maximum(one.noise + two.noise, np.finfo(float).tiny),

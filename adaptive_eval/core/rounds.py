@@ -48,7 +48,7 @@ class Batch:
         """Marks the trials that timed out."""
         self._counts: IntArray | None = None
         self._tokens, self._usd, self._gpu_seconds = 0, 0, 0
-        self._took = 0
+        self._took, self._took_untold = 0, 0
         self._next = 0
 
     def place(self, outcome: Outcome) -> bool | None:
@@ -80,6 +80,10 @@ class Batch:
             self._gpu_seconds += times * round(gpu_seconds * PER_UNIT)
         self._took += round(seconds * PER_UNIT)
         self._counts, self.missing = counts, 0
+
+    def take_time(self, seconds: float) -> None:
+        """What those of its answers took that have come, before they are told."""
+        self._took_untold = round(seconds * PER_UNIT)
 
     def ask_all(self) -> None:
         """Every trial is asked for."""
@@ -150,7 +154,7 @@ class Batch:
     @property
     def seconds(self) -> float:
         """How long its answers take on average, were those that are missing there already; 0 where nobody knows."""
-        return self._took / PER_UNIT / self.size
+        return max(self._took, self._took_untold) / PER_UNIT / self.size
 
     def expected(self) -> Iterator[tuple[int, int, int]]:
         """(model, question, trial) of every trial of the batch."""

@@ -49,7 +49,7 @@ def bench_of(look: JudgedLook, number: int) -> JudgedLook:
 
     def alone(of: Evidence) -> Evidence:
         arrays = {name: getattr(of, name)[chosen] for name in ("difference", "sigma", "sigma_first", "sigma_second")}
-        arrays |= {name: getattr(of, name)[chosen] for name in ("z", "rho", "information")}
+        arrays |= {name: getattr(of, name)[chosen] for name in ("z", "information")}
         first, second = own(of.first[chosen]), own(of.second[chosen])
         return Evidence(models, of.against_reference, first, second, **arrays)
 

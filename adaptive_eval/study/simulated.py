@@ -25,9 +25,10 @@ from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.servers import SimulatedHost
+from adaptive_eval.study.slots import DecidedRun, IssuedRound, TimeTaken, times_taken
 from adaptive_eval.study.stack import RunStack, StackMember, SummedTapes
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
-from adaptive_eval.study.timed import IssuedRound, Timeline, drive_in_time, time_of_rounds
+from adaptive_eval.study.timed import Timeline, drive_in_time
 from scorio.moments import FloatArray, IntArray
 
 CONFIDENCES = (0.90, 0.95, 0.99)
@@ -165,13 +166,6 @@ def simulate_run(
     )
 
 
-class TimeTaken(NamedTuple):
-    """Of a run, and of each of its models until its last answer."""
-
-    seconds: float
-    held: tuple[float, ...]
-
-
 def _took(timeline: Timeline) -> TimeTaken:
     return TimeTaken(timeline.seconds, tuple(float(one.end.max(initial=0.0)) for one in timeline.served))
 
@@ -203,6 +197,8 @@ def simulate_side_by_side(plan: Plan, jobs: Sequence[StackedJob], served: Servic
     )
     members = [StackMember(at[job.world], job.cap) for job in jobs]
     ends = RunStack(plan, tapes, members, keep_rounds=any(job.timed for job in jobs)).ends()
+    timed = [_decided(end.rounds, plan, job, served, seed) for job, end in zip(jobs, ends, strict=True) if job.timed]
+    took = iter(times_taken(timed, served.slots))
     return [
         _summed_up(
             plan,
@@ -212,18 +208,17 @@ def simulate_side_by_side(plan: Plan, jobs: Sequence[StackedJob], served: Servic
             counts=end.counts,
             compared=end.comparisons,
             unhindered=end.unhindered,
-            took=_took_by(end.rounds, plan, job, served, seed) if job.timed else None,
+            took=next(took) if job.timed else None,
         )
         for job, end in zip(jobs, ends, strict=True)
     ]
 
 
-def _took_by(rounds: Sequence[IssuedRound], plan: Plan, job: StackedJob, served: ServiceCosts, seed: int) -> TimeTaken:
-    """The time of a run that was decided already."""
+def _decided(rounds: Sequence[IssuedRound], plan: Plan, job: StackedJob, served: ServiceCosts, seed: int) -> DecidedRun:
+    """What is to be known of a run for its time to be found."""
     tape = tape_of_world(plan, job.chances, served, (seed, job.world))
     times = _Seconds(served, plan.bench.questions, np.random.default_rng([seed, job.world, 1]))
-    seconds, held = time_of_rounds(rounds, tape, times, served.slots)
-    return TimeTaken(seconds, tuple(held.tolist()))
+    return DecidedRun(rounds, tape, times)
 
 
 def tape_of_world(plan: Plan, chances: FloatArray, served: ServiceCosts, seed: Sequence[int]) -> Tape:

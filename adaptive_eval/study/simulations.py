@@ -58,6 +58,14 @@ def figures_settled(runs: Sequence[Simulated]) -> bool:
     return bool(error <= KNOWN_TO * np.median(trials)) and chance_error(runs) <= CHANCE_TO
 
 
+def times_settled(runs: Sequence[Simulated]) -> bool:
+    """Whether the interval of times stands, as far as runs were timed."""
+    seconds = np.array([run.seconds for run in runs if not np.isnan(run.seconds)])
+    if len(seconds) < TIMED_FIRST:
+        return False
+    return bool(END_ERROR * seconds.std(ddof=1) <= KNOWN_TO * np.median(seconds) * np.sqrt(len(seconds)))
+
+
 def cell_settled(runs: Sequence[Simulated]) -> bool:
     """Whether a cell of the table stands."""
     shares = [run.decided / max(len(run.comparisons), 1) for run in runs]
@@ -85,8 +93,9 @@ STOPS = (3, 10, 20, 30, 40, 60, 80)
 """Worlds after which their figures are told: the first of them at once."""
 FIRST = 20
 """Worlds before the first question whether they are enough."""
-TIMED = 20
-"""Worlds in which the run is timed: times differ less from world to world than trials do, and take as long to find."""
+TIMED_FIRST, TIMED_MOST = 10, 20
+"""Worlds in which the run is timed, at least and at most: times differ less from world to world than trials do, and
+take as long to find."""
 TABLE_FIRST, TABLE_STEP = 10, 5
 PACE_FIRST, PACE_MOST = 2, 5
 """Worlds of each pace: at least, and at most."""
@@ -150,7 +159,7 @@ def simulate_all(
     with SimulationWorkers(scene, likely) as workers:
         work = _Workload(workers, worlds, _Progress(expected, watch))
         for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
-            work.do(Wanted(first, end, timed=True))
+            work.do(Wanted(first, end, timed=not all(times_settled(work.runs.get(one, ())) for one in first)))
             work.progress.found(work.runs[need])
             if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):
                 break
@@ -220,7 +229,7 @@ class _Workload:
         ]
         known = [self._unhindered(world, one) for world, one, _ in missing]
         jobs = [
-            SimulationJob(world, self._worlds[world], one, timed and world < TIMED)
+            SimulationJob(world, self._worlds[world], one, timed and world < TIMED_MOST)
             for (world, one, timed), run in zip(missing, known, strict=True)
             if run is None
         ]

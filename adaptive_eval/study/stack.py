@@ -32,8 +32,8 @@ from adaptive_eval.core.policies import View, spread_over_open, weighs_questions
 from adaptive_eval.core.reasons import why_no_further
 from adaptive_eval.core.side_by_side import bench_of, some_of
 from adaptive_eval.core.types import PairVerdict
+from adaptive_eval.study.slots import IssuedRound
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
-from adaptive_eval.study.timed import IssuedRound
 from scorio.moments import FloatArray, IntArray
 
 MOST_CELLS = 1 << 16
@@ -130,7 +130,15 @@ class RunStack:
         there = self._there.reshape(-1, questions)[rows]
         self._counts[rows] = self._tapes.counts(self._tape[run] * models + model, there)
         plan = self._plan
-        self._estimates = update(self._estimates, rows, self._counts, plan.bench, plan.prior, plan.trials.max)
+        self._estimates = update(
+            self._estimates,
+            rows,
+            self._counts,
+            plan.bench,
+            plan.prior,
+            plan.trials.max,
+            bayes=plan.estimator == "bayes",
+        )
 
     def _supply(self) -> Supply:
         models, questions = self._shape

@@ -107,7 +107,6 @@ def _equals(sigma: float, information: float) -> Evidence:
         sigma_first=half,
         sigma_second=half,
         z=zero,
-        rho=np.full(1, 0.5),
         information=np.array([information]),
     )
 

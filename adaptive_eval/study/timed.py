@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.rounds import Batch, Round
@@ -91,8 +90,8 @@ class AnswerTimes:
 class _FlyingBatch:
     """A batch that was issued: its load, and what will come of it.
 
-    It is told as a whole, unless it is of an `opening`, whose answers decide before all are there: then, from the end
-    of the first of its batches on, one by one.
+    It is told as a whole. Of an `opening`, whose answers decide before all are there, it is told besides what they took
+    so far: from the end of the first of its batches on, after each.
     """
 
     def __init__(self, batch: Batch, drawn: DrawnRound, seconds: FloatArray, opening: "list[TrialLoad] | None") -> None:
@@ -104,8 +103,7 @@ class _FlyingBatch:
         if opening is not None:
             opening.append(self.load)
         self._told = 0
-        self._outcomes: list[Outcome] | None = None
-        """All of them, where they are told one by one."""
+        """Answers whose time is told."""
 
     @property
     def next(self) -> float:
@@ -126,25 +124,17 @@ class _FlyingBatch:
 
     def tell(self, controller: Controller, costs: CostTable | None) -> list[Look]:
         """What comes next."""
-        if self._opening is not None:
-            if self._outcomes is None:
-                self._outcomes = list(self._made(np.ones(self.batch.size, dtype=np.bool_), costs))
-            come = self.load.in_order[1][self._told : self._until()]
-            self._told += len(come)
-            return controller.tell([self._outcomes[number] for number in come])
-        self._told = self.batch.size
+        self._told = self.batch.size if self._opening is None else self._until()
+        if not self.told:
+            controller.tell_time(self.batch, float(self.load.seconds[self.load.in_order[1][: self._told]].sum()))
+            return []
         own = None if costs is None else costs[self.batch.model]
         return controller.tell_batch(self.batch, self._drawn.counts, own, float(self.load.seconds.sum()))
 
     def before(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
-        """What has come before the cap and was not told."""
-        came = self.load.ends < cap
-        came[self.load.in_order[1][: self._told]] = False
-        return self._made(came, costs)
-
-    def _made(self, which: NDArray[np.bool_], costs: CostTable | None) -> Iterator[Outcome]:
-        values = (*self._drawn.trials, self._drawn.categories, self.load.seconds)
-        for model, question, trial, category, seconds in zip(*(value[which].tolist() for value in values), strict=True):
+        """What has come before the cap."""
+        values, came = (*self._drawn.trials, self._drawn.categories, self.load.seconds), self.load.ends < cap
+        for model, question, trial, category, seconds in zip(*(value[came].tolist() for value in values), strict=True):
             cost = NO_COST if costs is None else costs[model][category]
             yield Outcome(model, question, trial, category, cost, seconds=seconds)
 
@@ -207,45 +197,6 @@ def drive_in_time(
     )
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
     return Timeline(now, width, np.array(looks), served, swaps)
-
-
-class IssuedRound(NamedTuple):
-    """Trials (L, M) that were asked for after so many looks."""
-
-    looks: int
-    extra: IntArray
-
-
-def time_of_rounds(
-    rounds: Sequence[IssuedRound], tape: Tape, times: ServiceTimes, slots: Sequence[int]
-) -> tuple[float, FloatArray]:
-    """When a run ended that was decided already, and each model's last answer: what `drive_in_time` finds where all
-    models go in step, each on a host of its own.
-
-    A look is taken when a round and all before it are complete; each is of one round.
-    """
-    hosts = [SimulatedHost((model,), own) for model, own in enumerate(slots)]
-    issued, now = np.zeros_like(rounds[0].extra) if rounds else np.zeros(0, dtype=np.int32), 0.0
-    last, ends = np.zeros(len(slots)), list[float]()
-    coming = iter([*rounds, IssuedRound(len(rounds), issued)])
-    ahead = next(coming)
-    for look in range(len(rounds)):
-        while ahead.looks <= look:
-            trials = TrialArrays.of_round(issued, ahead.extra)
-            loads = _loads(ahead.extra, times.seconds(trials, tape.categories(trials)))
-            for load in loads:
-                hosts[load.model].issue(load, now)
-                last[load.model] = max(last[load.model], load.end)
-            ends.append(max(load.end for load in loads))
-            issued, ahead = issued + ahead.extra, next(coming)
-        now = max(now, ends[look])
-    return now, last
-
-
-def _loads(extra: IntArray, seconds: FloatArray) -> list[TrialLoad]:
-    """What a round asks of each model."""
-    ends = np.cumsum(extra.sum(axis=1))[:-1]
-    return [TrialLoad(model, own) for model, own in enumerate(np.split(seconds, ends)) if len(own)]
 
 
 def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain: float) -> list[SimulatedHost]:

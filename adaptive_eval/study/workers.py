@@ -73,12 +73,29 @@ class SimulationWorkers:
             self._left -= len(bundle)
             self._hire_if_worth_it(len(bundle), time.process_time() - start)
         if self._pool is not None:
-            bundles = [part for bundle in bundles for part in _parts(bundle, math.ceil(len(bundle) / self._processes))]
-            asked = [[jobs[number] for number in bundle] for bundle in bundles]
-            for bundle, found in zip(bundles, self._pool.map(_do, asked), strict=True):
-                done |= zip(bundle, found, strict=True)
-                another(len(bundle))
+            parts = [part for bundle in bundles for part in _parts(bundle, math.ceil(len(bundle) / self._processes))]
+            done |= self._share(self._pool, jobs, parts, another)
         return [done[number] for number in range(len(jobs))]
+
+    def _share(
+        self,
+        pool: ProcessPoolExecutor,
+        jobs: Sequence[SimulationJob],
+        bundles: Sequence[Sequence[int]],
+        another: Callable[[int], None],
+    ) -> dict[int, Simulated]:
+        """Have bundles done by the other processes from the first on, and do them here from the last on."""
+        done: dict[int, Simulated] = {}
+        asked = [(bundle, pool.submit(_do, [jobs[number] for number in bundle])) for bundle in bundles]
+        for bundle, theirs in reversed(asked):
+            if theirs.cancel():
+                done |= zip(bundle, self._worker.do([jobs[number] for number in bundle]), strict=True)
+                another(len(bundle))
+        for bundle, theirs in asked:
+            if not theirs.cancelled():
+                done |= zip(bundle, theirs.result(), strict=True)
+                another(len(bundle))
+        return done
 
     def _hire_if_worth_it(self, runs: int, seconds: float) -> None:
         """Take on processes where the bundle that was done says that the others take long; not by the very first."""
@@ -89,11 +106,11 @@ class SimulationWorkers:
                 self.hire(processes)
 
     def hire(self, processes: int) -> None:
-        """Have the jobs done by processes from now on."""
+        """Have the jobs done by so many processes from now on, of which this is one."""
         # spawned, not forked: the caller may have threads
         context = get_context("spawn")
         self._processes = processes
-        self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(self._scene,))
+        self._pool = ProcessPoolExecutor(processes - 1, context, initializer=_begin, initargs=(self._scene,))
 
 
 class _Worker:

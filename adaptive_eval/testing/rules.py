@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 import numpy as np
-from scipy.special import ndtr
 
 from adaptive_eval.core.evidence import Evidence, pair_indices
 from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, Rule
@@ -122,7 +121,6 @@ def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArr
         sigma_first=both[first],
         sigma_second=both[second],
         z=np.where(known, z, 0.0),
-        rho=np.where(known, ndtr(np.abs(z)), 0.5),
         information=np.where(known, information, 0.0),
     )
 

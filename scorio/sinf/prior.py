@@ -66,13 +66,16 @@ def self_centred_prior(n: CountArray) -> FloatArray:
     return s.reshape(shares.shape[:-1])[..., None] * shares
 
 
-def self_centred_average_moments(n: CountArray, nu: FloatArray, w: FloatArray) -> Moments:
+def self_centred_average_moments(
+    n: CountArray, nu: FloatArray, w: FloatArray, questions: Moments | None = None
+) -> Moments:
     """The average and its variance (see above) under nu = n + the self-centred prior; needs N_q >= 1.
 
     Args:
         n: Counts of each question by category, (..., M, K).
         nu: The posterior counts, n plus the self-centred prior.
         w: What each category is worth, (K,).
+        questions: `question_moments(nu, w)`, where they are there already.
 
     Returns:
         `Moments` (mean, var) of each model, (...).
@@ -87,7 +90,8 @@ def self_centred_average_moments(n: CountArray, nu: FloatArray, w: FloatArray) -
     """
     trials = over_categories(n)
     average = (n @ w / trials).mean(axis=-1)
-    one_trial = over_categories(nu) * question_moments(nu, w).var + unseen_variance(trials, w)
+    var = (question_moments(nu, w) if questions is None else questions).var
+    one_trial = over_categories(nu) * var + unseen_variance(trials, w)
     return Moments(average, (one_trial / trials).sum(axis=-1) / n.shape[-2] ** 2)
 
 

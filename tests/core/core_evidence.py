@@ -1,7 +1,6 @@
 """Evidence on pairs, made by hand."""
 
 import numpy as np
-from scipy.special import ndtr
 
 from adaptive_eval.core.evidence import Evidence, pair_indices
 
@@ -26,6 +25,5 @@ def evidence(
         sigma_first=both[first],
         sigma_second=both[second],
         z=np.where(known, at, 0.0),
-        rho=ndtr(np.abs(at)),
         information=np.array(information, dtype=float),
     )

@@ -32,7 +32,6 @@ def evidence(z: float, information: float) -> Evidence:
         sigma_first=0.07 * one,
         sigma_second=0.07 * one,
         z=z * one,
-        rho=0.5 * one,
         information=information * one,
     )
 

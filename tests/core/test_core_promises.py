@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import ndtr
 from scipy.stats import binom
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Verdict
@@ -84,7 +83,6 @@ def side_by_side(found: Estimates) -> Evidence:
         sigma_first=np.sqrt(var[:, 0]),
         sigma_second=np.sqrt(var[:, 1]),
         z=z,
-        rho=ndtr(np.abs(z)),
         information=at_end.sum(axis=1) / noise.sum(axis=1),
     )
 

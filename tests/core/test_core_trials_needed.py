@@ -23,7 +23,6 @@ def needed(z: float, information: float, rule: Rule) -> float:
         sigma_first=0.01 * one,
         sigma_second=0.01 * one,
         z=z * one,
-        rho=0.9 * one,
         information=information * one,
     )
     at_horizon = forecast(evidence, rule, 0.0, one).boundary
