@@ -28,7 +28,7 @@ from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Margin, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batches.types import came_by_batch
-from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, Prompt
+from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import open_rubric
@@ -231,8 +231,7 @@ def usage_cost(
     usd = _usd(model, prompt_tokens, completion_tokens)
     if batched and model.batch is not None:
         usd *= model.batch.price_factor
-    gpus = (model.gpus or 0.0) / len(model.replicas)
-    gpu_seconds = latency * gpus / (abreast or model.concurrency.concurrency)
+    gpu_seconds = latency * gpu_share(model.gpus, model, abreast or model.concurrency.concurrency)
     return Cost(round(prompt_tokens + completion_tokens), usd, min(_most_gpu_seconds(model), gpu_seconds))
 
 
@@ -284,7 +283,7 @@ def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float) -> 
 
 def _most_gpu_seconds(model: ModelConfig) -> float:
     """What one answer may cost over all its attempts: its share of the GPUs when the model's servers are full."""
-    share = (model.gpus or 0.0) / (model.concurrency.concurrency * len(model.replicas))
+    share = gpu_share(model.gpus, model, model.concurrency.concurrency)
     return model.sampling.timeout * model.concurrency.attempts * share
 
 

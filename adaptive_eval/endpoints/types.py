@@ -186,6 +186,11 @@ class EndpointConfig(_Section):
         return (self.base_url,) if isinstance(self.base_url, str) else self.base_url
 
 
+def gpu_share(gpus: float | None, config: "EndpointConfig", abreast: int) -> float:
+    """The GPUs of a model's servers that one answer has to itself, where `abreast` are in flight at each replica."""
+    return (gpus or 0.0) / len(config.replicas) / abreast
+
+
 def _is_provider(url: str) -> bool:
     """A server of the provider, or of one of its regions, over a connection that nobody can listen to."""
     parts = urlsplit(url)

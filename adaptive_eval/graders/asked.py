@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from adaptive_eval.core.types import Cost
-from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, EndpointConfig, Limits, Sampling, gpu_share
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.transcript import PLACEHOLDER, TEMPLATE, Transcript
@@ -85,7 +85,7 @@ class AskedGrader(GraderOptions):
     def cost(self, prompt_tokens: int, completion_tokens: int, latency: float) -> Cost:
         """What one reply has cost."""
         usd = 0.0 if self.price is None else self.price.usd(prompt_tokens, completion_tokens)
-        share = (self.gpus or 0.0) / (len(self.server.replicas) * self.concurrency.concurrency)
+        share = gpu_share(self.gpus, self.server, self.concurrency.concurrency)
         return Cost(prompt_tokens + completion_tokens, usd, latency * share)
 
     def worst_cost(self, questions: Sequence[Question]) -> Cost:

@@ -21,7 +21,8 @@ from adaptive_eval.notebook.display import NotebookDisplay, notebook
 from adaptive_eval.notebook.stored import RunRecord, read_run
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.execute import HEARD, directory_for, execute
+from adaptive_eval.running.execute import directory_for, execute
+from adaptive_eval.running.interrupts import HEARD
 from adaptive_eval.show.displays import Display, DisplayKind, open_display
 
 Configuration = str | Path | Mapping[str, object] | RunConfig

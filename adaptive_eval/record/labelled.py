@@ -34,7 +34,6 @@ from adaptive_eval.record.labels import (
 )
 from adaptive_eval.record.relabel import judged_rows
 from adaptive_eval.record.restore import StoredRun
-from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.store import TrialFacts, TrialRecord
 from scorio.eval import corrected
 
@@ -123,8 +122,7 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     labels = read_labels(stored.reader.directory) if labels is None else labels
     if not labels:
         return None
-    config = stored.setup.config
-    rubric = kept_rubric(config.rubric, stored.events)
+    config, rubric = stored.setup.config, stored.rubric
     require_labels_say_something(stored)
     rows = judged_rows(stored)
     by_model: dict[str, list[TrialFacts]] = defaultdict(list)
@@ -160,7 +158,7 @@ def require_labels_say_something(stored: StoredRun) -> None:
     """A label is what the grader should have said; a rubric that goes by something else is not corrected by it."""
     if stored.setup.config.prior_evidence is not None:
         raise ConfigError("the scores of this run have outcomes of an earlier run in them (R0), which have no labels")
-    rubric = kept_rubric(stored.setup.config.rubric, stored.events)
+    rubric = stored.rubric
     by_probabilities = sorted(name for name in rubric.needs if name.startswith("verifier_"))
     levels = {one.name for one in label_fields(stored.setup.config)}
     if by_probabilities or not rubric.needs & {VERDICT, SCORE, "is_correct", *levels}:

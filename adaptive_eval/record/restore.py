@@ -22,13 +22,14 @@ from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core import Controller, Outcome, Plan
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.errors import StoreError
-from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results, iso_time
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
 from adaptive_eval.record.removed_models import RemovedModelsSpending, spent_beside, spent_on_removed_models
 from adaptive_eval.record.results import BesideRow, Caution, Results, read_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
+from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.scheduler.ledger import cost_of, lost_so_far
 from adaptive_eval.scheduler.server_times import gpu_seconds_used
 from adaptive_eval.store import (
@@ -73,6 +74,11 @@ class StoredRun:
     def events(self) -> Sequence[Event]:
         """Everything that happened to it."""
         return self.reader.events() if self._events is None else self._events
+
+    @cached_property
+    def rubric(self) -> Rubric:
+        """Its rubric, with the thresholds that it has frozen."""
+        return kept_rubric(self.setup.config.rubric, self.events)
 
     @cached_property
     def plan(self) -> Plan:

@@ -6,12 +6,10 @@ from pathlib import Path
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.record.prior import asks_otherwise, rubric_problems
 from adaptive_eval.record.recorded import LOGS, Recorded, digest_of, kept_outcomes
 from adaptive_eval.record.restore import StoredRun, opened_run
-from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.store import Json, OutcomesRecorded, TrialsImported, events_of_kind
 from adaptive_eval.store.database import is_run
 
@@ -57,7 +55,7 @@ def _taken(
 
 def _problems(prepared: PreparedRun, stored: StoredRun) -> Iterator[str]:
     """Why outcomes of the earlier run mean something else here, or are not there."""
-    yield from rubric_problems(prepared.rubric, _rubric_of(stored))
+    yield from rubric_problems(prepared.rubric, stored.rubric)
     theirs, ours = stored.reader.header().meaning["grader"], prepared.header.meaning["grader"]
     if theirs != ours and not _graded_by_logs(stored):
         yield (
@@ -93,10 +91,6 @@ def _graded_by_logs(stored: StoredRun) -> bool:
 
 def _another_key(one: Question, other: Question) -> bool:
     return bool(one.answer and other.answer) and one.answer != other.answer
-
-
-def _rubric_of(stored: StoredRun) -> Rubric:
-    return kept_rubric(stored.setup.config.rubric, stored.events)
 
 
 class _EarlierOutcomes:

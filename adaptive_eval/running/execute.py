@@ -1,21 +1,18 @@
 """A run from its first request to its last look.
 
-Meanwhile results.json is kept up to date, and Ctrl-C, SIGTERM and a closed terminal are heard until the last server
-has ended.
+Meanwhile results.json is kept up to date (`publishing`), and Ctrl-C, SIGTERM and a closed terminal are heard until the
+last server has ended (`interrupts`).
 """
 
 import asyncio
 import gc
 import os
-import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from adaptive_eval import __version__
 from adaptive_eval.config.planning import longest_prompts
@@ -26,18 +23,19 @@ from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCode, StoreError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.build import build_results
 from adaptive_eval.record.ending import Ended, ended_of, note_fatal_error
 from adaptive_eval.record.history import fresh_directory, newest_directory, stored_trial_count
 from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
-from adaptive_eval.record.results import BesideRow, Results, write_results
+from adaptive_eval.record.results import BesideRow
 from adaptive_eval.record.snapshot import Snapshot, subject_of, take_snapshot
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.running.answer_keys import check_keys, grading_of
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.imported_grades import adopt_grader
+from adaptive_eval.running.interrupts import Interrupts, StopSource
 from adaptive_eval.running.notify import notifier_of
+from adaptive_eval.running.publishing import Publisher
 from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
 from adaptive_eval.running.settled import SettledCommands
 from adaptive_eval.running.tracking import tracking_of
@@ -58,101 +56,6 @@ from adaptive_eval.store import (
     Store,
 )
 from adaptive_eval.store.repeats import SamplingFreedom
-
-HEARD = 2
-"""The next one acts as it does in any program."""
-NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class StopSource(Protocol):
-    """Where requests to stop come from: the first waits for what is in flight, the second stops at once."""
-
-    def hear(self, handle: Callable[[], None]) -> None:
-        """Call this at each of them from now on."""
-        ...
-
-    def __enter__(self) -> "StopSource": ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-class Interrupts(AbstractContextManager["Interrupts"]):
-    """Hears them in the loop from `hear` to the end of the context."""
-
-    def __init__(self) -> None:
-        self._left = HEARD
-
-    def hear(self, handle: Callable[[], None]) -> None:
-        """Call this at each of them from now on."""
-
-        def heard() -> None:
-            self._left -= 1
-            if not self._left:
-                _forget()
-            handle()
-
-        for number in NUMBERS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup a closed terminal is nobody's request
-                asyncio.get_running_loop().add_signal_handler(number, heard)
-
-    def __exit__(self, *_: object) -> None:
-        _forget()
-
-
-def _forget() -> None:
-    for number in NUMBERS:
-        asyncio.get_running_loop().remove_signal_handler(number)
-
-
-SHARE_OF_TIME = 0.1
-"""Of the time at most this goes into results.json: with thousands of questions it takes a while to write, and where
-looks follow each other faster than that, only the latest is written."""
-
-
-BETWEEN_LOOKS_SECONDS = 10.0
-"""Trials whose round is not complete yet are in results.json, too, marked as not judged."""
-
-
-class Publisher:
-    """Writes the results after looks and now and then between them, one file at a time and off the loop."""
-
-    def __init__(self, directory: Path, take: Callable[[], Snapshot | None]) -> None:
-        self._directory = directory
-        self._take = take
-        self._due = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="results-writer")
-
-    def looked(self) -> None:
-        """There is something new."""
-        self._due.set()
-
-    async def run(self) -> None:
-        """Write until cancelled; raises the `StoreError` of a write that failed."""
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BETWEEN_LOOKS_SECONDS):
-                    await self._due.wait()
-            self._due.clear()
-            began = time.monotonic()
-            await self.publish()
-            await asyncio.sleep((time.monotonic() - began) * (1.0 / SHARE_OF_TIME - 1.0))
-
-    async def publish(self) -> Results | None:
-        """Write the results as they are now; None before the first look."""
-        snapshot = self._take()
-        if snapshot is None:
-            return None
-        # shielded: a write that has begun ends before another one begins
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._write, snapshot))
-
-    def _write(self, snapshot: Snapshot) -> Results:
-        results = build_results(snapshot)
-        write_results(self._directory, results)
-        return results
-
-    def close(self) -> None:
-        """Wait for the writer's thread to end."""
-        self._thread.shutdown()
 
 
 def directory_for(config: RunConfig, given: Path | None, fresh: bool) -> Path:

@@ -9,7 +9,7 @@ import pytest
 from patient_time import HANGS
 
 from adaptive_eval.record.snapshot import Snapshot
-from adaptive_eval.running.execute import Publisher
+from adaptive_eval.running.publishing import Publisher
 
 
 async def test_trials_are_published_though_no_look_is_taken(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ async def test_trials_are_published_though_no_look_is_taken(tmp_path: Path) -> N
         return None
 
     publisher = Publisher(tmp_path, take)
-    with patch("adaptive_eval.running.execute.BETWEEN_LOOKS_SECONDS", 0.001):
+    with patch("adaptive_eval.running.publishing.BETWEEN_LOOKS_SECONDS", 0.001):
         publishing = asyncio.create_task(publisher.run())
         await asyncio.wait_for(taken.wait(), HANGS)
     publishing.cancel()

@@ -1,0 +1,51 @@
+"""Requests to stop a run: Ctrl-C, SIGTERM and a closed terminal, or whatever a program has in their place."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+HEARD = 2
+"""The next one acts as it does in any program."""
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopSource(Protocol):
+    """Where requests to stop come from: the first waits for what is in flight, the second stops at once."""
+
+    def hear(self, handle: Callable[[], None]) -> None:
+        """Call this at each of them from now on."""
+        ...
+
+    def __enter__(self) -> "StopSource": ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Interrupts(AbstractContextManager["Interrupts"]):
+    """Hears them in the loop from `hear` to the end of the context."""
+
+    def __init__(self) -> None:
+        self._left = HEARD
+
+    def hear(self, handle: Callable[[], None]) -> None:
+        """Call this at each of them from now on."""
+
+        def heard() -> None:
+            self._left -= 1
+            if not self._left:
+                _forget()
+            handle()
+
+        for number in NUMBERS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup a closed terminal is nobody's request
+                asyncio.get_running_loop().add_signal_handler(number, heard)
+
+    def __exit__(self, *_: object) -> None:
+        _forget()
+
+
+def _forget() -> None:
+    for number in NUMBERS:
+        asyncio.get_running_loop().remove_signal_handler(number)
