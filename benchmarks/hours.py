@@ -4,9 +4,10 @@ Simulated clock (`study.servers`), the real controller, the best models of AIME'
 a hundred questions; 64 slots a model, answers log-normal with the stated mean, twice as long when wrong, alike for all
 models or spread 8-fold over them. Few sequences at a time are faster, a lone one twice as fast (`GAIN`; 0 is a server
 whose speed knows no load). A server is held from the start until its model has no open comparison or is at its
-horizon, and what it was asked has come; places that models share are held until the last model is done.
+horizon, and what it was asked has come; places that models share are held until the last model is done. A place of a
+pool has memory for the next model while the last answers of one still run, unless it is said to be drained first.
 
-    python benchmarks/hours.py [--quick] [--runs 40] [--json PATH] [--markdown PATH]
+    python benchmarks/hours.py [--quick] [--runs 40] [--sets aime2024] [--workers 1] [--json PATH] [--markdown PATH]
 """
 
 import os
@@ -75,6 +76,7 @@ SETTINGS = (
     Setting(OWN, spread=8.0, goal=0.85),
     Setting("pool of 4 places, swaps of 5 s", places=4, swap=5.0, overlap=True, goal=0.75, most_wall=0.80),
     Setting("pool of 4 places, swaps of 5 s", 8.0, places=4, swap=5.0, overlap=True, goal=0.75, most_wall=0.80),
+    Setting("the same, drained before a swap", places=4, swap=5.0),
     Setting("one place, swaps of 5 s", places=1, swap=5.0, goal=0.75),
     Setting("one place, swaps of 5 s", 8.0, places=1, swap=5.0, goal=0.75),
     Setting("one place, swaps of 180 s", answer=120.0, places=1, swap=180.0, goal=0.80),
@@ -202,8 +204,9 @@ def checks(rows: Sequence[Row]) -> Iterator[Check]:
             yield Check(f"{row.set}: trials at favour cost", round(found.trials, 3), goal, holds)
         if row.favour != "servers":
             continue
-        goal = f"<= {setting.goal}"
-        yield Check(f"{name}: held, beside fixed N", round(found.held, 3), goal, found.held <= setting.goal)
+        aimed = setting.goal < 1.0
+        goal, holds = (f"<= {setting.goal}", found.held <= setting.goal) if aimed else ("", None)
+        yield Check(f"{name}: held, beside fixed N", round(found.held, 3), goal, holds)
         if (most := setting.most_wall) is not None:
             yield Check(f"{name}: wall time, beside fixed N", round(found.wall, 3), f"<= {most}", found.wall <= most)
         fewer = found.called >= least - ALIKE
@@ -220,15 +223,18 @@ def _recorded(folder: Path, quick: bool) -> Iterator[Scenario]:
 def main() -> None:
     parser = arguments("For how long servers are held.")
     parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--sets", nargs="*", help="these sets alone")
+    parser.add_argument("--workers", type=int, help="processes at a time")
     add_data(parser)
     options = parser.parse_args()
     runs = 4 if options.quick else options.runs
     scenarios = list(_recorded(options.data, options.quick)) if options.data.exists() else []
     start = time.perf_counter()
     rows: list[Row] = []
-    with ProcessPoolExecutor() as pool:
+    chosen = [one for one in (*scenarios, simulated("coins")) if options.sets is None or one.name in options.sets]
+    with ProcessPoolExecutor(options.workers) as pool:
         bench = Bench(runs, pool)
-        for scenario in (*scenarios, simulated("coins")):
+        for scenario in chosen:
             for setting in SETTINGS:
                 favours: tuple[Favour, ...] = ("balanced", "servers") if options.quick else FAVOURS
                 rows += bench.rows(scenario, setting, ("cost", *favours) if setting == SETTINGS[0] else favours)

@@ -18,13 +18,13 @@ from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
 from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs, paces_to_try
 from adaptive_eval.study.pilot import (
-    GUESSED_BATCH,
     AnswerUsage,
     Pilot,
     cost_table,
     guess,
     known_usage,
     read_pilot,
+    seconds_of_batches,
     through_batches,
 )
 from adaptive_eval.study.simulated import (
@@ -190,10 +190,8 @@ def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, lis
     guessed = guess(models, prepared.prompts, prepared.plan.bench.categories)
     nobody = np.zeros(len(models), dtype=bool)
     known = (guessed, nobody, nobody) if pilot is None else known_usage(pilot.measured, guessed)
-    usage, guesses = through_batches(models, known[0]), list(_guesses(*known))
-    if any(model.batch is not None for model in models):
-        guesses.append(f"a batch is guessed to be answered in {GUESSED_BATCH / 3600.0:g} h, whatever its size")
-    return usage, guesses
+    seconds, batches = seconds_of_batches(models, {} if pilot is None else pilot.batches)
+    return through_batches(models, known[0], seconds), [*_guesses(*known), *batches]
 
 
 def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:
@@ -212,6 +210,8 @@ def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.
 def _swaps(scene: Scene) -> Iterator[str]:
     if scene.served.in_turn and scene.served.usage.knows_seconds:
         yield f"a model that takes its turn on a server is guessed to be loaded in {GUESSED_SWAP:g} s"
+    if any(len(group.places) > 1 for group in scene.served.in_turn):
+        yield "a pool is counted with one server a model: where places are left for more, the run is done sooner"
 
 
 def _simulable(budget: Budget, usage: AnswerUsage) -> tuple[Budget, list[str]]:

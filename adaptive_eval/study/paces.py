@@ -15,11 +15,12 @@ MOST_AT_ONCE = 2_000_000
 
 
 def paces_to_try(prepared: PreparedRun, scene: Scene) -> tuple[Favour, ...]:
-    """All there are; none where the pace is given by itself, or where they would take too long."""
+    """All that apply; none where the pace is given by itself, or where they would take too long."""
     trials = scene.bench.models * scene.bench.questions * prepared.plan.trials.max
     if prepared.config.allocation.lookahead is not None or trials > MOST_AT_ONCE:
         return ()
-    return get_args(Favour)
+    batched = any(model.batch is not None for model in prepared.config.models)
+    return tuple(favour for favour in get_args(Favour) if batched or favour != "batches")
 
 
 def pace_costs(prepared: PreparedRun, scene: Scene, paces: Mapping[Favour, Sequence[Simulated]]) -> Iterator[PaceCosts]:

@@ -5,9 +5,9 @@ longer: over a run their sums are what counts. Seconds are log-normal around the
 last of its answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.store import Roster, RunHeader, RunReader, TrialUse, differences
+from adaptive_eval.store import BatchEnded, BatchTaken, Event, Roster, RunHeader, RunReader, TrialUse, differences
 from adaptive_eval.store.store import with_sources
 from scorio.moments import FloatArray
 
@@ -29,7 +29,7 @@ BYTES_A_TOKEN = 4.0
 GUESSED_SPREAD = 0.5
 """Standard deviation of the logarithm of an answer's seconds."""
 GUESSED_BATCH = 3600.0
-"""Seconds until a batch is answered: the services promise a day, and most of them take an hour at most."""
+"""Seconds until a batch is answered, for want of a pilot: services promise a day, and most take an hour at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,14 +72,49 @@ def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], ca
     return AnswerUsage(prompt_tokens, completion_tokens, seconds, np.full(len(models), GUESSED_SPREAD))
 
 
-def through_batches(models: Sequence[ModelConfig], usage: AnswerUsage) -> AnswerUsage:
+def through_batches(models: Sequence[ModelConfig], usage: AnswerUsage, seconds: FloatArray) -> AnswerUsage:
     """The same, but that an answer of a batch service comes with its batch, whatever the size of that."""
     batched = np.array([model.batch is not None for model in models])
     return replace(
         usage,
-        seconds=np.where(batched[:, None], GUESSED_BATCH, usage.seconds),
+        seconds=np.where(batched[:, None], seconds[:, None], usage.seconds),
         log_spread=np.where(batched, 0.0, usage.log_spread),
     )
+
+
+def seconds_of_batches(
+    models: Sequence[ModelConfig], seen: Mapping[str, Sequence[float]]
+) -> tuple[FloatArray, list[str]]:
+    """(L,): how long a batch of each model takes, nan for those that have none; and where that is from, in sentences.
+
+    `seen` is how long batches have taken, by model: of one that has none, those of the others are taken.
+    """
+    everybody = [seconds for several in seen.values() for seconds in several]
+    found, told = np.full(len(models), np.nan), dict[str, None]()
+    for number, model in enumerate(models):
+        if model.batch is None:
+            continue
+        measured = seen.get(model.name) or everybody
+        if (expected := model.batch.expected) is not None:
+            found[number] = expected
+            told[f"a batch is expected to be answered in {expected / 3600.0:.2g} h, as `expected` says"] = None
+        elif measured:
+            found[number] = float(np.median(measured))
+            told[f"a batch is expected to be answered in {found[number] / 3600.0:.2g} h, as in the pilot"] = None
+        else:
+            found[number] = GUESSED_BATCH
+            told[f"a batch is guessed to be answered in {GUESSED_BATCH / 3600.0:g} h, whatever its size"] = None
+    return found, list(told)
+
+
+def times_of_batches(events: Sequence[Event]) -> dict[str, list[float]]:
+    """Seconds from when a service had a batch until its answers were stored, by model."""
+    taken = {event.key: event.since for event in events if isinstance(event, BatchTaken)}
+    found: dict[str, list[float]] = {}
+    for event in events:
+        if isinstance(event, BatchEnded) and event.came and event.key in taken:
+            found.setdefault(event.model, []).append(max(event.at - taken[event.key], 0.0))
+    return found
 
 
 def known_usage(measured: Measured, otherwise: AnswerUsage) -> tuple[AnswerUsage, NDArray[np.bool_], NDArray[np.bool_]]:
@@ -139,12 +174,14 @@ class Pilot:
     header: RunHeader
     remarks: tuple[str, ...]
     """What does not fit, in sentences."""
+    batches: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Seconds that its batches took, by model."""
 
 
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     """The trials of a run directory, models matched by name and questions by id; raises `ConfigError`."""
     with closing(RunReader.open(directory)) as reader:
-        header, elapsed = reader.header(), reader.elapsed
+        header, elapsed, batches = reader.header(), reader.elapsed, times_of_batches(reader.events())
         graded = [use for use in reader.trial_uses() if use.category is not None]
     _require_the_rubric(directory, header, prepared)
     models, questions = prepared.models, tuple(question.id for question in prepared.questions)
@@ -166,6 +203,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         elapsed=elapsed,
         header=header,
         remarks=(*_absent(counts, models, questions), *_asked_otherwise(header, prepared.header)),
+        batches=batches,
     )
 
 

@@ -120,5 +120,10 @@ def gguf(values: Mapping[str, Value], tensors: Mapping[str, NDArray[np.float32]]
 
 def convert(folder: Path, path: Path) -> Path:
     """Write the checkpoint in `folder` as a GGUF file."""
-    path.write_bytes(gguf(_values(folder.name), _tensors(read_model(folder))))
+    return convert_weights(folder.name, read_model(folder), path)
+
+
+def convert_weights(name: str, weights: Weights, path: Path) -> Path:
+    """Write the weights of a model as a GGUF file: of one that an adapter is merged into, too."""
+    path.write_bytes(gguf(_values(name), _tensors(weights)))
     return path

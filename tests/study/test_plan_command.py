@@ -206,7 +206,7 @@ def test_every_pace_is_forecast_and_the_one_that_is_taken_is_named() -> None:
     """By its figures: fewer trials for `cost`, and less time for `time` where there are many slots."""
     found = forecast(str(write_config(Path())), "--set", "concurrency=64")
     at = {pace["favour"]: pace for pace in found["paces"]}
-    assert list(at) == ["cost", "balanced", "time", "servers", "batches"]
+    assert list(at) == ["cost", "balanced", "time", "soon", "servers"]
     assert at["cost"]["trials"] <= at["balanced"]["trials"] <= at["time"]["trials"]
     assert at["time"]["seconds"] < at["cost"]["seconds"]
     taken = found["decisions"]["trials"]["favour"]
@@ -245,6 +245,7 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
     assert batched["fixed"]["seconds"] == pytest.approx(3600.0)
     assert batched["fixed"]["usd"] == pytest.approx(direct["fixed"]["usd"] / 2)
     at = {pace["favour"]: pace["seconds"] / 3600.0 for pace in batched["paces"]}
+    assert {pace["favour"] for pace in direct["paces"]} == at.keys() - {"batches"}
     assert all(hours == pytest.approx(round(hours)) for hours in at.values()) and at["batches"] <= 0.6 * at["cost"]
     assert batched["decisions"]["trials"]["favour"] == "batches"
     assert "a batch is" not in " ".join(direct["basis"])

@@ -58,6 +58,8 @@ class BatchConfig(Section):
     """How long after a batch was sent it is looked after for the first time; the pause then grows by half."""
     longest_poll: Seconds = Field(300.0, gt=0)
     """The longest pause between two polls."""
+    expected: Seconds | None = Field(None, gt=0)
+    """How long a batch is expected to take, for `plan`; default: as long as the batches of a pilot, else an hour."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

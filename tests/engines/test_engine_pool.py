@@ -1,0 +1,48 @@
+"""(e) A pool: six models on two places, with llama-server; settled ones are released, and a swap is killed half-way."""
+
+from pathlib import Path
+
+import pytest
+from engine_pool import PLACES, SIX, killed_in_a_swap, pooled, released_before_the_end
+from engine_runs import Finished, Workplace, require_exact_ranking, true_score
+from family import weights
+
+from adaptive_eval.store import ServerLaunched
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    workplace = Workplace.make(tmp_path_factory.mktemp("undisturbed"))
+    return workplace.run(pooled(workplace, "undisturbed"))
+
+
+def test_the_ranking_is_that_of_the_true_scores(undisturbed: Finished) -> None:
+    require_exact_ranking(undisturbed, {name: true_score(weights(name)) for name in SIX})
+
+
+def test_settled_models_give_up_their_places_while_others_go_on(undisturbed: Finished) -> None:
+    assert released_before_the_end(undisturbed)
+    turns = undisturbed.results["turns"]
+    assert len(turns) == len(PLACES) and all(row["models"] == len(SIX) for row in turns)
+    assert sum(row["swaps"] for row in turns) >= len(SIX)
+    held = [row["server_seconds"] for row in undisturbed.results["models"]]
+    assert all(seconds > 0.0 for seconds in held)
+
+
+def test_a_run_that_is_killed_in_a_swap_ends_as_one_that_was_not(undisturbed: Finished, tmp_path: Path) -> None:
+    workplace = Workplace.make(tmp_path)
+    config = pooled(workplace, "killed")
+    stored = killed_in_a_swap(workplace, config)
+    found = workplace.run(config)
+    assert found.order == undisturbed.order and found.tiers == undisturbed.tiers
+    assert [pair["verdict"] for pair in found.results["pairs"]] == [
+        pair["verdict"] for pair in undisturbed.results["pairs"]
+    ]
+    assert found.events.count(ServerLaunched.KIND) > len(SIX), "servers were started again after the kill"
+    kept = {(one.model, one.question, one.trial): one.answer for one in found.records}
+    assert all(kept[key] == answer for key, answer in stored.items()), "nothing that was there is asked again"
+    assert {key: one[0] for key, one in found.outcomes.items() if key in undisturbed.outcomes} == {
+        key: one[0] for key, one in undisturbed.outcomes.items() if key in found.outcomes
+    }, "the same trial has the same seed"

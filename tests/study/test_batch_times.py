@@ -1,0 +1,52 @@
+"""How long batches are expected to take: what the configuration says, else what a pilot's took, else a guess."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adaptive_eval.config.load import check_text
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.store import BatchEnded, BatchTaken, Event
+from adaptive_eval.study.pilot import seconds_of_batches, times_of_batches
+
+
+def models(*options: str) -> tuple[ModelConfig, ...]:
+    rows = "".join(
+        f"  - {{name: {name}, base_url: http://h/v1, api_key_env: K{', ' if more else ''}{more}}}\n"
+        for name, more in zip("abcd", options, strict=False)
+    )
+    text = f"questions: q.jsonl\ngrader: math\nsampling: {{max_tokens: 100}}\nmodels:\n{rows}"
+    config = check_text(text, Path("bench.yaml"), (), {}).config
+    assert config is not None
+    return config.models
+
+
+EVENTS: tuple[Event, ...] = (
+    BatchTaken("a", "k1", "b1", 10, since=1000.0),
+    BatchEnded("a", "k1", "completed", came=10, at=1600.0),
+    BatchTaken("a", "k2", "b2", 10, since=2000.0),
+    BatchEnded("a", "k2", "completed", came=9, missing=1, at=3200.0),
+    BatchTaken("a", "k3", "b3", 10, since=4000.0),
+    BatchEnded("a", "k3", "failed", missing=10, at=4001.0),
+    BatchTaken("b", "k4", "b4", 10, since=4000.0),
+    BatchEnded("b", "k5", "completed", came=10, at=9000.0),
+)
+
+
+def test_only_batches_that_were_handed_in_and_answered_tell_how_long_they_took() -> None:
+    assert times_of_batches(EVENTS) == {"a": [600.0, 1200.0]}
+
+
+def test_what_is_configured_goes_before_what_was_seen_and_that_before_a_guess() -> None:
+    asked = models("batch: openai", "batch: {kind: openai, expected: 2h}", "batch: openrouter", "")
+    seconds, told = seconds_of_batches(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
+    assert seconds[:3].tolist() == pytest.approx([900.0, 7200.0, 1200.0]) and np.isnan(seconds[3])
+    assert told == [
+        "a batch is expected to be answered in 0.25 h, as in the pilot",
+        "a batch is expected to be answered in 2 h, as `expected` says",
+        "a batch is expected to be answered in 0.33 h, as in the pilot",
+    ]
+    guessed, told = seconds_of_batches(asked[:1], {})
+    assert guessed.tolist() == [3600.0] and told == ["a batch is guessed to be answered in 1 h, whatever its size"]
+    assert seconds_of_batches(asked[3:], {})[1] == []
