@@ -496,6 +496,7 @@ class AnswersKept(Event):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
 class VerdictsAsked(Event):
     """`regrade` asks a judge about so many answers, which counts at its worst; or has heard it, and takes back what
     that did not use; or has stored the grades with what they cost, and takes back all of it.
