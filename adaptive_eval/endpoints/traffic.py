@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.refusals import OF_AN_OPTION
 from adaptive_eval.endpoints.replicas import Replica
-from adaptive_eval.endpoints.types import Again, Prompt
-
-FORMAT = "response_format"
-"""That of a judge, whose replies can be read without."""
+from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Again, Prompt
 
 
 @dataclass(slots=True)
@@ -34,7 +31,7 @@ class Request:
     def may_be_mended(self, refusal: Refusal, streams_known: bool) -> bool:
         """Whether it may be an option of this request that is refused, which can be left out."""
         told = not streams_known and bool(self.body.get("stream")) and "stream" in str(refusal).lower()
-        return refusal.status in OF_AN_OPTION and (told or len(self.seeds) > 1 or FORMAT in self.body)
+        return refusal.status in OF_AN_OPTION and (told or len(self.seeds) > 1 or RESPONSE_FORMAT in self.body)
 
 
 @dataclass(slots=True)

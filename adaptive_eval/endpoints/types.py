@@ -26,6 +26,8 @@ DEFAULT_KEY = "OPENAI_API_KEY"
 """The variable of one provider, whose servers need not name it; no other server is sent what it holds."""
 PROVIDER = "api.openai.com"
 
+RESPONSE_FORMAT = "response_format"
+"""Body key of a judge's request; where a server refuses it, its replies can be read without."""
 FIXED_BODY_KEYS = frozenset({"model", "messages", "prompt", "seed", "n", "stream"})
 """Body keys that carry the trial itself; `extra_body` may not override them."""
 

@@ -8,8 +8,7 @@ import orjson
 from pydantic import Field, field_validator, model_validator
 
 from adaptive_eval.core.types import Cost
-from adaptive_eval.endpoints.traffic import FORMAT
-from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Sampling
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders import comparing, scoring
 from adaptive_eval.graders.asked import USED, AskedGrader, spent_signals
@@ -118,8 +117,10 @@ class Judge(AskedGrader):
         given = [name for name in ("verdicts", "scores", "against") if getattr(self, name) != _default(name)]
         if len(given) > 1:
             raise refuse(f"has {' and '.join(given)}, which ask for different things", "keep one of them")
-        if self.structured and FORMAT in self.sampling.extra_body:
-            raise refuse(f"has structured and sampling.extra_body.{FORMAT}, which say the same", "remove one of them")
+        if self.structured and RESPONSE_FORMAT in self.sampling.extra_body:
+            raise refuse(
+                f"has structured and sampling.extra_body.{RESPONSE_FORMAT}, which say the same", "remove one of them"
+            )
         return self
 
     # -- what it is asked ---------------------------------------------------------------------------------------------
@@ -146,12 +147,12 @@ class Judge(AskedGrader):
     @property
     def may_be_structured(self) -> bool:
         """Whether `response_format` is sent at first."""
-        return self.structured is not False and FORMAT not in self.sampling.extra_body
+        return self.structured is not False and RESPONSE_FORMAT not in self.sampling.extra_body
 
     @property
     def structured_sampling(self) -> Sampling:
         """How a reply is drawn whose form the server sees to."""
-        body = {**self.sampling.extra_body, FORMAT: reply_format(self.ballot)}
+        body = {**self.sampling.extra_body, RESPONSE_FORMAT: reply_format(self.ballot)}
         return self.sampling.model_copy(update={"extra_body": body})
 
     @property
