@@ -4,96 +4,107 @@ Where a byte of the log was changed, SQLite takes what comes before it, as after
 write: whatever was committed later is gone without a word. But each commit of a run is on disk before the next one
 begins (`synchronous = FULL`). So commits behind the place where SQLite stops were there, and are not what was written.
 
+Nothing but the log is opened. Whoever closes the database or its index gives up the locks that SQLite has on them for
+the whole process, and what another process does then may end this one.
+
 The format is that of https://sqlite.org/fileformat2.html#the_write_ahead_log and https://sqlite.org/walformat.html.
 """
 
-import sqlite3
 import struct
-from contextlib import closing
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
-from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
 
 HEADER = struct.Struct(">8I")
 """Magic, version, page size, number of the log, two salts, two sums of what stands before."""
-LITTLE, BIG = 0x377F0682, 0x377F0683
-"""Magics: whether words are summed as little endian numbers."""
-FRAME = struct.Struct(">4I8x")
-"""Page number, size of the database after a commit (else 0), the two salts of the log, two sums."""
-INDEX_BYTES = 48
-"""Of the head of the index beside the log, which is there twice."""
+MAGICS = {0x377F0682: "<u4", 0x377F0683: ">u4"}
+"""And how words are summed that follow."""
+PAGE = 4096
+"""Bytes of a page of a run, for where the log does not say it any more."""
+FRAME_HEAD = 24
+"""Bytes of the head of a frame: page number, size of the database after a commit (else 0), two salts, two sums."""
+SUMMED = 8
+"""Of these as many are summed, and after them the page."""
+FRAMES_AT_ONCE = 512
 
 
-class Stretch(NamedTuple):
-    """What SQLite takes of a log, by its index."""
-
-    frames: int
+class _Frame(NamedTuple):
+    commits: bool
     salts: tuple[int, int]
+    follows: bool
+    """Its sums are those of what it holds, begun where the frame before says that its own end."""
 
 
 def lost_commits(database: Path) -> int:
     """Commits in the log of this database that SQLite does not take.
 
-    One may be a write that a kill or a power failure has cut, and that nobody was told of; more are damage.
+    One may be a write that a kill or a power failure has cut, and that nobody was told of; more are damage. A log that
+    is written to meanwhile is looked at again.
     """
     log = database.with_name(f"{database.name}-wal")
     try:
-        if log.stat().st_size <= HEADER.size:
+        return min(_lost_commits(log), _lost_commits(log)) if _lost_commits(log) else 0
+    except OSError:  # whoever opens it is told why
+        return 0
+
+
+def _lost_commits(log: Path) -> int:
+    with log.open("rb") as file:
+        head = file.read(HEADER.size)
+        if len(head) < HEADER.size:
             return 0
-        with log.open("rb") as file:
-            head = file.read(HEADER.size)
-            commits = _commits(file, log.stat().st_size, _page_size(database))
-        taken = _taken(database)
-    except (OSError, sqlite3.Error, struct.error):  # whoever opens it is told why
-        return 0
-    if taken is None or not commits:
-        return 0
-    _, _, _, number, *salts, _, _ = HEADER.unpack(head)
-    if not _is_whole(head):
-        return len(commits)  # SQLite takes nothing
-    if taken.salts != tuple(salts):
-        return 0  # it was begun anew this moment
-    # the first log of a database has no frames of an earlier one
-    return sum(frame >= taken.frames and (its in (taken.salts,) or number == 0) for frame, its in commits)
+        magic, _, page, number, *salts, first, second = HEADER.unpack(head)
+        words = MAGICS.get(magic, "<u4")
+        summed = _sums(np.frombuffer(head[: HEADER.size - 8], words)[None], np.zeros((1, 2), np.uint32))[0]
+        if magic not in MAGICS or tuple(summed) != (first, second):  # SQLite takes nothing
+            return sum(frame.commits and frame.follows for frame in _frames(file, PAGE, words, (first, second)))
+        taking, commits, broken = True, 0, False
+        for frame in _frames(file, page, words, (first, second)):
+            of_this_log = frame.salts == tuple(salts)
+            if taking and frame.follows and of_this_log:
+                continue
+            # salts that are others for frames of an earlier log; but before the first log there was none
+            ours = of_this_log or number == 0
+            commits += frame.commits and frame.follows and ours and not taking
+            broken |= (frame.commits and ours and not frame.follows) or (taking and frame.follows)
+            taking = False
+        return commits + broken
 
 
-def _page_size(database: Path) -> int:
-    with database.open("rb") as file:
-        (size,) = struct.unpack(">16xH", file.read(18))
-    return 65536 if size == 1 else int(size)
+def _frames(file: BinaryIO, page: int, words: str, before: tuple[int, int]) -> Iterator[_Frame]:
+    """What comes next in the log, up to a frame that is not there whole."""
+    size = FRAME_HEAD + page
+    ends = np.array([before], np.uint32)
+    while found := len(read := file.read(FRAMES_AT_ONCE * size)) // size:
+        frames = np.frombuffer(read, np.uint8, found * size).reshape(found, size)
+        heads = np.ascontiguousarray(frames[:, :FRAME_HEAD]).view(">u4").astype(np.uint32)
+        starts = np.concatenate([ends, heads[:-1, 4:]])
+        content = np.concatenate([frames[:, :SUMMED], frames[:, FRAME_HEAD:]], axis=1).view(words)
+        follow = (_sums(content, starts) == heads[:, 4:]).all(axis=1)
+        for (_, after, one, other, *_), follows in zip(heads.tolist(), follow.tolist(), strict=True):
+            yield _Frame(after > 0, (one, other), follows)
+        ends = heads[-1:, 4:]
 
 
-def _commits(file: BinaryIO, size: int, page: int) -> list[tuple[int, tuple[int, int]]]:
-    """Frames that end a commit, by their numbers, with the salts of the log that they were written in."""
-    found = []
-    for number in range((size - HEADER.size) // (FRAME.size + page)):
-        file.seek(HEADER.size + number * (FRAME.size + page))
-        _, after, *salts = FRAME.unpack(file.read(FRAME.size))
-        if after:
-            found.append((number, (salts[0], salts[1])))
-    return found
+def _sums(words: NDArray[np.uint32], starts: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The two sums at the end of each row, begun at its start: for two words, s += one + t and then t += other + s."""
+    of_start, of_words = _weights(words.shape[1] // 2)
+    return words.astype(np.uint32) @ of_words + starts @ of_start
 
 
-def _taken(database: Path) -> Stretch | None:
-    """What SQLite takes; None where its index is being written or is not there."""
-    uri = f"file:{quote(str(database.absolute()))}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as connection:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        index = database.with_name(f"{database.name}-shm").read_bytes()[: 2 * INDEX_BYTES]
-    if len(index) < 2 * INDEX_BYTES or index[:INDEX_BYTES] != index[INDEX_BYTES:]:
-        return None
-    (frames,), salts = struct.unpack_from("=I", index, 16), struct.unpack_from(">2I", index, 32)
-    return Stretch(frames, (salts[0], salts[1]))
-
-
-def _is_whole(head: bytes) -> bool:
-    """The head of the log is what was written, by its sums."""
-    magic, *_, first, second = HEADER.unpack(head)
-    if magic not in (LITTLE, BIG):
-        return False
-    words = struct.unpack("<6I" if magic == LITTLE else ">6I", head[:24])
-    low = high = 0
-    for one, other in zip(words[::2], words[1::2], strict=True):
-        low = (low + one + high) % 2**32
-        high = (high + other + low) % 2**32
-    return (low, high) == (first, second)
+@lru_cache
+def _weights(pairs: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """How often each start, and each word, is in the two sums at the end, modulo 2^32."""
+    of_s, of_t = np.array([[1, 0], [0, 1]], np.uint32)  # behind the last pair of words, and then ever further before it
+    of_words = []
+    for _ in range(pairs):
+        of_words += [
+            of_t,
+            of_s + of_t,
+        ]  # the second word of a pair is added to t alone, the first to s and with it to t
+        of_s, of_t = of_s + of_t, of_s + of_t + of_t
+    return np.stack([of_s, of_t]), np.stack(of_words[::-1])

@@ -2,6 +2,8 @@
 
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -96,3 +98,36 @@ def test_a_last_write_that_was_cut_is_told_and_the_run_goes_on(killed: Path) -> 
     assert [one for one in Integrity.of(copy).damages if "its last commit cannot be read" in one]
     Store.open(copy, HEADER).store.close()
     assert trials(copy) == whole - 1 and not Integrity.of(copy).damages
+
+
+WRITER = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+
+
+def test_looking_at_the_log_gives_up_no_lock_of_this_process(directory: Path, open_store: Open) -> None:
+    """Who opens and closes a file that SQLite has open gives up its locks, and others write into what it reads."""
+    store = open_store()
+    store.commit(CommitBatch([make_trial("small", "q1", 0)]))
+    store._connection.execute("BEGIN IMMEDIATE")
+    for look in (lambda: lost_commits(directory / DATABASE_FILE), lambda: is_run(directory)):
+        look()
+        other = [sys.executable, "-c", WRITER, str(directory / DATABASE_FILE)]
+        told = subprocess.run(other, capture_output=True, text=True, check=False)
+        assert "database is locked" in told.stderr
+    store._connection.execute("ROLLBACK")
+    store.close()
+
+
+def test_what_a_kill_has_left_of_a_commit_is_no_damage(killed: Path, tmp_path: Path) -> None:
+    """Pages of a long commit that never came to its end, of which a short one overwrites the first."""
+    store, before = Store.open(killed, HEADER).store, trials(killed)
+    store.commit(CommitBatch([make_trial("large", "q2", 30, text="".join(map(str, range(30_000))))]))
+    cut = Path(shutil.copytree(killed, tmp_path / "cut"))
+    store.close()
+    frames = (cut / LOG).read_bytes()
+    (cut / LOG).write_bytes(frames[:-4120])
+    assert lost_commits(cut / DATABASE_FILE) == 0
+    store = Store.open(cut, HEADER).store
+    store.commit(CommitBatch([make_trial("small", "q1", 30)]))
+    left = Path(shutil.copytree(cut, tmp_path / "left"))
+    store.close()
+    assert lost_commits(left / DATABASE_FILE) == 0 and trials(left) == before + 1
