@@ -111,8 +111,11 @@ def test_looking_at_every_round_calls_exact_ties_no_more_often_than_promised(
     assert called.mean() <= allowed(0.10, pairs)
 
 
+WEIGHTED = pytest.param(Weighted(), id="weighted", marks=pytest.mark.release)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", [Uniform(), Weighted()], ids=["uniform", "weighted"])
+@pytest.mark.parametrize("policy", [pytest.param(Uniform(), id="uniform"), WEIGHTED])
 @pytest.mark.parametrize("pace", [Pace(), Pace(0.1, 1)], ids=["every round", "running ahead"])
 def test_whole_runs_keep_the_promise_on_exact_ties(policy: Policy, pace: Pace) -> None:
     """Two copies on spread questions, all the way to the horizon: called in at most 10% of runs, and no lean."""
