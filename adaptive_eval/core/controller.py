@@ -51,8 +51,8 @@ class Controller:
         out of reach long before they are met."""
         self.set_aside: dict[int, Lost] = {}
         """Models that the run goes on without, and why: silent ones, and those that cannot be graded, found here."""
-        self._stages = CurrentHorizon(plan)
-        self._tally = Tally(bench, plan.prior, self._stages.most)
+        self._horizon = CurrentHorizon(plan)
+        self._tally = Tally(bench, plan.prior, self._horizon.most)
         self._flight = BatchesInFlight(bench, plan.budget)
         pairs, _ = judged_pairs(bench.models, plan.objective.reference is not None, plan.objective.margin)
         self._memory = LatchedVerdicts.blank(len(pairs))
@@ -231,7 +231,7 @@ class Controller:
     @property
     def extensions(self) -> Sequence[Extension]:
         """Changes of the horizon so far."""
-        return self._stages.extensions
+        return self._horizon.extensions
 
     @property
     def counts(self) -> IntArray:
@@ -268,7 +268,7 @@ class Controller:
         """Trials still available."""
         trials = self.trials
         bench = self.plan.bench
-        left = self._stages.trials.max * bench.questions - trials - self.ungraded.sum(axis=1)
+        left = self._horizon.trials.max * bench.questions - trials - self.ungraded.sum(axis=1)
         left[~bench.asked] = 0
         affordable, before = self._flight.account.affordable(), self._tally.known_before
         return Supply(trials, left, affordable, ~self._in_play(), before, ~bench.asked)
@@ -276,7 +276,7 @@ class Controller:
     def still_wanted(self) -> NDArray[np.bool_]:
         """(L,): models of which further trials may still be wanted, whatever comes; what serves the others may go."""
         flying = np.array([bool(self._flight.batches(model)) for model in range(self.plan.bench.models)])
-        some = self.standing is None or self._stages.more or not asks_only_open(self.plan.policy)
+        some = self.standing is None or self._horizon.more or not asks_only_open(self.plan.policy)
         if self.finished is not None or some or self.standing is None:
             return self._in_play() & self.plan.bench.asked & (self.finished is None)
         latch = self.plan.judging.latch
@@ -345,7 +345,7 @@ class Controller:
     def _advance(self) -> None:
         """Commit what is due and complete; after each time, look, and compose what that look asks for."""
         while self.finished is None:
-            if self._stages.pace.held and self.plan.first is None and not self._looks_taken:
+            if self._horizon.pace.held and self.plan.first is None and not self._looks_taken:
                 for extra in self._opening.start_clocks(self._flight, self.set_aside):
                     self._issue(extra)
             landed = self._flight.complete_and_due()
@@ -356,7 +356,7 @@ class Controller:
             # where everyone is set aside nothing is due any more, and what there is to show is that they were
             if done or len(self.set_aside) > self._aside_at_look:
                 self._look()
-            while self._stages.ends_after(self._looks_taken):
+            while self._horizon.ends_after(self._looks_taken):
                 self._extend()
             self._compose()
 
@@ -376,12 +376,12 @@ class Controller:
 
     def _look(self) -> None:
         plan, supply = self.plan, self.supply
-        known, bounds, rule = self._tally.estimates, self._tally.bounds(), self._stages.rule
+        known, bounds, rule = self._tally.estimates, self._tally.bounds(), self._horizon.rule
         told = self._keep_looks
         standing = judge_look(
             known, self._memory, plan.objective, rule, plan.judging, supply, bounds, plan.estimator, p_values=told
         )
-        self._stages.seen(standing.evidence)
+        self._horizon.seen(standing.evidence)
         self.standing, self._memory = standing, standing.memory
         self._aside_at_look = len(self.set_aside)
         self._looks_taken += 1
@@ -396,7 +396,7 @@ class Controller:
 
     def _extend(self) -> None:
         """Change the horizon, and look at what is there under the new one: what latched stays, the rest may reopen."""
-        self._stages.extend(self._tally, self._memory, int(self._flight.issued.max()), self._looks_taken)
+        self._horizon.extend(self._tally, self._memory, int(self._flight.issued.max()), self._looks_taken)
         self._look()
 
     # -- composing rounds -----------------------------------------------------------------------------------------
@@ -407,40 +407,40 @@ class Controller:
         Where trials are there already, none run ahead: the look at hand says for whom there should be any. And those
         need not be paid for: the caps count what they cost, but do not forbid to look at them.
         """
-        flight, stages, first, there = self._flight, self._stages, self.plan.opening, self.plan.first
+        flight, horizon, first, there = self._flight, self._horizon, self.plan.opening, self.plan.first
         if not flight.account.fits((first if there is None else np.maximum(first - there, 0)).sum(axis=1)):
             self.finished, self.unhindered = Reason.BUDGET, math.inf
             return
         self._issue(first)
-        self._opening = Opening(flight.batches(), stages.pace, stages.trials.max)
+        self._opening = Opening(flight.batches(), horizon.pace, horizon.trials.max)
         one_each = np.repeat(self.plan.bench.asked[:, None], flight.issued.shape[1], axis=1).astype(np.int32)
-        for _ in range(stages.pace.lookahead if there is None else 0):
-            if int(flight.issued[:, 0].max()) == stages.trials.max or not flight.account.fits(one_each.sum(axis=1)):
+        for _ in range(horizon.pace.lookahead if there is None else 0):
+            if int(flight.issued[:, 0].max()) == horizon.trials.max or not flight.account.fits(one_each.sum(axis=1)):
                 break
             self._issue(one_each)
 
     def _compose(self) -> None:
         """Have in flight what the latest look asks for; where that is nothing, the run is finished."""
         assert self.standing is not None
-        fits, pace = True, self._stages.pace
+        fits, pace = True, self._horizon.pace
         for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else 1):
             extra, fits = next_round(self.plan, self._flight, self._now(self.standing))
             self.unhindered = self.unhindered if fits else math.inf
             if not extra.any():
                 break
             self._issue(extra)
-        if not self._flight.batches() and self._stages.more:
+        if not self._flight.batches() and self._horizon.more:
             self._extend()
             self._compose()
         elif not self._flight.batches():
             self.finished = why_no_further(self.standing, fits, self.set_aside.values())
 
     def _now(self, standing: JudgedLook) -> RoundInputs:
-        before, stages = self._tally.known_before, self._stages
+        before, horizon = self._tally.known_before, self._horizon
         may_be_asked = self._in_play() & self.plan.bench.asked
-        return RoundInputs(standing, stages.pace, stages.trials.max, self.trials + before, before, may_be_asked)
+        return RoundInputs(standing, horizon.pace, horizon.trials.max, self.trials + before, before, may_be_asked)
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked = self._looks_taken > 0
-        pace = self._stages.pace
+        pace = self._horizon.pace
         self._place_all(self._flight.issue(extra, in_step=pace.in_step, looked=looked, even=pace.even))

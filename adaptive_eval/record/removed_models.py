@@ -6,25 +6,37 @@ verdicts of a `regrade` that did not come to its end. Caps are on the whole run,
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
 from adaptive_eval.config.planning import longest_prompts, lost_cost, worst_costs, worst_verdict
 from adaptive_eval.config.prepare import prompts_of, setup_of
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.results import BesideRow
-from adaptive_eval.scheduler.ledger import cost_of, spent_on_baseline, spent_on_unused
+from adaptive_eval.scheduler.ledger import cost_of, lost_so_far, spent_on_baseline, spent_on_unused
 from adaptive_eval.store import AnswersLost, Event, RunBegun, RunReader, ServerLaunched, events_of_kind
+from adaptive_eval.store.roster import Names
 
 
 class RemovedModelsSpending(NamedTuple):
-    """All of it."""
+    """All of it, one by one."""
 
-    trials: int = 0
-    cost: Cost = NO_COST
-    gpu_seconds: float = 0.0
-    """What a cap on GPU time counts: for how long servers were held that the run started, of others the requests."""
-    rows: tuple[BesideRow, ...] = ()
-    """The same, one by one."""
+    rows: tuple[BesideRow, ...]
+
+    @property
+    def trials(self) -> int:
+        """Answers that are stored."""
+        return sum(row.trials for row in self.rows)
+
+    @property
+    def cost(self) -> Cost:
+        """What was bought."""
+        return reduce(Cost.plus, (Cost(row.tokens, row.usd, row.gpu_seconds) for row in self.rows), NO_COST)
+
+    @property
+    def gpu_seconds(self) -> float:
+        """What a cap on GPU time counts: for how long servers of the run were held, of other servers the requests."""
+        return sum(row.counted_gpu_seconds for row in self.rows)
 
 
 def spent_on_removed_models(
@@ -35,7 +47,6 @@ def spent_on_removed_models(
     `events` are all that the run has.
     """
     rows = list(_rows_before_any(events))
-    total = spent_on_baseline(events).plus(spent_on_unused(events))
     removed = [name for name in reader.ids("models", "name") if name not in models]
     if removed:
         sums, held = reader.sums(), reader.held() or {}
@@ -45,30 +56,21 @@ def spent_on_removed_models(
             cost = NO_COST
             for more in [*(Cost(one.tokens, one.usd, one.gpu_seconds) for one in stored), *_lost(reader, events, name)]:
                 cost = cost.plus(more)
-            total = total.plus(cost)
             counted = held[name].gpu_seconds if name in launched and name in held else cost.gpu_seconds
             rows.append(BesideRow("left", name, sum(one.trials for one in stored), *cost, counted))
-    return RemovedModelsSpending(
-        sum(row.trials for row in rows), total, sum(row.counted_gpu_seconds for row in rows), tuple(rows)
-    )
+    return RemovedModelsSpending(tuple(rows))
 
 
 def spent_beside(
-    removed: RemovedModelsSpending, models: Sequence[str], launched: Container[int], events: Sequence[Event]
+    removed: RemovedModelsSpending, models: Names, launched: Container[int], events: Sequence[Event]
 ) -> tuple[BesideRow, ...]:
     """What caps count besides the stored answers of these models; the servers of those that are `launched` are held,
     whatever became of an answer."""
-    lost: dict[str, Cost] = {}
-    for event in events_of_kind(events, AnswersLost):
-        lost[event.model] = lost.get(event.model, NO_COST).plus(cost_of(event))
-    found = ((number, name, lost[name]) for number, name in enumerate(models) if name in lost)
-    return (
-        *removed.rows,
-        *(
-            BesideRow("lost", name, 0, *cost, 0.0 if number in launched else cost.gpu_seconds)
-            for number, name, cost in found
-        ),
+    lost = (
+        BesideRow("lost", models.name_of(model), 0, *cost, 0.0 if model in launched else cost.gpu_seconds)
+        for model, cost in sorted(lost_so_far(events, models).items())
     )
+    return (*removed.rows, *lost)
 
 
 def _rows_before_any(events: Sequence[Event]) -> Iterator[BesideRow]:

@@ -121,8 +121,8 @@ class StoredRun:
     @property
     def beside(self) -> tuple[BesideRow, ...]:
         """What caps count besides the stored answers of today's models."""
-        models = self.setup.config.models
-        return spent_beside(self.removed_models, [model.name for model in models], launched_models(models), self.events)
+        launched = launched_models(self.setup.config.models)
+        return spent_beside(self.removed_models, self.setup.roster.models, launched, self.events)
 
     def _gpu_seconds(self, usages: Sequence[TrialUsage]) -> float:
         """What a cap on GPU time counts, requests that were lost included."""

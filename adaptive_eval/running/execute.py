@@ -296,7 +296,7 @@ class _Session:
         )
 
     def _spent_beside(self) -> tuple[BesideRow, ...]:
-        return spent_beside(self._removed, self._subject.models, self._subject.launched, self._events)
+        return spent_beside(self._removed, self._prepared.roster.models, self._subject.launched, self._events)
 
     def _on_publisher_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

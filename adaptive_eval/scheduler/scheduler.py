@@ -74,11 +74,11 @@ class Scheduler:
         alarms: Alarms | None = None,
         ledger: Ledger | None = None,
         opening_fit: OpeningFit | None = None,
-        former_gpu_seconds: float = 0.0,
+        removed_gpu_seconds: float = 0.0,
     ) -> None:
         """`ledger`: where caps must hold through kills; `opening_fit`: where the rubric has thresholds to be fitted;
-        `former_gpu_seconds`: of models that are here no more."""
-        self._former_gpu_seconds = former_gpu_seconds
+        `removed_gpu_seconds`: of models that are here no more."""
+        self._removed_gpu_seconds = removed_gpu_seconds
         self.taken_up = (0, 0)
         """Trials and tokens that earlier starts of the run have stored."""
         self.halt: Halt | None = None
@@ -193,7 +193,7 @@ class Scheduler:
         )
         each = zip(self.usages, owed, self._losses.gpu_seconds, strict=True)
         requests = [usage.gpu_seconds + flying + lost for usage, flying, lost in each]
-        return self._former_gpu_seconds + gpu_seconds_used(self.held(), self._launched, requests)
+        return self._removed_gpu_seconds + gpu_seconds_used(self.held(), self._launched, requests)
 
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""

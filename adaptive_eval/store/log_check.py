@@ -47,7 +47,8 @@ def lost_commits(database: Path) -> int:
     """
     log = database.with_name(f"{database.name}-wal")
     try:
-        return min(_lost_commits(log), _lost_commits(log)) if _lost_commits(log) else 0
+        lost = _lost_commits(log)
+        return min(lost, _lost_commits(log)) if lost else 0
     except OSError:  # whoever opens it is told why
         return 0
 

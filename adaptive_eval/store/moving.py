@@ -82,12 +82,10 @@ class AnswerMover:
     """Moves the texts of stored trials into segments, one segment at a time."""
 
     def __init__(self, directory: Path, url: str, place: AnswerPlace, connection: sqlite3.Connection) -> None:
-        load_parquet()
         self._directory, self._url, self._place = directory, url, place
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segment-writer")
         ((self._last,),) = connection.execute(_LAST)
-        ((self._trials, characters),) = connection.execute(_WAITING, (self._last,))
-        self._characters = int(characters)
+        self._count_waiting(connection)
         self._name: str | None = None
         self._writing: Future[WrittenSegment] | None = None
         self._kept_until = 0.0
@@ -146,8 +144,7 @@ class AnswerMover:
         """That transaction is committed."""
         self._writing, self._name, self._told = None, None, ""
         self._last = segment.last
-        ((self._trials, characters),) = connection.execute(_WAITING, (self._last,))
-        self._characters = int(characters)
+        self._count_waiting(connection)
 
     @property
     def busy(self) -> bool:
@@ -167,6 +164,10 @@ class AnswerMover:
     def close(self) -> None:
         """Wait for the thread to end."""
         self._thread.shutdown()
+
+    def _count_waiting(self, connection: sqlite3.Connection) -> None:
+        ((self._trials, characters),) = connection.execute(_WAITING, (self._last,))
+        self._characters = int(characters)
 
     def _failed(self, error: BaseException) -> AnswersKept | None:
         if not isinstance(error, StoreError):

@@ -20,6 +20,7 @@ from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, Store
 from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.roster import Names
 
 PRICE = {"input": 10.0, "output": 20.0}
 CAPS = {"tokens": 10_000_000, "usd": 1000.0, "trials": 5000}
@@ -90,8 +91,8 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         AnswersLost("ada", 0, 7, 0.1, 1.0, verdicts=1),
         AnswersLost("cyd", 1, 9, 9.0, 9.0),
     ]
-    removed = RemovedModelsSpending(3, Cost(9, 1.0), 0.0, (BesideRow("left", "cyd", 3, 9, 1.0, 0.0, 0.0),))
-    rows = spent_beside(removed, ["ada", "bob"], {1}, events)
+    removed = RemovedModelsSpending((BesideRow("left", "cyd", 3, 9, 1.0, 0.0, 0.0),))
+    rows = spent_beside(removed, Names(["ada", "bob"]), {1}, events)
     assert [(row.what, row.model, row.tokens, row.gpu_seconds, row.counted_gpu_seconds) for row in rows] == [
         ("left", "cyd", 9, 0.0, 0.0),
         ("lost", "ada", 107, 31.0, 31.0),

@@ -240,7 +240,7 @@ class Feed:
     def beside(self) -> tuple[BesideRow, ...]:
         """What caps count besides the stored answers of today's models."""
         launched = launched_models(self.stored.config.models)
-        return spent_beside(self._removed, self.models, launched, self.sums.events())
+        return spent_beside(self._removed, self.stored.roster.models, launched, self.sums.events())
 
     def elapsed(self) -> float:
         """Seconds the run has been active until now; what is stored of them goes up to its latest commit."""
