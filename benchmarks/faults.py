@@ -167,9 +167,9 @@ def compare(reference: Outcome, other: Outcome, name: str) -> Iterator[Check]:
 
 
 def same_but_costs(rows: object) -> object:
-    """Rows without what depends on time: GPU time is a matter of latency."""
+    """Rows without what depends on time: how long servers and GPUs are busy or held is a matter of latency."""
     assert isinstance(rows, list)
-    return [{key: value for key, value in row.items() if key != "gpu_seconds"} for row in rows]
+    return [{key: value for key, value in row.items() if not key.endswith("_seconds")} for row in rows]
 
 
 def silence(reference: Outcome, silent: Outcome) -> Iterator[Check]:

@@ -12,8 +12,10 @@ event of that name, as `error` in an event or in one of its choices, or as a fie
 """
 
 import json
+import re
 from collections.abc import Callable
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -37,7 +39,66 @@ def parse_server_json(body: bytes) -> object:
 MAX_LINE = 16 * 1024 * 1024
 GATHERED = 64 * 1024
 """Of a stream that has begun to speak, so many bytes are read at once, which takes two thirds of the time."""
+_DATA = b"data:"
 _TEXTS = frozenset(("content", "text", "reasoning_content", "reasoning", "refusal"))
+
+
+_TEXT_FIELD = re.compile(rb'"(%b)":\s*("(?:[^"\\]|\\.)*")' % b"|".join(sorted(name.encode() for name in _TEXTS)))
+_OTHER_TEXT = "\x00 another text"
+
+
+class _EventForm(NamedTuple):
+    """What the events of a stream have in common: all of their bytes but one text.
+
+    Most events of a stream differ by nothing else, and to read the texts alone takes a tenth of the time.
+    """
+
+    before: bytes
+    after: bytes
+    gap: bytes
+    """Between two events."""
+    choice: int
+    field: str
+
+    @classmethod
+    def of(cls, line: bytes, event: dict[str, Any]) -> Self | None:
+        """The form of an event that carries one text and nothing else that matters; None for any other.
+
+        The event is another one afterwards.
+        """
+        choices = event.get("choices")
+        if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+            return None
+        choice, delta = choices[0], choices[0].get("delta")
+        source = delta if isinstance(delta, dict) else choice
+        fields = [name for name in _TEXTS if source.get(name)]
+        ends = any(choice.get(name) is not None for name in ("finish_reason", "logprobs"))
+        if len(fields) != 1 or ends or event.get("usage") is not None or not isinstance(choice.get("index", 0), int):
+            return None
+        source[fields[0]] = _OTHER_TEXT  # what the event has to be where the bytes of its text are others
+        for found in _TEXT_FIELD.finditer(line):
+            before, after = line[: found.start(2)], line[found.end(2) :]
+            try:
+                same = orjson.loads(b"%b%b%b" % (before[len(_DATA) :], orjson.dumps(_OTHER_TEXT), after)) == event
+            except orjson.JSONDecodeError:
+                same = False
+            if same:
+                gap = b"\r\n\r\n" if after.endswith(b"\r") else b"\n\n"
+                return cls(before, after.removesuffix(b"\r"), gap, choice.get("index", 0), fields[0])
+        return None
+
+    def texts(self, block: bytes) -> tuple[list[str], bytes]:
+        """The texts of the events of this form that a block begins with, all but the last, and what is left of it."""
+        *events, _ = block.split(self.gap)
+        before, after, start, end = self.before, self.after, len(self.before), -len(self.after)
+        alike = list(takewhile(lambda event: event.startswith(before) and event.endswith(after), events))[:-1]
+        try:
+            texts = orjson.loads(b"[%b]" % b",".join([event[start:end] for event in alike]))
+        except orjson.JSONDecodeError:
+            return [], block
+        if len(texts) != len(alike) or not all(isinstance(text, str) for text in texts):
+            return [], block
+        return texts, block[sum(map(len, alike)) + len(alike) * len(self.gap) :]
 
 
 class _Choice:
@@ -72,6 +133,13 @@ class _Choice:
         self.steps += spoke
         return spoke
 
+    def add_texts(self, name: str, texts: list[str]) -> None:
+        """Take the texts of events that carry nothing else."""
+        spoken = [text for text in texts if text]
+        if spoken:
+            self.pieces.setdefault(name, []).extend(spoken)
+            self.steps += len(spoken)
+
     def payload(self, index: int, chat: bool, apart: bool) -> dict[str, Any]:
         texts = {name: "".join(pieces) for name, pieces in self.pieces.items()}
         choice: dict[str, Any] = {"index": index, "finish_reason": self.finish_reason}
@@ -95,6 +163,8 @@ class StreamReader:
         """What came after the first token and has not been read yet."""
         self._waiting = 0
         """Bytes of that."""
+        self._form: _EventForm | None = None
+        """Of the newest event that had one."""
         self._choices: dict[int, _Choice] = {}
         self._usage: dict[str, Any] | None = None
         self._ended: _Choice | None = None
@@ -133,7 +203,10 @@ class StreamReader:
 
     def _read(self, data: bytes) -> None:
         """Take the lines that are complete now."""
-        lines = (self._rest + data if self._rest else data).split(b"\n")
+        block = self._rest + data if self._rest else data
+        if self._form is not None and not self._name:
+            block = self._take_alike(self._form, block.lstrip(b"\r\n"))
+        lines = block.split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > MAX_LINE:
             raise Failure(FailureKind.BAD_RESPONSE, f"a line of the stream is longer than {MAX_LINE} bytes")
@@ -141,9 +214,15 @@ class StreamReader:
             for line in lines:
                 self._line(line.strip())
 
+    def _take_alike(self, form: _EventForm, block: bytes) -> bytes:
+        """Take the events at the start of a block that are of one form; gives back the last of them and what follows."""
+        texts, rest = form.texts(block)
+        self._choices[form.choice].add_texts(form.field, texts)
+        return rest
+
     def _events_at_once(self, lines: list[bytes]) -> bool:
         """Take lines that hold nothing but data, parsed together; False where something else is among them."""
-        events = [line[5:] for line in lines if line.startswith(b"data:")]
+        events = [line[len(_DATA) :] for line in lines if line.startswith(_DATA)]
         if len(events) + lines.count(b"") + lines.count(b"\r") != len(lines):
             return False
         ends = bool(events) and events[-1].strip() == b"[DONE]"
@@ -157,6 +236,8 @@ class StreamReader:
             return False
         for event, data in zip(parsed, events, strict=True):
             self._take(event, data)
+        if self.first_token_at is not None and parsed:
+            self._form = _EventForm.of(_DATA + events[-1], parsed[-1]) or self._form
         self._done |= ends
         return True
 
