@@ -36,7 +36,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 def glossary() -> str:
     """Every term with what the page and the reports say of it."""
-    head = "# Glossary\n\nThe words of reports and of the page. The page says the same where you click on a word.\n"
+    head = "# Glossary\n\nThe words of reports and of the page of a run. On the page, click on a word to read the same.\n"
     return filled(head + "".join(f"\n## {term.name}\n\n{term.text}\n" for term in GLOSSARY.values()))
 
 

@@ -155,6 +155,15 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 
 @every_document
+def test_every_link_into_a_page_leads_to_a_heading(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", without_fences(path.read_text()))
+    for page, anchor in [(page, anchor) for page, anchor in links if not page.startswith("http")]:
+        text = without_fences((path.parent / page if page else path).read_text())
+        headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+        assert anchor in {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", one.lower())) for one in headings}, (page, anchor)
+
+
+@every_document
 def test_every_file_that_is_named_exists(path: Path) -> None:
     text = without_fences(path.read_text())
     named = re.findall(r"`((?:adaptive_eval|scorio|tests|benchmarks|configs|examples|documents)/[\w./-]+)`", text)

@@ -15,13 +15,14 @@ class Term:
 GLOSSARY: Mapping[str, Term] = {
     "tier": Term(
         "Tier",
-        "Models that share a rank: walking down the order, a new tier begins where neighbours are resolved, as in the "
-        "paper. The two ends of a long tier may well be told apart; the letters beside it say which models are.",
+        "Models that share a rank. Walking down the order, a new tier begins where a model is shown to be worse than "
+        "the one above it (resolved). The first and the last model of a long tier may well differ; the letters beside "
+        "the tier say which models do.",
     ),
     "letters": Term(
         "Alike",
-        "Two models that share a letter are not told apart, by the calls that exist for all pairs; two that share none "
-        "are. Letters say it truly where a tier, which goes from neighbour to neighbour, does not.",
+        "Two models that share a letter are not shown to differ; two that share none are. The letters come from the "
+        "comparisons of all pairs. A tier goes from neighbour to neighbour, and so cannot say that.",
     ),
     "score": Term(
         "Score, avg@N",
@@ -30,9 +31,9 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "bayes": Term(
         "Bayes@N, μ ± σ",
-        "The posterior mean of the score when each question begins with one imagined answer of every category. That"
-        " pulls it towards the middle of the scale, more so the fewer trials a question has: it may differ from "
-        "avg@N by several points, and avg@N is what decides, but under the rule `published`.",
+        "The posterior mean of the score when each question begins with one imagined answer of every category. That "
+        "pulls it towards the middle of the scale, more so the fewer trials a question has: it may differ from avg@N "
+        "by several points. Decisions are made by avg@N, except under the rule `published`.",
     ),
     "sigma_here": Term(
         "σ here",
@@ -41,53 +42,56 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "sigma_like_these": Term(
         "σ like these",
-        "The standard error of the score where these questions are a sample of all questions like them. It comes "
-        "from how much the questions differ, and more trials make it little smaller. It is never below σ here: "
-        "where the questions seem to agree, as where all answers are wrong, it is that of the posterior.",
+        "The standard error of the score where these questions are taken as a sample of all questions like them. It "
+        "comes from how much the questions differ, so more trials hardly make it smaller. It is never below σ here: "
+        "where all questions look the same, for example because all answers are wrong, the larger value is used.",
     ),
     "trials": Term(
         "Trials",
-        "Sampled answers, each with its own seed, in rounds that are complete. One answer is one trial.",
+        "Sampled answers: one answer is one trial, and each has its own seed. Only rounds that are complete are "
+        "counted.",
     ),
     "prior_trials": Term(
         "R0",
-        "Outcomes of an earlier run that the score is made of too, as trials a question.",
+        "Outcomes of an earlier run that are counted in the score, as trials for each question.",
     ),
     "z": Term(
         "z",
-        "The difference of two scores in units of its standard error, positive where the first is ahead. The "
-        "further from 0, the less the difference can be chance.",
+        "The difference of two scores divided by its standard error, positive where the first model is ahead. The "
+        "further from 0, the less likely it is that the difference is chance.",
     ),
     "boundary": Term(
         "Boundary",
-        "The comparison is called at the first look at which z lies beyond it. It is further out than for a single "
-        "look, because looking often gives chance more openings. A call stands, though z may come back later; the "
-        "rule `published` has one constant, and judges anew at every look.",
+        "A winner is called at the first look at which z lies beyond this value. It is larger than for a single look, "
+        "because looking often gives chance more opportunities. What was called stays called, even if z comes back "
+        "later. The rule `published` has one constant value, and judges anew at every look.",
     ),
     "rho": Term(
         "ρ, order confidence",
-        "Φ(|z|): how probable it is, for this look taken by itself, that the better score belongs to the better model.",
+        "Φ(|z|): how probable it is, from this look alone, that the model with the better score is the better model.",
     ),
     "resolved": Term(
         "Resolved",
-        "It is called who is better, and later looks do not undo it, but under the rule `published`.",
+        "It is decided which of the two models is better. Later looks do not undo it, except under the rule "
+        "`published`.",
     ),
     "tied": Term(
         "Tied",
-        "The two are called as good as equal: they differ by no more than delta, as surely as was asked.",
+        "It is decided that the two are as good as equal: they differ by no more than delta, with the confidence that "
+        "was asked for.",
     ),
     "open": Term(
         "Open",
-        "Not decided yet; more trials go to it.",
+        "Not decided yet. The two models get more trials.",
     ),
     "out_of_reach": Term(
         "Out of reach",
-        "Given up for now: within the trials that are left it would hardly be decided (see the chance to be "
+        "Given up for now: the trials that are still allowed would probably not decide it (see the chance to be "
         "settled), so it gets no more of them. It does not say that the two are equal.",
     ),
     "blocked": Term(
         "Blocked",
-        "It cannot be decided, because a model of it was set aside.",
+        "It cannot be decided, because one of the two models was set aside.",
     ),
     "delta": Term(
         "δ, delta",
@@ -99,8 +103,8 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "information": Term(
         "Information",
-        "How much of what all allowed trials would tell of this difference is known already. It grows with trials, "
-        "and fastest on the questions where answers vary.",
+        "How much is known of this difference, as a share of what would be known after all the trials allowed. It "
+        "grows with trials, and fastest on the questions where answers vary.",
     ),
     "power": Term(
         "Chance to be settled",
@@ -108,12 +112,12 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "trials_needed": Term(
         "Trials a question it would need",
-        "About this many trials a question would be needed to call the difference of today, if it stays as it is.",
+        "About how many trials for each question it would take to call a winner, if today's difference stays as it is.",
     ),
     "adjusted_p": Term(
         "Adjusted p",
-        "How easily chance alone would put the row this far ahead, allowing for the fact that all pairs are asked "
-        "at once (Holm's adjustment). A pair may be called by itself and yet not stand among all of them.",
+        "How easily chance alone would put the model of this row that far ahead, when all pairs are compared at once "
+        "(Holm's adjustment). A pair may be resolved by itself and yet not pass this stricter test.",
     ),
     "look": Term(
         "Look",
@@ -121,8 +125,8 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "not_judged": Term(
         "Not judged yet",
-        "These trials have been graded, but their round is not complete, so that no look has used them: short "
-        "answers come first and are more often right.",
+        "These trials have been graded, but their round is not complete, so no look has used them yet: short answers "
+        "come first and are more often right, and would mislead.",
     ),
     "posterior": Term(
         "Posterior",
@@ -131,27 +135,27 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "fixed_design": Term(
         "Fixed design",
-        "The plain alternative: the maximum of trials for every model on every question.",
+        "What a run is compared with: the maximum of trials for every model on every question.",
     ),
     "server_time": Term(
         "Server time",
-        "For how long servers were held, busy or not: those that the run has started from when they were ready until "
-        "they were stopped, others in each start of the run from the first to the last request that was wanted of "
-        "them. GPU hours of requests are the part of it in which they were asked.",
+        "For how long servers were held, busy or not. A server that the run has started counts from when it was ready "
+        "until it was stopped; any other from the first to the last request of each start of the run. GPU hours of "
+        "requests are the part of it in which answers were in the making.",
     ),
     "agreement": Term(
         "Agreement τ",
-        "Kendall's τ of the order at a look with the latest order: 1 where every pair stands the same way, −1 where"
-        " every pair is turned.",
+        "Kendall's τ of the order at a look with the latest order: 1 where every pair stands the same way, −1 where "
+        "every pair is reversed.",
     ),
     "set_aside": Term(
         "Set aside",
-        "The run went on without the model, because no more of its trials could be obtained.",
+        "The run went on without this model, because no more of its trials could be obtained.",
     ),
     "gate": Term(
         "Gate",
-        "PASS: the model is less than delta worse than the baseline, or better. FAIL: it is worse by more than delta. "
-        "UNDECIDED: neither is shown, or answers that timed out, are empty or have no grade could explain it. With "
+        "PASS: the model is better than the baseline, or less than delta worse. FAIL: it is worse by more than delta. "
+        "UNDECIDED: neither is shown, or it could be due to answers that timed out, are empty or have no grade. With "
         "delta 0 a model must be better to pass.",
     ),
 }
