@@ -36,8 +36,10 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 def glossary() -> str:
     """Every term with what the page and the reports say of it."""
-    head = "# Glossary\n\nThe words of reports and of the page of a run. On the page, click on a word to read the same.\n"
-    return filled(head + "".join(f"\n## {term.name}\n\n{term.text}\n" for term in GLOSSARY.values()))
+    head = "The words of reports and of the page of a run. On the page, click on a word to read the same."
+    return filled(
+        f"# Glossary\n\n{head}\n" + "".join(f"\n## {term.name}\n\n{term.text}\n" for term in GLOSSARY.values())
+    )
 
 
 def worked_example() -> str:
