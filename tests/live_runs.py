@@ -31,9 +31,9 @@ ENDED = {ExitCode.REACHED, ExitCode.SPENT}
 
 
 def small_world() -> World:
-    """Three models on eight questions of all difficulties; the first two are close together."""
+    """Three models on eight questions of all difficulties; the first two are told apart after some looks."""
     profile = np.linspace(0.02, 0.98, 8)
-    p = binary(np.array([with_mean(profile, mean) for mean in (0.6, 0.5, 0.2)]))
+    p = binary(np.array([with_mean(profile, mean) for mean in (0.7, 0.5, 0.2)]))
     return World("small", p, latency=FAST, models=MODELS, questions=tuple(f"q{i}" for i in range(8)))
 
 

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from document_blocks import blocks
 
 ROOT = Path(__file__).parents[1]
 
@@ -98,6 +99,46 @@ def test_imports_point_downwards() -> None:
         assert level is not None, f"{own} has no layer: give it one in this test"
         above[own] = {name for name in imports(path) if (other := layer_of(name)) is not None and other > level}
     assert not {own: names for own, names in above.items() if names}, "these import from a higher layer"
+
+
+def rooms_and_imports() -> dict[str, set[str]]:
+    """Which rooms each room imports, by their short names."""
+    found: dict[str, set[str]] = {}
+    for path in sources("scorio", "adaptive_eval"):
+        own = layer_of(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+        if own is None or LAYERS[own].endswith("__main__"):
+            continue
+        room = found.setdefault(short(own), set())
+        room |= {short(other) for name in imports(path) if (other := layer_of(name)) not in (None, own)}
+    return found
+
+
+def short(level: int | None) -> str:
+    assert level is not None
+    return LAYERS[level].removeprefix("adaptive_eval.")
+
+
+def reached(room: str, imported: dict[str, set[str]]) -> set[str]:
+    """Every room that one stands on, at whatever distance."""
+    return imported[room].union(*(reached(other, imported) for other in imported[room]))
+
+
+def drawing() -> set[str]:
+    """The arrows that do not follow from others."""
+    imported = rooms_and_imports()
+    return {
+        f"{room} --> {other}"
+        for room, others in imported.items()
+        for other in others
+        if not any(other in reached(between, imported) for between in others - {other})
+    }
+
+
+def test_the_drawing_of_the_rooms_is_true() -> None:
+    (block,) = blocks("mermaid")
+    drawn, true = {line.strip() for line in block.text.splitlines() if "-->" in line}, drawing()
+    assert not true - drawn, "ARCHITECTURE.md lacks arrows"
+    assert not drawn - true, "ARCHITECTURE.md draws arrows that are not there, or follow from others"
 
 
 ROOMS = [name for name in LAYERS if (ROOT / name.replace(".", "/")).is_dir()]

@@ -181,7 +181,7 @@ class Listener:
         draw(view, folder / "figures")
 
 
-@pytest.fixture(params=["finished", pytest.param("killed", marks=pytest.mark.slow)])
+@pytest.fixture(params=["finished", "killed"])
 def stranger(
     request: pytest.FixtureRequest, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stranger]:
@@ -232,9 +232,20 @@ def opened(audit: None) -> Iterator[list[str]]:
 
 GIVEN = ("run", "validate", "plan", "import")
 """These are given settings of the user's, in which variables are filled in."""
+LONG = ("report", "track", "plan")
+"""These draw figures or worlds, which takes a while: of a run that was killed they are tried with the long tests."""
 
 
-@pytest.mark.parametrize("name", [name for name, lines in CASES.items() if lines is not None])
+@pytest.mark.parametrize(
+    ("stranger", "name"),
+    [
+        pytest.param(end, name, marks=[pytest.mark.slow] if end == "killed" and name in LONG else [])
+        for end in ("finished", "killed")
+        for name, lines in CASES.items()
+        if lines is not None
+    ],
+    indirect=["stranger"],
+)
 def test_no_command_runs_the_code_of_a_run_or_opens_what_it_names(
     stranger: Stranger, name: str, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,12 +270,14 @@ def test_no_command_runs_the_code_of_a_run_or_opens_what_it_names(
     assert str(seen) in opened and seen.resolve() in named, "it would have been heard"
 
 
+@pytest.mark.parametrize("stranger", ["finished"], indirect=True)
 def test_the_attack_would_be_seen(stranger: Stranger) -> None:
     stranger.command("validate run.yaml")  # a configuration that is given names what it likes
     assert stranger.ran
 
 
-@pytest.mark.parametrize(("place", "run"), [("RUN", "RUN"), (".", "COPY")])
+@pytest.mark.parametrize("stranger", ["finished", pytest.param("killed", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize(("place", "run"), [pytest.param("RUN", "RUN", marks=pytest.mark.slow), (".", "COPY")])
 def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, place: str, run: str) -> None:
     command = [sys.executable, "-u", "-m", "adaptive_eval", "monitor", place, "--web"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=stranger.folder)

@@ -1,12 +1,11 @@
 """What every policy keeps to. Your own runs through it too: ADAPTIVE_EVAL_POLICY=package.module:attribute pytest ..."""
 
 import os
-from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from core_runs import POLICIES, Answers, Shell, exact, plans, straight
+from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -19,7 +18,6 @@ from adaptive_eval.testing.policies import check_allocation
 
 PLUG_INS = ["core_plugins:OneByOne", *filter(None, [os.environ.get("ADAPTIVE_EVAL_POLICY")])]
 ALL: list[Policy] = [
-    *POLICIES,
     *(entry.make() for entry in REGISTERED.values()),
     *(load_attribute(name, Path(__file__).parent)() for name in PLUG_INS),
 ]  # type: ignore[operator]
@@ -57,58 +55,6 @@ def views(draw: st.DrawFn) -> View:
 @given(view=views())
 def test_it_passes_the_suite_that_ships_on_any_view(policy: Policy, view: View) -> None:
     check_allocation(policy, view)
-
-
-@every_policy
-@settings(max_examples=examples(50), deadline=None)
-@given(view=views())
-def test_it_gives_what_may_be_given(policy: Policy, view: View) -> None:
-    given = policy.allocate(view)
-    assert given.shape == view.issued.shape
-    assert np.issubdtype(given.dtype, np.integer)
-    assert given.min() >= 0
-    assert np.all(given.sum(axis=1) <= view.sizes)
-    assert not given[~view.in_play].any()
-
-
-@every_policy
-@settings(max_examples=examples(30), deadline=None)
-@given(view=views())
-def test_with_nothing_open_it_gives_nothing(policy: Policy, view: View) -> None:
-    assert not policy.allocate(replace(view, open_pairs=view.open_pairs[:0], power=view.power[:0])).any()
-
-
-@every_policy
-@settings(max_examples=examples(30), deadline=None)
-@given(view=views())
-def test_while_anything_is_open_it_gives_something(policy: Policy, view: View) -> None:
-    able = replace(view, sizes=np.where(view.in_play, np.maximum(view.sizes, 1), 0))
-    assert policy.allocate(able).any() == (len(view.open_pairs) > 0)
-
-
-@every_policy
-@settings(max_examples=examples(30), deadline=None)
-@given(view=views())
-def test_it_is_a_function_of_what_it_sees(policy: Policy, view: View) -> None:
-    values = {field.name: getattr(view, field.name) for field in fields(view)}
-    for value in values.values():
-        value.flags.writeable = False  # it leaves what it sees as it is
-    first = policy.allocate(view)
-    copies = View(**{name: value.copy() for name, value in values.items()})
-    assert np.array_equal(first, policy.allocate(copies))
-
-
-@every_policy
-@settings(max_examples=examples(50), deadline=None)
-@given(view=views(), seed=seeds)
-def test_how_a_model_answered_never_spreads_its_own_trials(policy: Policy, view: View, seed: int) -> None:
-    """Weights from a model's own outcomes bias its score: other outcomes of its own leave its trials as they are."""
-    rng = np.random.default_rng(seed)
-    given = policy.allocate(view)
-    for model in range(len(view.issued)):
-        other = view.trial_var.copy()
-        other[model] = rng.exponential(1.0, other.shape[1])
-        assert np.array_equal(policy.allocate(replace(view, trial_var=other))[model], given[model])
 
 
 @every_policy

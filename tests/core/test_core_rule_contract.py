@@ -1,7 +1,7 @@
 """What every rule keeps to. Your own runs through it too: ADAPTIVE_EVAL_RULE=package.module:attribute pytest ..."""
 
 import os
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,26 +13,17 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from adaptive_eval.core import Plan, Reason, Verdict
-from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.registry import RULES, make
-from adaptive_eval.core.rules import Correctable, ExpectedLoss, Intervals, Precision, Rule, ZScore
+from adaptive_eval.core.rules import Correctable, Precision, Rule
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.imports import load_attribute
 from adaptive_eval.testing.rules import check_boundary, check_p_values
 
 PLUG_INS = ["core_plugins:Stern", *filter(None, [os.environ.get("ADAPTIVE_EVAL_RULE")])]
-ALL: list[Rule] = [
-    ZScore(),
-    Intervals(),
-    Sequential(),
-    Sequential(0.8, 0.2, 0.5),
-    Anytime(),
-    ExpectedLoss(),
-    Precision(0.05),
-]
-ALL += [make(entry.make, {}, {"confidence": 0.9, "start": 0.1}) for entry in RULES.values()]
+ALL: list[Rule] = [Sequential(0.8, 0.2, 0.5), Precision(0.05)]
+ALL += dict.fromkeys(make(entry.make, {}, {"confidence": 0.9, "start": 0.1}) for entry in RULES.values())
 ALL += [load_attribute(name, Path(__file__).parent)() for name in PLUG_INS]  # type: ignore[operator]
 
 every_rule = pytest.mark.parametrize("rule", ALL, ids=lambda rule: type(rule).__name__)
@@ -56,10 +47,6 @@ def cases(draw: st.DrawFn) -> Evidence:
     return replace(found, information=np.where(np.isfinite(found.sigma), found.information, 0.0))
 
 
-def called(rule: Rule, on: Evidence) -> np.ndarray:
-    return (np.abs(on.z) >= rule.boundary(on)) & (on.z != 0.0)
-
-
 @every_rule
 @settings(max_examples=examples(30), deadline=None)
 @given(on=cases())
@@ -67,66 +54,6 @@ def test_it_passes_the_suite_that_ships_on_any_evidence(rule: Rule, on: Evidence
     check_boundary(rule, on)
     if isinstance(rule, Correctable):
         check_p_values(rule, on)
-
-
-@every_rule
-@settings(max_examples=examples(30), deadline=None)
-@given(on=cases())
-def test_it_gives_one_boundary_a_pair(rule: Rule, on: Evidence) -> None:
-    boundary = rule.boundary(on)
-    assert boundary.shape == on.z.shape
-    assert not np.isnan(boundary).any()
-    assert np.all(boundary >= 0.0)
-    assert not called(rule, on)[~np.isfinite(on.sigma)].any()
-
-
-@every_rule
-@settings(max_examples=examples(25), deadline=None)
-@given(on=cases())
-def test_neither_side_is_favoured(rule: Rule, on: Evidence) -> None:
-    turned = replace(on, difference=-on.difference, z=-on.z, sigma_first=on.sigma_second, sigma_second=on.sigma_first)
-    np.testing.assert_array_equal(rule.boundary(turned), rule.boundary(on))
-
-
-@every_rule
-@settings(max_examples=examples(25), deadline=None)
-@given(on=cases(), more=st.floats(1.0, 5.0))
-def test_a_larger_difference_is_called_as_well(rule: Rule, on: Evidence, more: float) -> None:
-    larger = replace(on, difference=more * on.difference, z=more * on.z)
-    edge = np.abs(np.abs(on.z) - rule.boundary(on)) < 1e-9
-    assert np.all(called(rule, larger) | edge | ~called(rule, on))
-
-
-@every_rule
-@settings(max_examples=examples(25), deadline=None)
-@given(on=cases())
-def test_it_is_a_function_of_what_it_sees(rule: Rule, on: Evidence) -> None:
-    values = {field.name: getattr(on, field.name) for field in fields(on)}
-    arrays = {name: value.copy() for name, value in values.items() if isinstance(value, np.ndarray)}
-    for array in arrays.values():
-        array.flags.writeable = False
-    np.testing.assert_array_equal(rule.boundary(replace(on, **arrays)), rule.boundary(on))
-
-
-@correctable
-@settings(max_examples=examples(30), deadline=None)
-@given(on=cases(), sign=st.sampled_from([1, -1]))
-def test_p_values_say_what_the_boundary_says(rule: Correctable, on: Evidence, sign: int) -> None:
-    """A p-value of one side alone is at most alpha where the boundary is crossed, but for the paths that cross both."""
-    p = rule.p_value(on, sign)
-    assert np.all((p > 0.0) & (p <= 1.0))
-    assert np.all(p[sign * on.z <= 0.0] == 1.0)
-    alpha = 1.0 - rule.confidence
-    significant = p <= alpha
-    assert np.all(significant <= (sign * on.z >= rule.boundary(on) - 1e-6))
-    assert np.all((sign * on.z >= 1.1 * rule.boundary(on)) <= significant)
-
-
-@correctable
-@settings(max_examples=examples(30), deadline=None)
-@given(on=cases(), more=st.floats(1.0, 3.0))
-def test_p_values_fall_with_the_difference(rule: Correctable, on: Evidence, more: float) -> None:
-    assert np.all(rule.p_value(replace(on, z=more * on.z), 1) <= np.maximum(rule.p_value(on, 1), on.z < 0.0))
 
 
 @correctable

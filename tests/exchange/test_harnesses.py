@@ -202,7 +202,8 @@ def test_matharena_problems_of_several_models(tmp_path: Path, packed: bool) -> N
 
 def test_matharena_rows(tmp_path: Path) -> None:
     rows = [
-        {"problem_idx": 3, "model_name": model, "idx_answer": trial, "user_message": "3?", "answer": f"{trial}",
+        {"problem_idx": 3, "model_name": model, "idx_answer": trial, "user_message": "3?",
+         "answer": f"\\boxed{{{4 if trial else 5}}}",
          "gold_answer": "4", "parsed_answer": "4", "correct": bool(trial), "input_tokens": 5, "output_tokens": 6}
         for model in ("a", "b") for trial in (0, 1)
     ]  # fmt: skip

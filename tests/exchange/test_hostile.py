@@ -177,10 +177,11 @@ RECORDS: dict[str, dict[str, object]] = {
     "inspect": {**header(), "samples": [sample()]},
     "lm_eval": lm_eval_row(0, ["4"]),
     "matharena_problem": {"problem": "2 + 2?", "idx": 1, "gold_answer": 4, "answers": ["4"], "correct": [True],
-                          "messages": [[{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]],
+                          "messages": [[{"role": "user", "content": "2 + 2?"},
+                                        {"role": "assistant", "content": "\\boxed{4}"}]],
                           "detailed_costs": [{"cost": 0.1, "input_tokens": 5, "output_tokens": 7}]},
     "matharena_output": {"problem_idx": 1, "model_name": "a", "idx_answer": 0, "correct": True, "gold_answer": "4",
-                         "answer": "4", "parsed_answer": "4", "problem": "2 + 2?", "user_message": "2 + 2?",
+                         "answer": "\\boxed{4}", "parsed_answer": "4", "problem": "2 + 2?", "user_message": "2 + 2?",
                          "cost": 0.1, "input_tokens": 5, "output_tokens": 7},
     "long": {"model": "a", "question": "q", "category": 1, "text": "x", "signals": {"a": 1}, "choices": ["x"]},
 }  # fmt: skip

@@ -125,32 +125,26 @@ def test_any_text_gets_marks(name: str, text: str) -> None:
     checked(grader.grade(text, question))
 
 
-def least_time(work: Callable[[], object]) -> float:
-    """CPU seconds of this thread, the best of three: what the work takes, not what the machine was doing meanwhile."""
-    times = []
-    for _ in range(3):
+def takes_less(seconds: float, work: Callable[[], object]) -> bool:
+    """CPU seconds of this thread, in one of three times: of the work, not of what the machine was doing meanwhile."""
+
+    def taken() -> float:
         start = time.thread_time()
         work()
-        times.append(time.thread_time() - start)
-    return min(times)
+        return time.thread_time() - start
+
+    return any(taken() < seconds for _ in range(3))
 
 
 @names
 @pytest.mark.parametrize("kind", BIG)
-def test_a_megabyte_takes_less_than_the_time_limit(name: str, kind: str) -> None:
+def test_a_megabyte_takes_less_than_the_time_limit_and_milliseconds_in_the_loop(name: str, kind: str) -> None:
     grader, question = CASES[name]
-    assert least_time(lambda: grader.quick(BIG[kind], question)) < 0.05, "the event loop would stand still"
+    assert takes_less(0.05, lambda: grader.quick(BIG[kind], question)), "the event loop would stand still"
+    assert takes_less(0.04, lambda: grader.quick(BIG[kind][:50_000], question)), "shorter ones are graded in it"
     start = time.process_time()
     checked(grader.quick(BIG[kind], question) or grader.grade(BIG[kind], question))
     assert time.process_time() - start < 5.0
-
-
-@names
-@pytest.mark.parametrize("kind", BIG)
-def test_what_is_graded_in_the_loop_takes_milliseconds(name: str, kind: str) -> None:
-    grader, question = CASES[name]
-    text = BIG[kind][:50_000]
-    assert least_time(lambda: grader.quick(text, question)) < 0.04
 
 
 @names

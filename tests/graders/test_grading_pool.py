@@ -93,13 +93,6 @@ async def test_a_defect_of_a_cheap_grader_is_a_grader_error() -> None:
         assert await refusal(grade, "x") == "the grader raised ZeroDivisionError: x"
 
 
-async def test_expressions_are_compared_in_a_worker() -> None:
-    async with pool(Math(workers=1), Question("q", "?", "x^2-1")) as grade:
-        right, wrong = await asyncio.gather(grade(r"\boxed{(x-1)(x+1)}"), grade(r"\boxed{(x-1)(x+2)}"))
-        assert (right.category, wrong.category) == (1, 0)
-        assert right.signals["method"] == "expression"
-
-
 async def test_what_a_function_may_return_raise_and_print() -> None:
     async with pool(custom()) as grade:
         before = (await grade("pid")).extracted
@@ -197,7 +190,7 @@ async def test_catastrophic_patterns_are_stopped() -> None:
                 assert "took longer than 0.2 s" in await refusal(grade, text)
 
 
-async def test_the_loop_goes_on_while_workers_grade() -> None:
+async def test_expressions_are_compared_in_a_worker_while_the_loop_goes_on() -> None:
     longest = 0.0
 
     async def beat() -> None:
@@ -208,7 +201,8 @@ async def test_the_loop_goes_on_while_workers_grade() -> None:
             longest = max(longest, time.thread_time() - before)
 
     async with pool(Math(timeout=HANGS, workers=1), Question("q", "?", "x^2-1")) as grade:
-        await grade(r"\boxed{y}")
+        right, wrong = await asyncio.gather(grade(r"\boxed{(x-1)(x+1)}"), grade(r"\boxed{(x-1)(x+2)}"))
+        assert (right.category, wrong.category) == (1, 0) and right.signals["method"] == "expression"
         beating = asyncio.create_task(beat())
         texts = [f"{'so ' * 5000} \\boxed{{x^{n % 4}-1}}" for n in range(200)]
         assert sum(result.category for result in await asyncio.gather(*map(grade, texts))) == 50

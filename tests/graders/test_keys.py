@@ -15,7 +15,7 @@ from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.structured import Json
 from adaptive_eval.graders.text import Contains, Exact, Regex
-from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.types import Question
 
 GRADERS = """
@@ -89,27 +89,40 @@ def test_a_pattern_that_finds_some_keys_must_find_all() -> None:
         tried(Regex(pattern=r"\d+"), "42", "12.5")
 
 
-def test_a_function_of_ones_own_is_loaded_and_called(folder: Path) -> None:
-    def function(name: str, **more: object) -> Python:
-        return Python.model_validate({"function": f"keygraders:{name}", **more})
+class Here(Python):
+    """Called in the process of the test."""
 
+    def quick(self, text: str, question: Question) -> Marks:
+        return self.grade(text, question)
+
+
+def function(name: str, kind: type[Python] = Python, **more: object) -> Python:
+    return kind.model_validate({"function": f"keygraders:{name}", **more})
+
+
+def test_a_function_of_ones_own_is_loaded_and_called(folder: Path) -> None:
     assert tried(function("right"), "42", "43", folder=folder) == KeysFound(2, None)
     with pytest.raises(
         ConfigError, match=r"(?s)question q0: .*'str' object has no attribute.*function\(text, question\)"
     ):
         tried(function("other_way_round"), "42", folder=folder)
-    with pytest.raises(ConfigError, match=r"question q0: the answer '42' is graded wrong \(nothing is found in it\)"):
-        tried(function("never"), "42", folder=folder)
-    with pytest.raises(ConfigError, match="has no attribute absent"):
-        tried(function("absent", key_is_answer=False), "42", folder=folder)
     with pytest.raises(ConfigError) as refused:
         tried(function("Wanted"), "42", "43", folder=folder)
     assert "keygraders:Wanted must be a function of text and question, but is a class" in str(refused.value)
     assert str(refused.value).count("Wanted") == 1 and "answer keys" not in str(refused.value), "it is said once"
-    with pytest.raises(ConfigError, match="but is a value of type int; what it is to be told"):
-        tried(function("LIMIT"), "42", folder=folder)
-    with pytest.raises(ConfigError, match="module nomod could not be imported"):
-        tried(Python(function="nomod:grade"), "42", folder=folder)
-    assert tried(function("never", key_is_answer=False), "42", folder=folder).right == 0
-    assert "does not say of every answer whether it is correct" in tried(function("points"), "42", folder=folder).words
-    assert "a question has no key" in tried(function("right"), "42", "", folder=folder).words
+
+
+def test_what_a_function_of_ones_own_says_of_the_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(ConfigError, match=r"question q0: the answer '42' is graded wrong \(nothing is found in it\)"):
+        tried(function("never", Here), "42")
+    assert tried(function("never", Here, key_is_answer=False), "42").right == 0
+    assert "does not say of every answer whether it is correct" in tried(function("points", Here), "42").words
+    assert "a question has no key" in tried(function("right", Here), "42", "").words
+    for wrong, said in (
+        (function("absent", key_is_answer=False), "has no attribute absent"),
+        (function("LIMIT"), "but is a value of type int; what it is to be told"),
+        (Python(function="nomod:grade"), "module nomod could not be imported"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            wrong.warm_up()

@@ -40,7 +40,7 @@ def judged_by(url: str, **changes: object) -> dict[str, object]:
 
 def settings(url: str, **changes: object) -> dict[str, object]:
     models = [{"name": name, "base_url": url} for name in MODELS]
-    return {"models": models, "grader": judged_by(url), "trials": {"min": 3, "max": 6}} | changes
+    return {"models": models, "grader": judged_by(url), "trials": {"min": 2, "max": 4}} | changes
 
 
 def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url: str) -> None:
@@ -190,7 +190,7 @@ ABREAST = {"concurrency": {"concurrency": 64}}
 def test_a_reply_that_the_judge_has_lost_counts_at_its_worst(site: Site, fair_url: str) -> None:
     judge = forgetful(0.2)
     with serving(judge) as url:
-        capped = {"budget": {"tokens": 100_000_000}, "concurrency": 64}
+        capped = {"budget": {"tokens": 100_000_000}, "concurrency": 64, "trials": {"min": 2, "max": 2}}
         config = site.write(**settings(fair_url, grader=judged_by(url, **ABREAST), **capped))
         assert site.run(config).exit_code in ENDED
     with closing(RunReader.open(site.directory())) as reader:

@@ -49,7 +49,7 @@ def settings(site: Site, url: str, grader: dict[str, object], **changes: object)
     questions = {"path": "with_others.jsonl", "fields": {"metadata": ["other"]}}
     judge = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, **grader}
     models = [{"name": name, "base_url": url} for name in MODELS]
-    return {"questions": questions, "models": models, "grader": judge, "trials": {"min": 3, "max": 6}} | changes
+    return {"questions": questions, "models": models, "grader": judge, "trials": {"min": 2, "max": 4}} | changes
 
 
 def is_right(trial: TrialRecord) -> bool:

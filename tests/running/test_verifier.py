@@ -39,7 +39,7 @@ def verified_by(url: str, **changes: object) -> dict[str, object]:
 
 def settings(url: str, **changes: object) -> dict[str, object]:
     models = [{"name": name, "base_url": url} for name in MODELS]
-    return {"models": models, "grader": verified_by(url), "trials": {"min": 3, "max": 6}} | changes
+    return {"models": models, "grader": verified_by(url), "trials": {"min": 2, "max": 4}} | changes
 
 
 def baselines(site: Site) -> list[BaselineAsked]:

@@ -98,7 +98,9 @@ def test_right_answers_in_all_rank_as_bayes_with_prior_outcomes() -> None:
     assert cumulative.tolist() == [[[30] * 8, [60] * 8, [90] * 8]] * 2
 
 
-@pytest.mark.parametrize("name", ["ranking", "separation", "priors"])
+@pytest.mark.parametrize(
+    "name", ["ranking", *(pytest.param(name, marks=pytest.mark.slow) for name in ("separation", "priors"))]
+)
 def test_a_study_is_a_command_whose_seed_decides(name: str, tmp_path: Path) -> None:
     words = ["study", name, "--replicates", "10", "--seed", "9", "--output"]
     told = CliRunner().invoke(app, [*words, str(tmp_path / "a")])

@@ -1,6 +1,7 @@
 """`adaptive-eval plan`, from the words of the command line to what it says."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -36,9 +37,14 @@ def planned(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["plan", *arguments])
 
 
-def forecast(*arguments: str, worlds: int = 10) -> dict[str, Any]:
+ONE_PACE = ("--set", "allocation.lookahead=1")
+"""The other paces are not forecast: it takes much less time."""
+
+
+def forecast(*arguments: str, worlds: int = 10, every_pace: bool = False) -> dict[str, Any]:
     """What is written; what is shown of it is its text `shown`."""
-    done = planned(*arguments, "--worlds", str(worlds), "--json", "forecast.json")
+    pace = () if every_pace else ONE_PACE
+    done = planned(*arguments, *pace, "--worlds", str(worlds), "--json", "forecast.json")
     assert done.exit_code == ExitCode.REACHED, done.output
     content: dict[str, Any] = json.loads(Path("forecast.json").read_text())
     return content | {"shown": done.stdout}
@@ -77,7 +83,7 @@ def test_a_pilot_tells_what_answers_use() -> None:
 
 def test_a_finished_run_needs_nothing_more() -> None:
     """Its trials are fixed, so that every world gives the run that there was."""
-    path = write_config(Path())
+    path = write_config(Path(), allocation={"lookahead": 1})
     trials = store_run(prepared_from(path), Path("runs/small"))
     found = forecast(str(path), "--pilot", "runs/small")
     assert found["spent"]["trials"] == trials and found["spent"]["seconds"] == 60.0
@@ -130,7 +136,7 @@ def test_a_gap_is_what_neighbours_differ_by() -> None:
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_forecast() -> None:
     path = write_config(Path())
-    one, again, other = forecast(str(path)), forecast(str(path)), forecast(str(path), "--seed", "1")
+    one, again, other = (forecast(str(path), "--seed", seed, every_pace=True) for seed in "001")
     assert one == again
     assert one["need"] != other["need"]
 
@@ -171,12 +177,21 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_planned_is_refused(arguments: list[str], message: str) -> None:
-    store_run(prepared_from(write_config(Path(), "empty")), Path("runs/empty"), rounds=0)
-    store_run(prepared_from(write_config(Path(), "others", ["eve", "fay"])), Path("runs/others"), WORLD[:2])
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run without a trial, one of other models, and one that was graded with another rubric."""
+    here = tmp_path_factory.mktemp("stored")
+    store_run(prepared_from(write_config(here, "empty")), here / "runs/empty", rounds=0)
+    others = write_config(here, "others", ["eve", "fay"])
+    store_run(prepared_from(others), here / "runs/others", WORLD[:2], rounds=1)
     graded = "rubric={categories: [{name: yes, weight: 1, when: {is_correct: true}}, {name: no, weight: 0}]}"
-    store_run(prepared_from(write_config(Path(), "graded"), graded), Path("runs/graded"))
+    store_run(prepared_from(write_config(here, "graded"), graded), here / "runs/graded", rounds=1)
+    return here / "runs"
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_planned_is_refused(runs: Path, arguments: list[str], message: str) -> None:
+    shutil.copytree(runs, "runs")
     done = planned(str(write_config(Path())), "--worlds", "10", *arguments)
     assert done.exit_code in (ExitCode.CONFIGURATION, ExitCode.FAILED)
     assert message in done.stderr
@@ -186,7 +201,7 @@ def test_what_cannot_be_planned_is_refused(arguments: list[str], message: str) -
 
 def test_the_program_itself() -> None:
     path = write_config(Path())
-    command = [sys.executable, "-m", "adaptive_eval", "plan", str(path), "--worlds", "10"]
+    command = [sys.executable, "-m", "adaptive_eval", "plan", str(path), "--worlds", "10", *ONE_PACE]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == ExitCode.REACHED, done.stderr
     assert "objective reached with a chance of" in done.stdout
@@ -196,24 +211,27 @@ def test_the_program_itself() -> None:
 
 def test_the_time_beside_a_fixed_number_is_said_in_words_where_it_is_not_known() -> None:
     path = write_config(Path())
-    known = planned(str(path), "--worlds", "10").stdout
+    known = planned(str(path), "--worlds", "10", *ONE_PACE).stdout
     assert "times as long as fixed N" in known and "the worst case" in known
-    unknown = planned(str(path), "--worlds", "10", "--set", "sampling={temperature: 0.6}").stdout
+    unknown = planned(str(path), "--worlds", "10", *ONE_PACE, "--set", "sampling={temperature: 0.6}").stdout
     assert "how long it takes beside fixed N is not known: give a pilot with times" in unknown
+
+
+PACES = ["cost", "balanced", "time", "soon", "servers"]
 
 
 def test_every_pace_is_forecast_and_the_one_that_is_taken_is_named() -> None:
     """By its figures: fewer trials for `cost`, and less time for `time` where there are many slots."""
-    found = forecast(str(write_config(Path())), "--set", "concurrency=64")
+    found = forecast(str(write_config(Path())), "--set", "concurrency=64", every_pace=True)
     at = {pace["favour"]: pace for pace in found["paces"]}
-    assert list(at) == ["cost", "balanced", "time", "soon", "servers"]
+    assert list(at) == PACES
     assert at["cost"]["trials"] <= at["balanced"]["trials"] <= at["time"]["trials"]
     assert at["time"]["seconds"] < at["cost"]["seconds"]
     taken = found["decisions"]["trials"]["favour"]
     assert taken in at and f"auto takes {taken}: {found['why_favoured']}" in found["shown"]
-    given = forecast(str(write_config(Path())), "--set", "trials.favour=cost")
+    given = forecast(str(write_config(Path())), "--set", "trials.favour=cost", every_pace=True)
     assert given["why_favoured"] is None and "auto takes" not in given["shown"]
-    assert forecast(str(write_config(Path())), "--set", "allocation.lookahead=1")["paces"] == []
+    assert forecast(str(write_config(Path())))["paces"] == []
 
 
 def test_many_slots_take_longer_than_a_fixed_number() -> None:
@@ -238,14 +256,17 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
     """Every round takes the turn of a batch, so that the pace of fewest looks takes the least time by far."""
     path = write_config(Path())
     direct, batched = (
-        forecast(str(path), "--set", f"models={json.dumps(models)}", "--set", "trials.max=40", "--gap", "8%")
-        for models in (batch_models({}), batch_models({"batch": {"kind": "openai", "price_factor": 0.5}}))
+        forecast(str(path), "--set", f"models={json.dumps(models)}", "--set", "trials.max=40", *more, every_pace=every)
+        for models, more, every in (
+            (batch_models({}), (), False),
+            (batch_models({"batch": {"kind": "openai", "price_factor": 0.5}}), ("--gap", "8%"), True),
+        )
     )
     assert any("a batch is guessed to be answered in 1 h, whatever its size" in one for one in batched["basis"])
     assert batched["fixed"]["seconds"] == pytest.approx(3600.0)
     assert batched["fixed"]["usd"] == pytest.approx(direct["fixed"]["usd"] / 2)
     at = {pace["favour"]: pace["seconds"] / 3600.0 for pace in batched["paces"]}
-    assert {pace["favour"] for pace in direct["paces"]} == at.keys() - {"batches"}
+    assert at.keys() == {*PACES, "batches"}
     assert all(hours == pytest.approx(round(hours)) for hours in at.values()) and at["batches"] <= 0.6 * at["cost"]
     assert batched["decisions"]["trials"]["favour"] == "batches"
     assert "a batch is" not in " ".join(direct["basis"])

@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from scorio.sinf.optimal import EARLIEST, Stopping, optimal_stopping
 
-PATHS = 20_000
+PATHS = 10_000
 
 
 def played(rule: Stopping, looks: NDArray[np.float64], drift: float = 0.0, seed: int = 0) -> tuple[float, float]:
