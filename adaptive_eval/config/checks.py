@@ -17,8 +17,9 @@ from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
 from adaptive_eval.graders.asked import AskedGrader, rubric_beside
+from adaptive_eval.graders.comparing import REFERENCE
 from adaptive_eval.graders.frozen import LENGTH_RATIO
-from adaptive_eval.graders.judge import REFERENCE, Judge
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.scoring import MOST_SUMS
 from adaptive_eval.graders.types import ANSWER_SIGNALS, GraderOptions
@@ -275,7 +276,7 @@ def _judge_has_what_it_goes_by(
         yield Problem(("grader", "against"), "must be a field of the questions that is kept", mend, grader.against)
     if grader.against == REFERENCE and questions.fields.answer is None:
         yield Problem(("questions", "fields", "answer"), "must be given: the judge compares with it")
-    if rubric == RubricConfig() and not grader.sums_are_few:
+    if rubric == RubricConfig() and grader.form.needs_rubric:
         rule = f"have more than {MOST_SUMS} different sums, too many for a category each"
         mend = "use fewer levels, or declare a rubric with categories, as in `when: {score: {at_least: 0.8}}`"
         yield Problem(("grader", "scores"), rule, mend)

@@ -5,10 +5,19 @@ depends on the order, and is a tie.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 from adaptive_eval.graders.ballots import VERDICT, BallotField, Said
+from adaptive_eval.graders.judge_forms import JudgeForm, Voted
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig
+from adaptive_eval.graders.scoring import middle
+from adaptive_eval.graders.transcript import ShownTexts, grading_words
+from adaptive_eval.graders.types import SignalValue
+from adaptive_eval.questions.types import Question
+
+REFERENCE = "reference"
+"""In `against`: the answer key itself."""
 
 FIRST, SECOND = "first", "second"
 """Where the two answers stand in a transcript."""
@@ -50,3 +59,66 @@ def compared(replies: Sequence[Said]) -> BothOrders:
     other = {FIRST: WORSE, SECOND: BETTER}.get(backward, TIE)
     towards = sum((said == FIRST) - (said == SECOND) for said in (forward, backward)) / 2.0
     return BothOrders(one if one == other else TIE, one != other, towards)
+
+
+@dataclass(frozen=True)
+class ByComparison(JudgeForm):
+    """The judge says whether an answer is better or worse than another one, which is the same for all models."""
+
+    against: str
+    """The field of the question that has the other answer, or `REFERENCE`."""
+    orders: ClassVar[int] = 2
+    answers: ClassVar[tuple[str, ...]] = (FIRST, SECOND)
+
+    @property
+    def ballot(self) -> tuple[BallotField, ...]:
+        return COMPARED
+
+    @property
+    def label_ballot(self) -> tuple[BallotField, ...]:
+        return (BallotField(VERDICT, OUTCOMES),)
+
+    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset({VERDICT, "order_dependent", "prefers_first"})
+
+    @property
+    def own_rubric(self) -> RubricConfig | None:
+        return COMPARISON_RUBRIC
+
+    def opponent(self, question: Question) -> str:
+        """The answer that others are compared with; "" where there is none."""
+        if self.against == REFERENCE:
+            return question.answer
+        said = question.metadata.get(self.against)
+        return "" if said is None else str(said)
+
+    def key_problem(self, question: Question) -> str | None:
+        if self.opponent(question).strip():
+            return None
+        return f"has no answer in {self.against} to compare with; see grader.against"
+
+    def task(self, criteria: str) -> str:
+        return grading_words(PLACES, criteria, "verdicts", TASK)
+
+    def shown(self, question: Question, answer: str) -> tuple[ShownTexts, ...]:
+        other = self.opponent(question)
+        reference = "" if self.against == REFERENCE else question.answer
+        return tuple(
+            ShownTexts(question.prompt, reference, dict(zip(self.answers, texts, strict=True)))
+            for texts in ((answer, other), (other, answer))
+        )
+
+    def voted(self, votes: Sequence[Sequence[Said]], wanted: int) -> Voted:
+        found = [compared(replies) for replies in votes]
+        verdict = middle([one.verdict for one in found], OUTCOMES)
+        agreement = sum(one.verdict == verdict for one in found) / wanted
+        dependent = sum(one.order_dependent for one in found) / len(found)
+        return Voted((verdict,), agreement, dependent, sum(one.prefers_first for one in found) / len(found))
+
+    def signals_of(self, said: Said) -> dict[str, SignalValue]:
+        return {VERDICT: said[0] if said else "", "has_answer": bool(said)}
+
+    def signals_of_vote(self, voted: Voted) -> dict[str, SignalValue]:
+        seen = {"order_dependent": voted.order_dependent, "prefers_first": voted.prefers_first}
+        return {**self.signals_of(voted.said), **seen}

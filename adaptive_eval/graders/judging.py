@@ -75,7 +75,7 @@ class JudgePool(AskingPool):
         return replace(make_grade(answer, judge.marks(voted, used, tokens), self.rubric, question.id), cost=used)
 
     async def _vote(self, sent: Transcripts, seed: int, again: Again | None) -> Vote:
-        orders = range(self._judge.orders)
+        orders = range(self._judge.form.orders)
         found = await asyncio.gather(*(self._replied(sent, order, seed, again) for order in orders))
         replies, errors = [reply for reply, _ in found], [said for _, said in found if isinstance(said, GraderError)]
         return Vote(replies, errors[0] if errors else [said for _, said in found if not isinstance(said, GraderError)])

@@ -7,13 +7,16 @@ answer stays together: the score of a model is the mean of the sums, and its int
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, product
 
 from pydantic import Field, field_validator
 
 from adaptive_eval.graders.ballots import REASONING, VERDICT, BallotField, Said
+from adaptive_eval.graders.judge_forms import JudgeForm, Voted
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, SignalBounds
-from adaptive_eval.graders.types import ANSWER_SIGNALS
+from adaptive_eval.graders.transcript import grading_words
+from adaptive_eval.graders.types import ANSWER_SIGNALS, SignalValue
 from adaptive_eval.sections import Section, refuse
 
 SCORE = "score"
@@ -82,9 +85,42 @@ class JudgeCriterion(Section):
         return f"{self.name} ({', '.join(self.in_order)})"
 
 
-def ballot_of(criteria: Sequence[JudgeCriterion]) -> tuple[BallotField, ...]:
-    """What the judge fills in."""
-    return tuple(BallotField(one.name, one.in_order) for one in criteria)
+@dataclass(frozen=True)
+class ByScores(JudgeForm):
+    """The judge says how far an answer meets each of several criteria."""
+
+    criteria: tuple[JudgeCriterion, ...]
+
+    @property
+    def ballot(self) -> tuple[BallotField, ...]:
+        return tuple(BallotField(one.name, one.in_order) for one in self.criteria)
+
+    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset({SCORE, *(one.name for one in self.criteria)})
+
+    @property
+    def own_rubric(self) -> RubricConfig | None:
+        return None if self.needs_rubric else rubric_of_sums(self.criteria)
+
+    @property
+    def needs_rubric(self) -> bool:
+        return len(sums(self.criteria)) > MOST_SUMS
+
+    def task(self, criteria: str) -> str:
+        levels = [(one.told, one.says) for one in self.criteria]
+        return grading_words(levels, criteria, "criteria, each with its levels,", TASK)
+
+    def voted(self, votes: Sequence[Sequence[Said]], wanted: int) -> Voted:
+        said = [replies[0] for replies in votes]
+        fields = zip(self.ballot, zip(*said, strict=True), strict=True)
+        chosen = tuple(middle(levels, one.levels) for one, levels in fields)
+        return Voted(chosen, sum(one == chosen for one in said) / wanted)
+
+    def signals_of(self, said: Said) -> dict[str, SignalValue]:
+        levels = dict(zip((one.name for one in self.criteria), said or ("",) * len(self.criteria), strict=True))
+        score = combined(self.criteria, said) if said else least(self.criteria)
+        return {**levels, SCORE: score, "has_answer": bool(said)}
 
 
 def combined(criteria: Sequence[JudgeCriterion], said: Said) -> float:

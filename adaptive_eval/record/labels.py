@@ -18,7 +18,8 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.files import read_whole, require_plain
 from adaptive_eval.graders.ballots import VERDICT, BallotField
-from adaptive_eval.graders.judge import REFERENCE, Judge
+from adaptive_eval.graders.comparing import REFERENCE, ByComparison
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.graders.verifier import CALLED, Verifier
 from adaptive_eval.questions.types import Question
@@ -49,17 +50,18 @@ def label_fields(config: RunConfig) -> tuple[BallotField, ...]:
     Of several criteria each by itself; a label then has a level of each.
     """
     if isinstance(config.grader, Judge):
-        return config.grader.label_ballot
+        return config.grader.form.label_ballot
     return (BallotField(VERDICT, CALLED if isinstance(config.grader, Verifier) else (RIGHT, WRONG)),)
 
 
 def texts_to_label(config: RunConfig, question: Question, answer: str) -> dict[str, str]:
     """What is shown of an answer that is to be labelled, by what it is."""
     texts = {"question": question.prompt, "reference": question.answer, "answer": answer}
-    if isinstance(config.grader, Judge) and config.grader.against is not None:
-        if config.grader.against == REFERENCE:
+    form = config.grader.form if isinstance(config.grader, Judge) else None
+    if isinstance(form, ByComparison):
+        if form.against == REFERENCE:
             del texts["reference"]
-        texts["compared with"] = config.grader.opponent(question)
+        texts["compared with"] = form.opponent(question)
     return texts
 
 
