@@ -2,8 +2,13 @@
 
 import copy
 import math
+import os
 import pickle
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from adaptive_eval.graders.function import marks_of
@@ -11,6 +16,13 @@ from adaptive_eval.graders.types import Grader, Marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing.runs import fail_unless
 
+RAN = "ADAPTIVE_EVAL_RAN_AN_ANSWER"
+"""The variable that is set where somebody runs the texts that set it."""
+_SETS_IT = f"__import__('os').environ.__setitem__({RAN!r},'1')"
+LONGEST_CPU = 20.0
+"""Seconds of the processor for one text: a worker of a run is ended long before."""
+DRAWS = 30
+"""How often each answer that is known to be right or wrong is graded: a grader that draws is found by that."""
 HOSTILE = (
     "",
     " \n\t ",
@@ -32,6 +44,12 @@ HOSTILE = (
     "\\" * 999,
     '{"a": {"b": NaN}}',
     '{"a": ' * 200 + "1" + "}" * 200,
+    "{" * 20_000,
+    "(" * 5_000 + "4" + ")" * 5_000,
+    "a " * 20_000,
+    "4," * 5_000 + "x",
+    _SETS_IT,
+    f"```python\n{_SETS_IT}\n```",
 )
 """Texts that a model may have written."""
 
@@ -46,19 +64,22 @@ def check_grader(
     function = getattr(grader, "func", grader)  # a partial hands options to a function of another name
     name = getattr(function, "__name__", type(grader).__name__)
     before, texts = copy.deepcopy(question), (*right, *wrong, *HOSTILE)
+    os.environ.pop(RAN, None)
     found = [_graded(grader, text, question, name) for text in texts]
+    fail_unless(os.environ.pop(RAN, None) is None, f"{name} runs what a model has written as code")
     for text, marks in zip(texts, found, strict=True):
         _check_marks(marks, text, name)
     fail_unless(question == before, f"{name} changes the question that it is given")
     for texts_of, wanted in ((right, True), (wrong, False)):
         for text in texts_of:
-            said = _graded(grader, text, question, name).signals.get("is_correct")
-            fail_unless(
-                said is wanted, f"{name} must find {text!r:.80} {'right' if wanted else 'wrong'}, but says {said!r}"
-            )
+            said = [_graded(grader, text, question, name).signals.get("is_correct") for _ in range(DRAWS)]
+            drawn = len(set(said)) > 1
+            fail_unless(not drawn, f"{name} gives {text!r:.80} other marks at times, so it remembers or draws")
+            must = f"{name} must find {text!r:.80} {'right' if wanted else 'wrong'}, but says {said[0]!r}"
+            fail_unless(said[0] is wanted, must)
     for text in ("", " \n\t "):
-        said = _graded(grader, text, question, name).signals.get("is_correct")
-        fail_unless(said is not True, f"{name} calls an empty answer right: {text!r}")
+        right_too = _graded(grader, text, question, name).signals.get("is_correct") is True
+        fail_unless(not right_too, f"{name} calls an empty answer right: {text!r}")
     for text, marks in reversed(list(zip(texts, found, strict=True))):
         again = _graded(grader, text, question, name)
         fail_unless(again == marks, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}")
@@ -73,25 +94,53 @@ def _check_section(grader: Grader, question: Question, texts: Sequence[str], fou
         fail_unless(quick is None or quick == marks, f"{name}: quick says otherwise than grade of {text!r:.80}")
     sent = pickle.loads(pickle.dumps(grader))
     fail_unless(sent == grader, f"{name} does not come to a worker process as it was")
-    named = set(found[0].signals)
-    fail_unless(
-        not grader.gives or named == grader.gives, f"{name}: gives names {sorted(grader.gives)}, not {sorted(named)}"
-    )
+    for text, marks in zip(texts, found, strict=True):
+        named = set(marks.signals)
+        fail_unless(
+            not grader.gives or named == grader.gives,
+            f"{name}: gives names {sorted(grader.gives)}, not {sorted(named)}, which {text!r:.80} gets",
+        )
     fail_unless(grader.key_problem(question) is None, f"{name} refuses the key: {grader.key_problem(question)}")
 
 
 def _graded(grader: Grader | Callable[..., object], text: str, question: Question, name: str) -> Marks:
     try:
-        if callable(grader):
-            return marks_of(grader(text, question), name)
-        return grader.grade(text, question)
-    except Exception as error:  # whatever it is: no text that a model wrote may be an error
+        with _bounded_cpu(f"{name} takes more than {LONGEST_CPU:g} s of the processor for the answer {text!r:.80}"):
+            if callable(grader):
+                return marks_of(grader(text, question), name)
+            return grader.grade(text, question)
+    except AssertionError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever it is: no text that a model wrote may be an error
         raise AssertionError(f"{name} raises {error!r:.200} for the answer {text!r:.80}") from error
+
+
+@contextmanager
+def _bounded_cpu(said: str) -> Iterator[None]:
+    """End what takes too long, by the clock of the processor: how busy the machine is does not count."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise AssertionError(said)
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_CPU)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _check_marks(marks: Any, text: str, name: str) -> None:
     fail_unless(isinstance(marks, Marks), f"{name} must give marks, but gives {marks!r:.80} for {text!r:.80}")
     fail_unless("is_correct" in marks.signals, f"{name} gives no signal is_correct for {text!r:.80}")
+    said = marks.signals["is_correct"]
+    fail_unless(
+        isinstance(said, bool), f"{name}: is_correct must be true or false, but is {said!r:.80} for {text!r:.80}"
+    )
     for key, value in marks.signals.items():
         sound = isinstance(value, bool | str) or (isinstance(value, int | float) and math.isfinite(value))
         fail_unless(sound, f"{name}: signal {key} must be true, false, a finite number or a text, but is {value!r:.80}")

@@ -20,6 +20,10 @@ RAISED_PATHS, RAISED_LOOKS, RAISED = 150, 6, (1, 16, 256, 4096)
 RAISED_LEVEL = 0.25
 """The one-sided error there: so large that a few paths show when it is spent more than once."""
 LEAVES_ERROR = ("left", "spent", "tied")
+CERTAIN_Z, CERTAIN_SIGMA = 50.0, 0.01
+"""Half of the scale apart, with all the trials allowed: whoever does not call this calls nothing."""
+NOTHING_Z, NOTHING_SIGMA = 0.1, 0.5
+"""A tenth of a standard error that is half of the scale: whoever calls this calls anything."""
 
 
 def check_rule(rule: Rule) -> None:
@@ -27,13 +31,14 @@ def check_rule(rule: Rule) -> None:
     name = type(rule).__name__
     has = [part for part in CORRECTABLE if hasattr(rule, part)]
     fail_unless(
-        len(has) == len(CORRECTABLE) or not hasattr(rule, "p_value"),
+        len(has) == len(CORRECTABLE) or not (hasattr(rule, "p_value") or hasattr(rule, "at_level")),
         f"{name} has {' and '.join(has)}, but a rule that can be corrected needs {', '.join(CORRECTABLE)}",
     )
     for on in evidence_cases():
         check_boundary(rule, on)
         if isinstance(rule, Correctable):
             check_p_values(rule, on)
+    _check_extremes(rule, name)
     if isinstance(rule, Correctable):
         _check_ties(rule, name)
     if isinstance(rule, Extendable):
@@ -123,6 +128,18 @@ def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArr
         z=np.where(known, z, 0.0),
         information=np.where(known, information, 0.0),
     )
+
+
+def _check_extremes(rule: Rule, name: str) -> None:
+    """What nobody can doubt is called, and what nobody can know is not."""
+    one = np.ones(1)
+    clear = _evidence(1, True, CERTAIN_Z * one, one, CERTAIN_SIGMA * one)
+    called = _called(_boundary(rule, clear, name), clear).all()
+    fail_unless(bool(called), f"{name} calls nothing, not even with all the trials allowed where {_first(clear, 0)}")
+    for information in (0.0, 0.01, 0.1, 0.5, 1.0):
+        unclear = _evidence(1, True, NOTHING_Z * one, information * one, NOTHING_SIGMA * one)
+        called = _called(_boundary(rule, unclear, name), unclear).any()
+        fail_unless(not called, f"{name} calls a pair that differs by next to nothing: {_first(unclear, 0)}")
 
 
 def _check_ties(rule: Correctable, name: str) -> None:
@@ -218,6 +235,10 @@ def _boundary(rule: Rule, on: Evidence, name: str) -> FloatArray:
     shape = getattr(boundary, "shape", None)
     fail_unless(
         shape == on.z.shape, f"{name}: boundary has shape {shape}, but there are {on.z.shape} pairs: one for each"
+    )
+    fail_unless(
+        bool(np.issubdtype(boundary.dtype, np.floating)),
+        f"{name}: boundary must be the number that |z| has to reach, as floats, but is of {boundary.dtype}",
     )
     return boundary
 

@@ -1,5 +1,6 @@
 """The suites that ship: every built-in passes them, and each finds the bugs planted here, and says what is wrong."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing import check_grader, check_objective, check_policy, check_rule
+from adaptive_eval.testing import graders as grader_suite
 
 MODELS = ("model-a", "model-b", "model-c", "model-d")
 KNOWN = {"confidence": 0.95, "start": 0.05, "models": MODELS, "recorded": frozenset({0})}
@@ -185,6 +187,18 @@ class Revived(Constant):
         return np.zeros(evidence.z.shape, dtype=bool)
 
 
+class Levelled(Broken):
+    """It has a level, and forgets the p-values."""
+
+    confidence = 0.95
+
+    def __init__(self) -> None:
+        super().__init__(lambda on: np.full_like(on.z, 3.0))
+
+    def at_level(self, alpha: float) -> "Levelled":
+        return self
+
+
 BROKEN_RULES: list[tuple[Any, str]] = [
     (Broken(lambda on: np.where(on.information > 0.5, np.nan, 2.0)), "the boundary is nan where z"),
     (Broken(lambda on: np.full_like(on.z, -1.0)), "the boundary is negative where"),
@@ -205,6 +219,11 @@ BROKEN_RULES: list[tuple[Any, str]] = [
     (Uncorrected(), "lacks p-values"),
     (HalfLeft(), "needs left, spent, tied"),
     (Revived(), "what is spent may not be called any more"),
+    (Broken(lambda on: np.full_like(on.z, np.inf)), "calls nothing, not even with all the trials allowed"),
+    (Broken(lambda on: 4.0 * on.information), "calls a pair that differs by next to nothing"),
+    (Broken(lambda on: np.zeros_like(on.z)), "calls a pair that differs by next to nothing"),
+    (Broken(lambda on: np.abs(on.z) >= 2.0), "must be the number that |z| has to reach"),
+    (Levelled(), "needs confidence, p_value, at_level"),
 ]
 
 
@@ -352,6 +371,7 @@ def test_one_that_brings_a_sound_rule_passes() -> None:
 
 
 SEEN: list[str] = []
+DRAWS = np.random.default_rng(0)
 
 
 def mutating(text: str, question: Question) -> bool:
@@ -368,7 +388,37 @@ def raising(text: str, question: Question) -> bool:
     return float(text) == float(question.answer)
 
 
+def drawing(text: str, question: Question) -> bool:
+    return pong(text, question) and DRAWS.random() < 0.8
+
+
+def running(text: str, question: Question) -> bool:
+    try:
+        return bool(eval(text) == 4)  # the bug
+    except Exception:
+        return False
+
+
+def descending(text: str, question: Question) -> bool:
+    return descending(text[1:], question) if text[:1] in ("{", "(") else pong(text, question)
+
+
+def slow(text: str, question: Question) -> bool:
+    return re.search(r"^(\w+\s?)*\.$", text) is None and pong(text, question)
+
+
+def leaving(text: str, question: Question) -> bool:
+    if not text:
+        raise SystemExit("no answer")
+    return pong(text, question)
+
+
 BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
+    (drawing, "so it remembers or draws"),
+    (running, "runs what a model has written as code"),
+    (descending, "raises RecursionError"),
+    (leaving, "raises SystemExit"),
+    (lambda text, question: {"is_correct": int(pong(text, question))}, "is_correct must be true or false, but is"),
     (lambda text, question: not text.strip() or pong(text, question), "calls an empty answer right"),
     (lambda text, question: True, "must find '5' wrong"),
     (lambda text, question: False, "must find '4' right"),
@@ -411,7 +461,27 @@ class Undeclared(Hasty):
         return marks(text == question.answer, text or None, extra=1.0)
 
 
-@pytest.mark.parametrize(("grader", "said"), [(Hasty(), "quick says otherwise"), (Undeclared(), "gives names")])
+def test_a_grader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grader_suite, "LONGEST_CPU", 0.2)
+    with pytest.raises(AssertionError, match="slow takes more than 0.2 s of the processor for the answer '1"):
+        check_grader(slow, KEY, ["4"], ["5"])
+
+
+class Uneven(Undeclared):
+    """An answer without the key lacks a signal that it declares."""
+
+    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset({"is_correct", "has_answer", "extra"})
+
+    def grade(self, text: str, question: Question) -> Marks:
+        return super().grade(text, question) if text else marks(False, None)
+
+
+@pytest.mark.parametrize(
+    ("grader", "said"),
+    [(Hasty(), "quick says otherwise"), (Undeclared(), "gives names"), (Uneven(), "gives names .* which '' gets")],
+)
 def test_a_bug_in_a_grader_is_found(grader: GraderOptions, said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         check_grader(grader, KEY, ["4"], ["5"])
