@@ -35,6 +35,7 @@ from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, ope
 from adaptive_eval.record.restore import StoredRun, opened_run
 from adaptive_eval.record.thresholds import FIRST_ROUND, frozen_of, kept_thresholds
 from adaptive_eval.store import TrialFacts
+from adaptive_eval.store.looks import trials_at
 from scorio.categorical import SCHEMATA, Schema, Thresholds
 from scorio.categorical.variables import INVALID, VARIABLES
 from scorio.rank import compare_rankings, rank_scores
@@ -341,7 +342,7 @@ def _judged_trials(stored: StoredRun) -> dict[str, int]:
     """How many graded trials of each model the newest look has."""
     look = stored.reader.latest_look()
     if look is not None:
-        return dict(zip(look.body["models"], look.body["trials"], strict=True))  # type: ignore[call-overload]
+        return trials_at(look)
     counts = stored.counts()
     trials = (counts.cells - counts.before).sum(axis=(1, 2)).tolist()
     return dict(zip(counts.roster.models, trials, strict=True))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +44,7 @@ from adaptive_eval.store import (
     events_of_kind,
     since_the_start,
 )
+from adaptive_eval.store.looks import trials_at
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import CountArray
 
@@ -284,9 +284,7 @@ def _looked_at(stored: StoredRun) -> NDArray[np.int64]:
     """(L, M, K): of each model the rounds, from the first on, that together are no more than the newest look has."""
     reader, roster = stored.reader, stored.setup.roster
     shape = len(roster.models), len(roster.questions), len(open_rubric(stored.setup.config.rubric).weights)
-    look = reader.latest_look()
-    told = {} if look is None else look.body
-    most = dict(zip(cast(list[str], told.get("models", [])), cast(list[int], told.get("trials", [])), strict=True))
+    most = trials_at(reader.latest_look())
     rounds: dict[tuple[str, int], NDArray[np.int64]] = defaultdict(lambda: np.zeros(shape[1:], dtype=np.int64))
     for one in reader.round_counts():
         rounds[one.model, one.round][roster.questions.position_of(one.question), one.category] += one.trials

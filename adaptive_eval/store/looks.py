@@ -5,12 +5,13 @@ configuration, in the same transaction; it says how many looks there were. Event
 all looks anew under the new horizon.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard, cast
 
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.store import StoredLook
 from adaptive_eval.store.events import Event, SettingsChanged, events_of_kind
+from adaptive_eval.store.roster import Names
 
 PATH = "trials.max"
 
@@ -63,19 +64,31 @@ def plain_verdict(pair: PairVerdict, models: Sequence[str]) -> dict[str, object]
 
 def look_of(stored: StoredLook) -> Look:
     """The look that `plain_look` was given, its models by their position in the stored one."""
-    body = cast(dict[str, Any], stored.body)
-    at = {name: number for number, name in enumerate(body["models"])}
+    body, names = cast(dict[str, Any], stored.body), models_of(stored)
     return Look(
         index=stored.number,
         trials=tuple(body["trials"]),
-        order=tuple(at[name] for name in body["order"]),
+        order=tuple(map(names.position_of, body["order"])),
         tiers=tuple(body["tiers"]),
         scores=tuple(body["scores"]),
         sigmas=tuple(body["sigmas"]),
-        comparisons=tuple(_verdict(pair, at) for pair in body["comparisons"]),
+        comparisons=tuple(_verdict(pair, names) for pair in body["comparisons"]),
     )
 
 
-def _verdict(plain: dict[str, Any], at: Mapping[str, int]) -> PairVerdict:
-    models = {"better": at[plain["better"]], "worse": None if plain["worse"] is None else at[plain["worse"]]}
+def models_of(stored: StoredLook) -> Names:
+    """The models of a stored look."""
+    return Names(cast(list[str], stored.body["models"]))
+
+
+def trials_at(stored: StoredLook | None) -> dict[str, int]:
+    """How many trials of each model a look was taken on: none before the first."""
+    if stored is None:
+        return {}
+    return dict(zip(models_of(stored), cast(list[int], stored.body["trials"]), strict=True))
+
+
+def _verdict(plain: dict[str, Any], names: Names) -> PairVerdict:
+    worse = None if plain["worse"] is None else names.position_of(plain["worse"])
+    models = {"better": names.position_of(plain["better"]), "worse": worse}
     return PairVerdict(**(plain | models | {"verdict": Verdict(plain["verdict"])}))

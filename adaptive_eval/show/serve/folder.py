@@ -8,15 +8,16 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
-from adaptive_eval.core.types import Verdict
+from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.folder import holds_run, runs_in
 from adaptive_eval.record.gate import gate_outcome
 from adaptive_eval.record.results import read_results
 from adaptive_eval.show.serve.feed import FileMark
-from adaptive_eval.store import Event, RunFinished, RunReader, StoredLook, TrialsRegraded
-from adaptive_eval.store.looks import look_of
+from adaptive_eval.store import Event, RunFinished, RunReader, TrialsRegraded
+from adaptive_eval.store.looks import look_of, models_of
+from adaptive_eval.store.roster import Names
 
 UNANSWERED = "no answer came from any model"
 REGRADED = "its answers were graded again; the command that runs it judges them anew"
@@ -89,8 +90,8 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         events, questions = reader.events(), len(reader.ids("questions", "key"))
         config, stored = reader.configurations()[-1], reader.latest_look()
         models = cast(list[object], config["models"])
-        comparisons = () if stored is None else look_of(stored).comparisons
-        verdicts = Counter(one.verdict for one in comparisons)
+        look = None if stored is None else look_of(stored)
+        verdicts = Counter(one.verdict for one in (() if look is None else look.comparisons))
         status, reason = _how(events, mark.running, reader.trial_count())
         return RunBrief(
             name=path.name,
@@ -105,7 +106,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             open=verdicts[Verdict.OPEN],
             out_of_reach=verdicts[Verdict.OUT_OF_REACH],
             blocked=verdicts[Verdict.BLOCKED],
-            best=None if stored is None else _best(stored),
+            best=None if stored is None or look is None else _best(look, models_of(stored)),
             gate=_gate(config, path),
             created=reader.created,
             updated=mark.written,
@@ -137,7 +138,6 @@ def _gate(config: Mapping[str, Any], path: Path) -> str | None:
     return None if results is None else gate_outcome(results.gate)
 
 
-def _best(look: StoredLook) -> str | None:
-    body = cast(Mapping[str, Any], look.body)
-    first = body["order"][0]
-    return str(first) if isfinite(body["scores"][body["models"].index(first)]) else None
+def _best(look: Look, models: Names) -> str | None:
+    first = look.order[0]
+    return models.name_of(first) if isfinite(look.scores[first]) else None
