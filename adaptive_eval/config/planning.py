@@ -231,8 +231,11 @@ def usage_cost(
     usd = _usd(model, prompt_tokens, completion_tokens)
     if batched and model.batch is not None:
         usd *= model.batch.price_factor
-    gpu_seconds = latency * gpu_share(model.gpus, model, abreast or model.concurrency.concurrency)
-    return Cost(round(prompt_tokens + completion_tokens), usd, min(_most_gpu_seconds(model), gpu_seconds))
+    gpu_seconds = 0.0
+    if model.gpus:
+        share = gpu_share(model.gpus, model, abreast or model.concurrency.concurrency)
+        gpu_seconds = min(_most_gpu_seconds(model), latency * share)
+    return Cost(round(prompt_tokens + completion_tokens), usd, gpu_seconds)
 
 
 def worst_costs(models: Sequence[ModelConfig], longest: Sequence[int], verdict: Cost = NO_COST) -> tuple[Cost, ...]:

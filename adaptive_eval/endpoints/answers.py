@@ -74,7 +74,7 @@ ABSURD = 16
 
 
 def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def _estimated(length: int) -> int:
@@ -87,6 +87,8 @@ def _count(value: object) -> int:
 
 def mean_bits(logprobs: Sequence[object]) -> float | None:
     """Bits per token over the tokens whose log-probability is known, None where none is."""
+    if not logprobs:
+        return None
     from scorio.categorical import bits_per_token  # few servers are asked for them
 
     known = [float(value) for value in logprobs if isinstance(value, (int, float)) and abs(value) < _MOST]
@@ -136,6 +138,8 @@ def _vllm_prompt_logprobs(payload: dict[str, Any], choice: dict[str, Any]) -> li
 
 def _shares(total: int, weights: Sequence[int]) -> list[int]:
     """An integer split in proportion to the weights whose parts sum to the total."""
+    if len(weights) == 1:
+        return [total]
     weight = sum(weights)
     if not weight:
         weights, weight = [1] * len(weights), len(weights)
@@ -238,6 +242,8 @@ class AnswerReader:
 
     def _prompt_tokens(self, said: int, prompt: Prompt) -> int:
         """The tokens of the prompt: a template may add some to its text, but not many times its length."""
+        if 0 < said <= ABSURD * TEMPLATE_TOKENS:
+            return said
         contents = [prompt.text or "", *(message.content for message in prompt.messages or ())]
         length = sum(map(_bytes, contents))
         if said > ABSURD * (length + TEMPLATE_TOKENS):
@@ -283,7 +289,7 @@ class AnswerReader:
         if not isinstance(reason, str | None):
             raise _bad(f"finish_reason is of type {type(reason).__name__}")
         told = reason or NO_REASON
-        if (word := finish_word(told)) in self._finished:
+        if told in self._finished or (word := finish_word(told)) in self._finished:
             return told
         if word in FAILED:
             raise Failure(FailureKind.SERVER_ERROR, f"the server gave up in the middle (finish_reason {told!r})")

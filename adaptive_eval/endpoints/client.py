@@ -16,9 +16,10 @@ from adaptive_eval.endpoints.failures import READ, Failure, FailureKind, error_i
 from adaptive_eval.endpoints.open_files import are_out
 from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
+from adaptive_eval.endpoints.posting import httpx_time_outs, incoming_of
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.server_access import ServerAccess
-from adaptive_eval.endpoints.transport import CONNECT_SECONDS, MOST_BYTES
+from adaptive_eval.endpoints.transport import Incoming
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
 from adaptive_eval.errors import ConfigError
@@ -88,12 +89,21 @@ def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int,
     return 200, payload
 
 
+NOT_SENDABLE = "a control character or one that is not ASCII"
+
+
+def is_sendable(value: str) -> bool:
+    """Whether it can be the value of a header."""
+    return value.isascii() and value.isprintable()
+
+
 def request_headers(config: EndpointConfig, sampling: Sampling) -> dict[str, str]:
     """The headers of the configuration, those of the sampling last, as they are sent."""
     headers = {**config.headers, **sampling.extra_headers}
     plain = {name: value.get_secret_value().strip() for name, value in headers.items()}
-    if broken := [name for name, value in plain.items() if not value.isprintable()]:
-        raise ConfigError(f"header {broken[0]!r} must be one line of text, but its value holds a control character")
+    for name, value in plain.items():
+        if not is_sendable(value):
+            raise ConfigError(f"header {name!r} must be one line of ASCII text, but its value holds {NOT_SENDABLE}")
     return plain
 
 
@@ -128,37 +138,31 @@ class HttpCaller:
         self._beside = reach.client(headers, BESIDE_BYTES)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
-        self._headers = httpx2.Headers({"Content-Type": "application/json", **headers})
-        self._urls = {base_url: httpx2.URL(base_url + PATHS[config.api]) for base_url in config.replicas}
+        sent = httpx2.Headers({"Content-Type": "application/json", **headers})
+        self._posters = {
+            base_url: reach.poster(self._http, base_url + PATHS[config.api], sent, sampling.timeout)
+            for base_url in config.replicas
+        }
         self._health_urls: dict[str, str] = {}
 
     async def ask(self, base_url: str, body: Mapping[str, object], pulse: LastHeard | None = None) -> Reply:
         """Send one request and wait for its whole response."""
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         content = orjson.dumps(body)
-        # built here, since the client would put the same headers together each time
-        request = httpx2.Request(
-            "POST",
-            self._urls[base_url],
-            headers=self._headers,
-            content=content,
-            extensions={
-                "timeout": httpx_time_outs(self._limit),
-                MOST_BYTES: longest_response(body, len(content)),
-            },
-        )
         begun = perf_counter()
-        with as_failures(self.secrets, self._limit):
+        try:
             async with asyncio.timeout(self._limit):
-                response = await self._http.send(request, stream=True)
-                await read_to_end(response, reader, pulse)
-        return reply_of(response, reader, begun, perf_counter(), self.secrets)
+                came = await self._posters[base_url].post(content, longest_response(body, len(content)))
+                whole = await read_to_end(came, reader, pulse)
+        except (TimeoutError, httpx2.HTTPError) as error:
+            raise failure_of(error, self.secrets, self._limit) from None
+        return reply_of(came, whole, reader, begun, perf_counter(), self.secrets)
 
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         begun = perf_counter()
-        response = await self._get(base_url + "/models")
-        return reply_of(response, None, begun, perf_counter(), self.secrets)
+        came = incoming_of(await self._get(base_url + "/models"))
+        return reply_of(came, came.body, None, begun, perf_counter(), self.secrets)
 
     async def probe(self, base_url: str) -> str | None:
         """GET /health at the server's root, or /models where there is none; any status below 500 is a sign of life."""
@@ -199,45 +203,43 @@ def trouble(failure: Failure) -> str:
 # -- what both clients share -------------------------------------------------------------------------------------
 
 
-def httpx_time_outs(limit: float) -> dict[str, float | None]:
-    """Of one request that may take so long: no connection is told before no answer is."""
-    return {"connect": min(CONNECT_SECONDS, limit / 2), "read": None, "write": None, "pool": None}
-
-
-async def read_to_end(response: httpx2.Response, reader: StreamReader | None, pulse: LastHeard | None = None) -> None:
-    """Read a response to its end; a stream of events goes to the reader as it comes."""
+async def read_to_end(came: Incoming, reader: StreamReader | None, pulse: LastHeard | None = None) -> bytes:
+    """Read a response to its end; a stream of events goes to the reader as it comes, and everything else is given."""
+    if reader is None or not is_success(came.status):
+        return await came.read()
+    if came.rest is None:
+        _feed(reader, came.body, pulse)
+        return b""
     try:
-        if reader is None or not is_success(response.status_code):
-            await response.aread()
-        elif response.is_stream_consumed:  # all of it came with the head
-            reader.feed(response.content)
-            if pulse is not None and reader.first_token_at is not None:
-                pulse.beat(asyncio.get_running_loop().time())
-        else:
-            loop_time = asyncio.get_running_loop().time
-            # raw, since the transport has unpacked it
-            async for part in response.aiter_raw():
-                reader.feed(part)
-                if pulse is not None and reader.first_token_at is not None:
-                    pulse.beat(loop_time())
+        async for part in came.rest:
+            _feed(reader, part, pulse)
     finally:
-        await response.aclose()
+        await came.rest.aclose()
+    return b""
+
+
+def _feed(reader: StreamReader, part: bytes, pulse: LastHeard | None) -> None:
+    """Give the reader what has come, and say that something has."""
+    reader.feed(part)
+    if pulse is not None and reader.first_token_at is not None:
+        pulse.beat(asyncio.get_running_loop().time())
 
 
 def reply_of(
-    response: httpx2.Response, reader: StreamReader | None, begun: float, ended: float, secrets: tuple[str, ...]
+    came: Incoming, body: bytes, reader: StreamReader | None, begun: float, ended: float, secrets: tuple[str, ...]
 ) -> Reply:
-    """What was said, once all of it is read."""
+    """What was said, once all of it is read; `body` is what no reader was given."""
     latency = ended - begun
-    other = None
-    if reader is not None and is_success(response.status_code) and (other := reader.instead()) is None:
-        ttft = None if reader.first_token_at is None else reader.first_token_at - begun
-        return Reply(200, {}, b"", reader.payload(), latency, ttft)
-    body = response.content if other is None else other
-    status, payload = payload_of(response.status_code, body, secrets)
+    if reader is not None and is_success(came.status):
+        other = reader.instead()
+        if other is None:
+            ttft = None if reader.first_token_at is None else reader.first_token_at - begun
+            return Reply(200, {}, b"", reader.payload(), latency, ttft)
+        body = other
+    status, payload = payload_of(came.status, body, secrets)
     if status == 200:
         return Reply(200, {}, b"", payload, latency, None)
-    return Reply(status, response.headers, body, None, latency, None)
+    return Reply(status, httpx2.Headers(list(came.headers)), body, None, latency, None)
 
 
 @contextmanager
@@ -245,13 +247,14 @@ def as_failures(secrets: tuple[str, ...], limit: float) -> Iterator[None]:
     """Raises a `Failure` for what breaks on the way to a server and back."""
     try:
         yield
-    except TimeoutError:
-        raise Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s") from None
-    except httpx2.HTTPError as error:
-        raise _failure_of(error, secrets) from None
+    except (TimeoutError, httpx2.HTTPError) as error:
+        raise failure_of(error, secrets, limit) from None
 
 
-def _failure_of(error: httpx2.HTTPError, secrets: tuple[str, ...]) -> Failure:
+def failure_of(error: TimeoutError | httpx2.HTTPError, secrets: tuple[str, ...], limit: float) -> Failure:
+    """What broke on the way to a server and back, or took longer than so many seconds."""
+    if isinstance(error, TimeoutError):
+        return Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s")
     kind = FailureKind.RESET
     if are_out(error):
         kind = FailureKind.OUT_OF_FILES

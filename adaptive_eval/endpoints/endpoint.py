@@ -173,8 +173,7 @@ class ModelEndpoint:
         return answers
 
     async def _request(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer]:
-        body = self._bodies.body(prompt, seeds)
-        request = Request(prompt, seeds, unstreamed(body) if self._streaming is False else body, again)
+        request = Request(prompt, seeds, self._bodies.body(prompt, seeds, self._streaming is not False), again)
         try:
             try:
                 answers = await self._attempt(request)
@@ -271,8 +270,8 @@ class ModelEndpoint:
                 server = self._servers.known_identity(replica.url) or await self._servers.identity_of(replica.url)
                 expected = 0.0 if self._pacer.unlimited else await self._keep_pace(len(request.seeds))
                 body = counted_apart(request.body) if server.llama else request.body
-                begun = partial(self._doubts.accepted, replica, self._clock())
-                pulse = LastHeard(self._clock(), bool(body.get("stream")), request.cuts, begun)
+                now = self._clock()
+                pulse.send(now, bool(body.get("stream")), partial(self._doubts.accepted, replica, now))
                 self._overdue.enter(lease, replica.url, pulse)
                 reply = await self._caller.ask(replica.url, body, pulse)
             answers = self._read(request, replica, reply)
@@ -298,8 +297,9 @@ class ModelEndpoint:
             replica.leases.discard(lease)
             self._overdue.leave(lease)
             self._replicas.release(replica)
-        self._learn(answers, reply, pulse)
-        self._answered(replica, answers, expected)
+        now = self._clock()
+        self._learn(answers, reply, pulse, now)
+        self._answered(replica, answers, expected, now)
         self._doubts.accepted(replica, pulse.sent_at)
         return answers
 
@@ -328,10 +328,10 @@ class ModelEndpoint:
         self._traffic.lost += len(request.seeds)
         request.lost = True
 
-    def _learn(self, answers: list[Answer], reply: Reply, pulse: LastHeard) -> None:
+    def _learn(self, answers: list[Answer], reply: Reply, pulse: LastHeard, now: float) -> None:
         """What an answer took, and whether its server can stream."""
         if reply.status == 200:
-            self._times.answered(max(answer.completion_tokens for answer in answers), pulse, self._clock())
+            self._times.answered(max([answer.completion_tokens for answer in answers]), pulse, now)
         if pulse.first_at is not None:
             self._streaming = True
         elif self._streaming is None and reply.status == 200 and any(answer.text for answer in answers):
@@ -368,13 +368,13 @@ class ModelEndpoint:
 
     # -- what an attempt means for its replica -------------------------------------------------------------------
 
-    def _answered(self, replica: Replica, answers: list[Answer], expected: float) -> None:
-        replica.answered_at = self._clock()
+    def _answered(self, replica: Replica, answers: list[Answer], expected: float, now: float) -> None:
+        replica.answered_at = now
         replica.window.answered()
         self._waits.answered(replica.url)
         traffic = self._traffic
-        prompt = sum(answer.prompt_tokens for answer in answers)
-        completion = sum(answer.completion_tokens for answer in answers)
+        prompt = sum([answer.prompt_tokens for answer in answers])
+        completion = sum([answer.completion_tokens for answer in answers])
         traffic.prompt_tokens += prompt
         traffic.completion_tokens += completion
         traffic.answers += len(answers)

@@ -72,11 +72,15 @@ def finish_word(reason: str) -> str:
     return reason.strip().lower().replace("-", "_")
 
 
+_TOLD: dict[Signal, frozenset[str]] = {"truncated": TRUNCATED, "content_filter": FILTERED, "refusal": REFUSED}
+_SIGNALS = {word: frozenset(signal for signal, words in _TOLD.items() if word in words) for word in FINISHED}
+_NOTHING: frozenset[Signal] = frozenset()
+
+
 def signals_of_finish(reason: str) -> frozenset[Signal]:
     """The signals that a finish reason shows by itself."""
-    word = finish_word(reason)
-    told: dict[Signal, frozenset[str]] = {"truncated": TRUNCATED, "content_filter": FILTERED, "refusal": REFUSED}
-    return frozenset(signal for signal, words in told.items() if word in words)
+    known = _SIGNALS.get(reason)
+    return _SIGNALS.get(finish_word(reason), _NOTHING) if known is None else known
 
 
 def finish_reason_option(reason: str) -> str:
@@ -167,14 +171,15 @@ def error_in(payload: object) -> object:
     as what all of it is said to be; None where there is none."""
     if not isinstance(payload, dict):
         return None
+    if error := payload.get("error"):
+        return error
     choices = payload.get("choices")
-    parts: list[object] = [payload]
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict):
-            parts += [choice, choice.get("message"), choice.get("delta")]
-    found = next((part["error"] for part in parts if isinstance(part, dict) and part.get("error")), None)
-    is_one = "error" in (payload.get("object"), payload.get("type"))
-    return payload if found is None and is_one else found
+            for part in (choice, choice.get("message"), choice.get("delta")):
+                if isinstance(part, dict) and (error := part.get("error")):
+                    return error
+    return payload if "error" in (payload.get("object"), payload.get("type")) else None
 
 
 def status_in_body(error: object) -> int:

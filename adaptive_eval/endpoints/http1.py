@@ -6,7 +6,7 @@ A parser reads one response; bytes may be cut anywhere. Body bytes go to `sink` 
 """
 
 from collections.abc import Callable
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 import httpx2
 
@@ -17,7 +17,7 @@ MAX_HEAD = 64 * 1024
 Header = tuple[bytes, bytes]
 
 
-class _State(Enum):
+class _State(IntEnum):  # whole numbers have a quick hash
     HEAD = auto()
     LENGTH = auto()
     CHUNK_SIZE = auto()
@@ -49,7 +49,9 @@ def _digits(value: bytes, base: int, what: str) -> int:
 class ResponseParser:
     """One response; `complete` once its last byte is there."""
 
-    __slots__ = ("_buffer", "_left", "_room", "_sink", "_state", "headers", "packed", "reusable", "status")
+    __slots__ = (
+        "_buffer", "_left", "_room", "_sink", "_state", "begun", "complete", "headers", "packed", "reusable", "status",
+    )  # fmt: skip
 
     def __init__(self, sink: Callable[[bytes], object], max_body: int = MAX_BODY) -> None:
         self._sink = sink
@@ -57,21 +59,15 @@ class ResponseParser:
         self._buffer = b""
         self._left = 0
         self._room = max_body
+        self.begun = False
+        """The head is known."""
+        self.complete = False
         self.status = 0
         self.headers: list[Header] = []
         self.packed = False
         """Whether the body is compressed."""
         self.reusable = True
         """Whether the connection may carry another request."""
-
-    @property
-    def begun(self) -> bool:
-        """The head is known."""
-        return self._state is not _State.HEAD
-
-    @property
-    def complete(self) -> bool:
-        return self._state is _State.DONE
 
     def feed(self, data: bytes) -> bool:
         """Take the next bytes; True once the response is complete."""
@@ -81,17 +77,20 @@ class ResponseParser:
             data = self._pass_on(data)
         else:
             data = self._parse(self._buffer + data if self._buffer else data)
-        if self._state is _State.DONE and data:
+        self.begun = self._state is not _State.HEAD
+        self.complete = self._state is _State.DONE
+        if self.complete and data:
             # bytes that nobody asked for: what follows on this connection cannot be trusted
             self.reusable = False
-        return self._state is _State.DONE
+        return self.complete
 
     def feed_eof(self) -> bool:
         """The server closed the connection; True where that is how the response ends."""
         if self._state is _State.UNTIL_CLOSE:
             self._state = _State.DONE
+            self.complete = True
         self.reusable = False
-        return self._state is _State.DONE
+        return self.complete
 
     def _parse(self, data: bytes) -> bytes:
         """Go as far as the bytes reach; gives what follows the response."""

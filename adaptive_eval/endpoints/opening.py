@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from adaptive_eval.endpoints import open_files
-from adaptive_eval.endpoints.client import Caller, HttpCaller
+from adaptive_eval.endpoints.client import NOT_SENDABLE, Caller, HttpCaller, is_sendable
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.load import LoadWatch
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Limits, Notice, Sampling
@@ -34,6 +34,8 @@ def open_endpoint(
         raise ConfigError(problem)
     # a key read from a file often ends in a line break
     key = keys.get(config.key_variable or "", "").strip()
+    if not is_sendable(key):
+        raise ConfigError(f"{config.key_variable} must hold a key, but what it holds has {NOT_SENDABLE}")
     open_files.allow(open_files.wanted_for(limits.concurrency * len(config.replicas), len(config.replicas)))
     caller = _caller(config, sampling, SecretStr(key) if key else None, folder)
     return ModelEndpoint(config, sampling, limits, caller, loads=loads, ready=ready, notices=notices)

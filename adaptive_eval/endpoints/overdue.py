@@ -20,6 +20,7 @@ import asyncio
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 SAFETY = 4.0
 LEAST = 5.0
@@ -44,8 +45,7 @@ class LastHeard:
     def __init__(self, now: float, streamed: bool, cuts: int, begun: Callable[[], None] = lambda: None) -> None:
         """`begun` is called at its first piece."""
         self.begun = begun
-        self.sent_at = now
-        self.heard_at = now
+        self.sent_at = self.heard_at = now
         self.first_at: float | None = None
         self.longest = 0.0
         """The longest silence after the first piece."""
@@ -55,6 +55,11 @@ class LastHeard:
         self.overdue: str | None = None
         """Why it was cut."""
 
+    def send(self, now: float, streamed: bool, begun: Callable[[], None]) -> None:
+        """It is sent only now."""
+        self.sent_at = self.heard_at = now
+        self.streamed, self.begun = streamed, begun
+
     def beat(self, now: float) -> None:
         """A piece has come."""
         if self.first_at is None:
@@ -63,6 +68,16 @@ class LastHeard:
         else:
             self.longest = max(self.longest, now - self.heard_at)
         self.heard_at = now
+
+
+class AnswerLimits(NamedTuple):
+    """Seconds that an answer may take, by what others took."""
+
+    whole: float
+    first: float
+    """Until the first piece of a stream."""
+    silence: float
+    """After the first piece, while the replica speaks to others."""
 
 
 class ResponseTimes:
@@ -92,6 +107,10 @@ class ResponseTimes:
             self._gaps.append(pulse.longest)
             speaking = now - pulse.first_at
             self._held_back = self._held_back or (tokens >= MANY and speaking < seconds / 10)
+
+    def limits(self) -> AnswerLimits:
+        """All that follows from them."""
+        return AnswerLimits(self.whole(), self.first(), self.silence())
 
     def whole(self) -> float:
         """Seconds that a whole response may take."""
@@ -161,23 +180,23 @@ class OverdueWatch:
             for replica, pulse in self._attempts.values():
                 if pulse.first_at is not None:
                     spoken[replica] = max(spoken.get(replica, 0.0), pulse.heard_at)
-            now, silence = self._clock(), self._times.silence()
+            now, limits = self._clock(), self._times.limits()
             for lease, (replica, pulse) in list(self._attempts.items()):
-                why = self._overdue(pulse, now, spoken.get(replica, 0.0), silence)
+                why = self._overdue(pulse, now, spoken.get(replica, 0.0), limits)
                 if why is not None and not lease.expired():
                     pulse.overdue = why
                     self.leave(lease)
                     lease.reschedule(now)
 
-    def _overdue(self, pulse: LastHeard, now: float, spoken: float, silence: float) -> str | None:
+    def _overdue(self, pulse: LastHeard, now: float, spoken: float, limits: AnswerLimits) -> str | None:
         """Why an attempt will not come to its end; None where it may."""
-        patience, times = 2.0**pulse.cuts, self._times
+        patience = 2.0**pulse.cuts
         if pulse.first_at is None:
-            limit = patience * (times.first() if pulse.streamed else times.whole())
+            limit = patience * (limits.first if pulse.streamed else limits.whole)
             what = "first piece" if pulse.streamed else "answer"
             late = limit < self._timeout and now - pulse.sent_at >= limit
             return f"no {what} within {limit:.3g} s, which is more than any takes here" if late else None
-        base = patience * silence
+        base = patience * limits.silence
         limit = base if spoken - pulse.heard_at >= base else min(QUIET_SECONDS * patience, ALONE * base)
         late = limit < self._timeout and now - pulse.heard_at >= limit
         return f"the stream has said nothing for {limit:.3g} s" if late else None

@@ -20,7 +20,6 @@ from adaptive_eval.endpoints.client import (
     PROBE_SECONDS,
     Reply,
     as_failures,
-    httpx_time_outs,
     read_to_end,
     reply_of,
     request_headers,
@@ -30,6 +29,7 @@ from adaptive_eval.endpoints.client import (
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader
+from adaptive_eval.endpoints.posting import httpx_time_outs, incoming_of
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import MOST_BYTES
@@ -114,15 +114,16 @@ class SdkCaller:
             try:
                 async with asyncio.timeout(limit):
                     async with call(**arguments, timeout=httpx2.Timeout(**httpx_time_outs(limit))) as opened:
-                        response = opened.http_response
-                        await read_to_end(response, reader, pulse)
+                        came = incoming_of(opened.http_response)
+                        whole = await read_to_end(came, reader, pulse)
             except openai.APIStatusError as error:
-                response = error.response
+                came = incoming_of(error.response)
+                whole = came.body  # the SDK has read it
             except openai.APIConnectionError as error:
                 if isinstance(error.__cause__, httpx2.HTTPError):
                     raise error.__cause__ from None
                 raise
-        return reply_of(response, reader, begun, perf_counter(), self.secrets)
+        return reply_of(came, whole, reader, begun, perf_counter(), self.secrets)
 
 
 async def _bound(request: httpx2.Request) -> None:

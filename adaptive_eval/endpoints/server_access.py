@@ -1,8 +1,9 @@
 """How the servers of a model are reached: the one place that knows of proxies, certificates and authentication.
 
-Every request of either client goes through an `httpx2.AsyncClient` that is opened here. It speaks to a server itself
-(`transport`), unless the environment names a proxy for the URL: then httpx2 does, with one of its own transports for
-each request in flight, since its pool walks over all connections at every request.
+Every request goes through an `httpx2.AsyncClient` that is opened here, but for those of the default client to a server
+that neither a proxy nor a plug-in of yours stands before: those go to the same transport without it (`posting`). The
+client speaks to a server itself (`transport`), unless the environment names a proxy for the URL: then httpx2 does, with
+one of its own transports for each request in flight, since its pool walks over all connections at every request.
 """
 
 import ssl
@@ -15,8 +16,10 @@ from urllib.request import getproxies
 
 import httpx2
 
-from adaptive_eval.endpoints.transport import MOST_BYTES, Origin, SlotTransport, origin_of, unpacked_response
+from adaptive_eval.endpoints.posting import ClientPoster, DirectPoster, Poster
+from adaptive_eval.endpoints.transport import MOST_BYTES, Origin, SlotTransport, origin_of
 from adaptive_eval.endpoints.types import EndpointConfig
+from adaptive_eval.endpoints.unpacking import unpacked_response
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.imports import load_attribute
 
@@ -47,6 +50,15 @@ class ServerAccess:
             follow_redirects=False,
             trust_env=False,  # it would read ~/.netrc, too
         )
+
+    def poster(self, client: httpx2.AsyncClient, url: str, headers: httpx2.Headers, limit: float) -> Poster:
+        """The shortest way to one URL that this client reaches; a request there may take so many seconds."""
+        request = httpx2.Request("POST", url, headers=headers)
+        # which transport leads to a URL httpx2 says nowhere else
+        way = client._transport_for_url(request.url)
+        if self._auth is None and isinstance(way, SlotTransport):
+            return DirectPoster(way, request, limit)
+        return ClientPoster(client, request, limit)
 
 
 def _certificates(ca_file: Path | None) -> ssl.SSLContext:

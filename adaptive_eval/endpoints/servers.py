@@ -200,8 +200,10 @@ class IdentifiedServers:
         """A server has named an answer after a model."""
         if named in self._names:
             named = self._model
-        named = None if named is None else safe_excerpt(named, self._secrets, LONGEST_NAME)
         if named is None or named in self._named or len(self._named) >= NAMED:
+            return
+        named = safe_excerpt(named, self._secrets, LONGEST_NAME)
+        if named in self._named:
             return
         if self._named:
             others = ", ".join(map(repr, sorted(self._named)))

@@ -17,15 +17,16 @@ import asyncio
 import select
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
-from typing import cast
+from collections.abc import AsyncIterator, Callable, Sequence
+from time import monotonic
+from typing import NamedTuple, cast
 from weakref import WeakSet
 
 import httpx2
 
-from adaptive_eval.endpoints.http1 import ResponseParser, too_long
+from adaptive_eval.endpoints.http1 import Header, ResponseParser
 from adaptive_eval.endpoints.open_files import OutOfFiles, are_out, is_spare
+from adaptive_eval.endpoints.unpacking import Unpacked, without_packing
 from adaptive_eval.endpoints.wire import MAX_BODY
 
 CONNECT_SECONDS = 10.0
@@ -34,6 +35,8 @@ STALE_SECONDS = 0.5
 NOTICED_SECONDS = 0.1
 """An idle connection that was closed before the server saw a request breaks when word of that has come back: within as
 long as it took to connect, and so much until it is noticed, together at most `STALE_SECONDS`."""
+FRESH_SECONDS = 0.05
+"""A connection that was idle for longer is looked at, whether the server has closed it meanwhile."""
 HUNG_UP = getattr(select, "POLLRDHUP", 0)
 """Systems but Linux do not tell."""
 FIRST_PIECES = 8
@@ -64,6 +67,8 @@ class Connection(asyncio.Protocol):
         """What a message there and back takes at most."""
         self.used = False
         """Whether it has carried a request before the present one."""
+        self.used_at = 0.0
+        """When it was free again after that, by a clock that goes on while the event loop stands still."""
         self.open = False
 
     # -- what the transport asks for -----------------------------------------------------------------------------
@@ -165,6 +170,8 @@ class Connection(asyncio.Protocol):
             self._wake(httpx2.ReadTimeout(f"the stream stopped: no byte for {self._silence:g} s"))
 
     def _be_still(self) -> None:
+        if self._timer is None and self._pause is None:
+            return
         for timer in (self._timer, self._pause):
             if timer is not None:
                 timer.cancel()
@@ -218,7 +225,7 @@ class Connection(asyncio.Protocol):
             self._wake(httpx2.ReadError(f"the server closed the connection before it answered ({exc})"))
 
 
-class _Incoming(httpx2.AsyncByteStream):
+class _Arriving(httpx2.AsyncByteStream):
     """A body that is still on its way; its connection is free once it is read to the end."""
 
     def __init__(self, connection: Connection, release: Callable[[], None]) -> None:
@@ -232,37 +239,24 @@ class _Incoming(httpx2.AsyncByteStream):
         self._release()
 
 
-class _Unpacked(httpx2.AsyncByteStream):
-    """The body of a response as it was before it was packed, read no further than `most` bytes of it."""
+class Incoming(NamedTuple):
+    """A response: its head, and its body, which nobody has to unpack."""
 
-    def __init__(self, response: httpx2.Response, most: int, release: Callable[[], None]) -> None:
-        self._response = response
-        self._most = most
-        self._release = release
+    status: int
+    headers: Sequence[Header]
+    body: bytes
+    """All of it, where it came with the head, as most answers do."""
+    rest: httpx2.AsyncByteStream | None = None
+    """Else it comes here, and is closed by who reads it."""
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        # httpx2 unpacks in pieces of a MiB, however small the packed ones are
-        async with aclosing(self._response.aiter_bytes()) as parts:
-            async for part in parts:
-                size += len(part)
-                if size > self._most:
-                    raise too_long()
-                yield part
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
-        self._release()
-
-
-def unpacked_response(
-    response: httpx2.Response, most: int, release: Callable[[], None] = lambda: None
-) -> httpx2.Response:
-    """The same response with a plain body of so many bytes at most; `release` is called when it is closed."""
-    headers = [pair for pair in response.headers.raw if pair[0].lower() not in (b"content-encoding", b"content-length")]
-    return httpx2.Response(
-        response.status_code, headers=headers, stream=_Unpacked(response, most, release), extensions=response.extensions
-    )
+    async def read(self) -> bytes:
+        """The whole body."""
+        if self.rest is None:
+            return self.body
+        try:
+            return b"".join([part async for part in self.rest])
+        finally:
+            await self.rest.aclose()
 
 
 MOST_BYTES = "adaptive_eval.most_bytes"
@@ -285,32 +279,41 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         _all_transports.add(self)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; the response holds its whole body where it came with the head, as most answers do."""
-        lines = [b"%b: %b" % pair for pair in request.headers.raw]
-        head = [b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path), *lines, b"", b""]
-        payload = b"\r\n".join(head) + await request.aread()
+        """Send a request of httpx2."""
         timeout = request.extensions.get("timeout", {})
         most = request.extensions.get(MOST_BYTES, self._max_body)
-        origin = origin_of(request.url)
+        payload = b"%b\r\n%b" % (head_of(request), await request.aread())
+        came = await self.exchange(origin_of(request.url), payload, most, timeout.get("connect"), timeout.get("read"))
+        if came.rest is None:
+            return httpx2.Response(came.status, headers=came.headers, content=came.body)
+        return httpx2.Response(came.status, headers=came.headers, stream=came.rest)
+
+    async def exchange(
+        self, origin: Origin, payload: bytes, most: int, connect: float | None, silence: float | None = None
+    ) -> Incoming:
+        """Send a request as it stands; its response has a body of `most` bytes at most.
+
+        There are so many seconds to `connect`, and of `silence` between two bytes that come.
+        """
         while True:
-            connection = self._take(origin) or await self._connect(origin, timeout.get("connect"))
+            connection = self._take(origin) or await self._connect(origin, connect)
             try:
-                parser = await connection.ask(payload, most, timeout.get("read"))
+                parser = await connection.ask(payload, most, silence)
                 break
             except httpx2.ReadError:
                 if not connection.stale:
                     raise
-
-        if not parser.complete:
-            stream: httpx2.AsyncByteStream = _Incoming(connection, lambda: self._release(origin, connection))
-        else:
+        rest: httpx2.AsyncByteStream | None = None
+        body = b""
+        if parser.complete:
             body = connection.taken()
             self._release(origin, connection)
-            if not parser.packed:
-                return httpx2.Response(parser.status, headers=parser.headers, content=body)
-            stream = httpx2.ByteStream(body)
-        response = httpx2.Response(parser.status, headers=parser.headers, stream=stream)
-        return unpacked_response(response, most) if parser.packed else response
+        else:
+            rest = _Arriving(connection, lambda: self._release(origin, connection))
+        if parser.packed:
+            packed = httpx2.Response(parser.status, headers=parser.headers, stream=rest or httpx2.ByteStream(body))
+            return Incoming(parser.status, without_packing(parser.headers), b"", Unpacked(packed, most))
+        return Incoming(parser.status, parser.headers, body, rest)
 
     async def aclose(self) -> None:
         """Close every idle connection; a busy one ends with its request."""
@@ -327,14 +330,14 @@ class SlotTransport(httpx2.AsyncBaseTransport):
         idle = self._idle.setdefault(origin, [])
         while idle:
             connection = idle.pop()
-            if connection.open and not connection.hung_up:
+            if connection.open and not (monotonic() > connection.used_at + FRESH_SECONDS and connection.hung_up):
                 return connection
             connection.abort()
         return None
 
     def _release(self, origin: Origin, connection: Connection) -> None:
         if connection.reusable:
-            connection.used = True
+            connection.used, connection.used_at = True, monotonic()
             self._idle[origin].append(connection)
         else:
             connection.abort()
@@ -375,6 +378,12 @@ def _keep_alive(sock: socket.socket) -> None:
         # macOS and Windows know other names; there the system's own times hold
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEEP_ALIVE_SECONDS)
+
+
+def head_of(request: httpx2.Request, without: bytes = b"") -> bytes:
+    """The lines of a request's head, but for one header in lower case, and without the empty line that ends it."""
+    lines = [b"%b: %b" % pair for pair in request.headers.raw if pair[0].lower() != without]
+    return b"\r\n".join([b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path), *lines, b""])
 
 
 def origin_of(url: httpx2.URL) -> Origin:

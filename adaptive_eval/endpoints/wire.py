@@ -123,10 +123,11 @@ class BodyBuilder:
         if streams(config, sampling):
             self._fixed |= _STREAM
         self._fixed |= sampling.extra_body
+        self._unstreamed = unstreamed(self._fixed)
 
-    def body(self, prompt: Prompt, seeds: range) -> dict[str, object]:
+    def body(self, prompt: Prompt, seeds: range, may_stream: bool = True) -> dict[str, object]:
         """The request for one answer per seed."""
-        body = dict(self._fixed)
+        body = (self._fixed if may_stream else self._unstreamed).copy()
         if self._api == "chat":
             messages = prompt.messages
             if messages is None:
@@ -143,9 +144,7 @@ class BodyBuilder:
 
     def tiny(self, prompt: Prompt) -> Mapping[str, object]:
         """A request that costs next to nothing, to see whether the model answers at all."""
-        body = self.body(prompt, range(1))
-        if self._may_do_without:
-            body = unstreamed(body)
+        body = self.body(prompt, range(1), not self._may_do_without)
         limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
         body[limit] = _TINY_ANSWER
         return body

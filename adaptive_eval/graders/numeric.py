@@ -5,6 +5,7 @@ Numbers are decimals of up to 1,000 digits, never binary fractions, so 0.1 + 0.2
 
 import re
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
 DIGITS = 1_000
+KEYS_KEPT = 4096
 ARITHMETIC = Context(prec=DIGITS + 100, rounding=ROUND_HALF_EVEN, traps=[])
 NUMBER = re.compile(
     r"(?P<top>(?:(?<!\d)[-+])?"
@@ -44,7 +46,7 @@ class Numeric(GraderOptions):
         said = _said(final_text(text))
         if said is None:
             return marks(False, None)
-        keys = _values(question.answer)
+        keys = _key_values(question.answer)
         return marks(any(self._close(value, key) for value in _values(said) for key in keys), said)
 
     def key_problem(self, question: Question) -> str | None:
@@ -92,3 +94,9 @@ def _values(text: str) -> tuple[Decimal, ...]:
     if value.is_nan():
         return ()
     return (value, value.scaleb(-2, ARITHMETIC)) if match["percent"] else (value,)
+
+
+@lru_cache(KEYS_KEPT)
+def _key_values(key: str) -> tuple[Decimal, ...]:
+    """The same of an answer key, which every answer to its question is compared with."""
+    return _values(key)

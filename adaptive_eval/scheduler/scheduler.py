@@ -379,8 +379,9 @@ class Scheduler:
 
     def _on_answers(self, model: int, answers: Sequence[Answer]) -> None:
         self._departures.answers[model] += 1
-        for answer in answers:
-            self._stop_beyond(model, self._lanes[model].cost(answer))
+        if self._losses.ledger is not None:
+            for answer in answers:
+                self._stop_beyond(model, self._lanes[model].cost(answer))
 
     async def _keep(self, model: int, group: TrialGroup, answers: Sequence[Answer]) -> None:
         """Grade the answers of a request, and have them stored."""

@@ -52,7 +52,7 @@ class SharedTraits:
         if outcome.category is None or outcome.timed_out:
             return
         self.number += 1
-        self.empty += "empty" in outcome.flags.split()
+        self.empty += bool(outcome.flags) and "empty" in outcome.flags.split()
         self.unread += outcome.found is False
         # a grade without a word about right and wrong: category 0 is what no condition of the rubric holds for
         self.right += outcome.category > 0 if outcome.correct is None else outcome.correct

@@ -50,7 +50,7 @@ class StoredOutcome(NamedTuple):
     @property
     def timed_out(self) -> bool:
         """Nothing came within the time limit."""
-        return "timed_out" in self.flags.split()
+        return bool(self.flags) and "timed_out" in self.flags.split()
 
     def as_outcome(self, model: int, question: int) -> Outcome:
         """The trial as the core takes it, with the core's numbers."""
@@ -143,6 +143,8 @@ class TrialRecord:
     extracted: str | None = None
     grader_error: str | None = None
     cost: Cost = NO_COST
+    _outcome: StoredOutcome | None = field(default=None, init=False, repr=False, compare=False)
+    """Worked out once: who writes it wants it, and who tells the core of it."""
 
     @property
     def waits(self) -> bool:
@@ -168,6 +170,12 @@ class TrialRecord:
 
     def outcome(self) -> StoredOutcome:
         """What a resume would read of it."""
+        if self._outcome is None:
+            object.__setattr__(self, "_outcome", self._worked_out())
+        assert self._outcome is not None
+        return self._outcome
+
+    def _worked_out(self) -> StoredOutcome:
         flags = " ".join(sorted(self.answer.signals))
         return StoredOutcome(
             self.model,

@@ -68,8 +68,8 @@ class SamplingFreedom(NamedTuple):
         return cls(temperature, known and temperature >= 1.0 and not cut and not sampling.extra_body)
 
 
-class _First(NamedTuple):
-    """The answer of a pair that has come first."""
+class _Waiting(NamedTuple):
+    """The answer of a pair that has come before the other."""
 
     trial: int
     digest: int
@@ -90,21 +90,22 @@ class AnswerPairs:
 
     there: Counter[_Kind] = field(default_factory=Counter)
     agreed: Counter[_Kind] = field(default_factory=Counter)
-    _waiting: dict[tuple[str, int], _First] = field(default_factory=dict)
+    _waiting: dict[tuple[str, int], _Waiting] = field(default_factory=dict)
 
     def add(self, outcome: StoredOutcome) -> None:
         """One more answer; an empty one, or none in time, is no part of a pair."""
         if outcome.digest is None or outcome.timed_out:
             return
         place = outcome.question, outcome.trial // 2
-        this = _First(outcome.trial, outcome.digest, _kind_of(outcome))
         other = self._waiting.pop(place, None)
         if other is None:
-            self._waiting[place] = this
+            self._waiting[place] = _Waiting(outcome.trial, outcome.digest, _kind_of(outcome))
             return
-        first = min(this, other)  # whichever has come first
-        self.there[first.kind] += 1
-        self.agreed[first.kind] += this.digest == other.digest
+        is_first = outcome.trial < other.trial  # whichever has come first
+        kind = _kind_of(outcome) if is_first else other.kind
+        self.there[kind] += 1
+        if outcome.digest == other.digest:
+            self.agreed[kind] += 1
 
     def copy(self) -> "AnswerPairs":
         """These pairs, to which no others are added."""

@@ -6,17 +6,14 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from endpoint_opener import Opener
-from pydantic import SecretStr
+from endpoint_opener import Opener, opened_caller
 
 from adaptive_eval.endpoints import client as http_calls
 from adaptive_eval.endpoints import refusals, retry_after, servers
 from adaptive_eval.endpoints import replicas as health
 from adaptive_eval.endpoints import sdk as sdk_calls
-from adaptive_eval.endpoints.client import HttpCaller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.load import LoadWatch
-from adaptive_eval.endpoints.sdk import SdkCaller
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 
 
@@ -49,12 +46,12 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
             def of(kind: Any) -> dict[str, Any]:
                 return {name: value for name, value in values.items() if name in kind.model_fields}
 
-            config = EndpointConfig(base_url=base_urls, **{"model": "m", "stream": False} | of(EndpointConfig))
+            client = values.pop("client", "http")
+            told = {"model": "m", "stream": False} | of(EndpointConfig)
+            config = EndpointConfig(base_url=base_urls, **told)
             sampling = Sampling(**{"timeout": 5.0} | of(Sampling))
             limits = Limits(**{"patience": 0.0} | of(Limits))
-            caller = (SdkCaller if config.client == "openai" else HttpCaller)(
-                config, sampling, SecretStr(key) if key else None
-            )
+            caller = opened_caller(base_urls, client, sampling, key or None, **told)
             made = ModelEndpoint(config, sampling, limits, caller, sleep=pass_quickly, loads=loads, ready=ready)
             opened.push_async_callback(made.close)
             return made

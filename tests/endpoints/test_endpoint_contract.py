@@ -5,13 +5,12 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import Opener
+from endpoint_opener import CLIENTS, Opener
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.errors import LaunchFailed, Rejected
 from adaptive_eval.launch.server import version_of, wait_until_ready
 
-CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
 WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 USAGE = {"prompt_tokens": 5, "completion_tokens": 3}
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from endpoint_opener import Opener
+from endpoint_opener import CLIENTS, Opener
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints import open_files
@@ -47,7 +47,7 @@ def is_unharmed(model: ModelEndpoint) -> bool:
     return (stats.errors, stats.lost) == ({}, 0) and all(replica.healthy for replica in stats.replicas)
 
 
-@pytest.mark.parametrize("client", ["http", "openai"])
+@CLIENTS
 async def test_requests_wait_for_one_another_when_files_run_out(
     endpoint: Opener, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from endpoint_opener import Opener
+from endpoint_opener import CLIENTS, Opener
 from hypothesis import given
 from hypothesis import strategies as st
 from raw_servers import CHAT, Exchange, raw_server
@@ -85,7 +85,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overdue, "SAFETY", 0.0)
 
 
-@pytest.mark.parametrize("client", ["http", "openai"])
+@CLIENTS
 async def test_a_stream_that_stops_is_asked_again_while_others_speak(
     endpoint: Opener, quick: None, client: str
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
+from endpoint_opener import CLIENTS
 from hypothesis import given
 from hypothesis import strategies as st
 from raw_servers import CHAT, Exchange, raw_server
@@ -48,7 +49,7 @@ def test_json_is_read_as_ever(value: Any) -> None:
     assert parse_server_json(orjson.dumps(value)) == value
 
 
-@pytest.mark.parametrize("client", ["http", "openai"])
+@CLIENTS
 @pytest.mark.parametrize("stream", [False, True])
 async def test_half_a_surrogate_pair_is_an_answer(endpoint: Any, client: str, stream: bool) -> None:
     part = b"delta" if stream else b"message"

@@ -10,19 +10,19 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from pydantic import SecretStr
+from endpoint_opener import CLIENTS, opened_caller
 from raw_servers import CHAT, Exchange, raw_server
 from small_proxy import small_proxy
 
 from adaptive_eval.endpoints.client import BESIDE_BYTES, Caller
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.opening import open_endpoint
+from adaptive_eval.endpoints.posting import ClientPoster, DirectPoster, Poster
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
 from adaptive_eval.errors import ConfigError
 
-CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
 BODY = {"model": "m", "messages": [{"role": "user", "content": "How much is 6 times 7?"}]}
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
@@ -40,12 +40,7 @@ def caller(
     **values: object,
 ) -> Caller:  # fmt: skip
     """Either client, without what repeats its requests."""
-    from adaptive_eval.endpoints.client import HttpCaller
-    from adaptive_eval.endpoints.sdk import SdkCaller
-
-    config = EndpointConfig.model_validate({"base_url": base_url, "model": "m", "client": client, **values})
-    made = SdkCaller if client == "openai" else HttpCaller
-    return made(config, Sampling(timeout=timeout), None if key is None else SecretStr(key), folder)
+    return opened_caller(base_url, client, Sampling(timeout=timeout), key, folder, **values)
 
 
 async def answer(asked: Exchange) -> None:
@@ -117,14 +112,38 @@ async def test_what_no_proxy_names_is_asked_directly(
         assert bool(proxy.seen) is not direct
 
 
+def way_to(url: str, folder: Path = Path(), **values: object) -> Poster:
+    """How the default client posts to a server."""
+    access = ServerAccess(EndpointConfig.model_validate({"base_url": url, "model": "m", **values}), folder)
+    return access.poster(access.client({}, 1000), url + "/chat/completions", httpx2.Headers(), 5.0)
+
+
 @pytest.mark.parametrize(("spared", "direct"), [("10.0.0.0/8", True), ("10.1.0.0/16", False), ("10.0.0.7", True)])
 async def test_no_proxy_names_networks(spared: str, direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "proxy.test:3128")
     monkeypatch.setenv("NO_PROXY", spared)
-    config = EndpointConfig(base_url="http://10.0.0.7:8000/v1", model="m")
-    async with ServerAccess(config, Path()).client({}, 1000) as client:
-        way = client._transport_for_url(httpx2.URL("http://10.0.0.7:8000/v1/models"))
-        assert (way is client._transport) is direct
+    assert isinstance(way_to("http://10.0.0.7:8000/v1"), DirectPoster if direct else ClientPoster)
+
+
+async def test_only_what_needs_it_goes_through_httpx2(monkeypatch: pytest.MonkeyPatch, plug_in: Path) -> None:
+    """The SDK's way is another; of the default client all others are the shortest."""
+    plain, secure = "http://model.test/v1", "https://model.test/v1"
+    assert isinstance(way_to(plain), DirectPoster) and isinstance(way_to(secure), DirectPoster)
+    assert isinstance(way_to(plain, plug_in, auth="signing:digest"), ClientPoster)
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.test:3128")
+    assert isinstance(way_to(plain), DirectPoster) and isinstance(way_to(secure), ClientPoster)
+
+
+async def test_servers_see_the_same_requests_either_way(certificate: Path, serving_tls: ssl.SSLContext) -> None:
+    async with raw_server(answer, tls=serving_tls) as server:
+        url = server.base_url.replace("127.0.0.1", "localhost")
+        for client in ("http", "httpx2"):
+            asking = caller(url, client, ca_file=str(certificate), headers={"X-Org": "a b", "accept": "text/plain"})
+            assert (await asking.ask(url, BODY)).status == 200
+            await asking.close()
+        direct, through = server.seen
+    assert direct.headers == through.headers and direct.headers["x-org"] == "a b"
+    assert (direct.path, direct.raw) == (through.path, through.raw)
 
 
 @CLIENTS
@@ -421,7 +440,7 @@ async def test_an_answer_that_never_ends_is_over_its_time_limit(client: str, str
         await asking.close()
 
 
-@CLIENTS
+@pytest.mark.parametrize("client", ["http", "openai"])
 async def test_a_thousand_requests_at_once(client: str) -> None:
     """The default pool of the SDK breaks there."""
     many = 1024

@@ -5,7 +5,7 @@ from base64 import b64encode
 from urllib.parse import quote
 
 import pytest
-from endpoint_opener import Opener
+from endpoint_opener import CLIENTS, Opener
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import SecretStr
@@ -65,7 +65,7 @@ def test_an_error_that_is_no_json_shows_no_part_of_a_key(padding: int) -> None:
     assert not shows(str(refused.value))
 
 
-@pytest.mark.parametrize("client", ["http", "openai"])
+@CLIENTS
 @pytest.mark.parametrize("kind", ["no json", "no http", "chunk", "header", "redirect", "finish", "retry"])
 async def test_no_answer_of_a_server_shows_half_a_key(endpoint: Opener, kind: str, client: str) -> None:
     async def echo(asked: Exchange) -> None:

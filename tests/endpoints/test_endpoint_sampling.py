@@ -5,15 +5,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from endpoint_opener import Opener
+from endpoint_opener import CLIENTS, Opener
 from raw_servers import CHAT, TEXT, Exchange, raw_server
 
 from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.refusals import AT_FIRST
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.errors import ConfigError, Rejected, Unavailable
-
-CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
 
 
 async def by_seed(asked: Exchange) -> None:
@@ -437,6 +435,18 @@ async def test_a_server_that_wants_a_key_and_got_none_names_the_option(client: s
         with pytest.raises(Rejected, match="no key was sent: name the variable .* api_key_env .*OPENAI_API_KEY"):
             await model.sample(CHAT, range(1))
         await model.close()
+
+
+@pytest.mark.parametrize("broken", ["sk-“12345678”", "sk-1234\n5678"])
+async def test_a_key_or_a_header_that_no_request_can_carry_is_told_at_once(broken: str) -> None:
+    config = EndpointConfig(base_url="http://a/v1", model="m", api_key_env="MY_KEY")
+    with pytest.raises(ConfigError, match="MY_KEY must hold a key") as caught:
+        open_endpoint(config, Sampling(), Limits(), keys={"MY_KEY": broken})
+    assert "1234" not in str(caught.value)
+    config = EndpointConfig.model_validate({"base_url": "http://a/v1", "model": "m", "headers": {"X-Org": broken}})
+    with pytest.raises(ConfigError, match="'X-Org' must be one line of ASCII text") as caught:
+        open_endpoint(config, Sampling(), Limits(), keys={})
+    assert "1234" not in str(caught.value)
 
 
 async def test_a_key_that_is_refused_is_named_by_its_variable() -> None:

@@ -4,7 +4,7 @@ import logging
 import traceback
 
 import pytest
-from endpoint_opener import Opener
+from endpoint_opener import CLIENTS, Opener
 from pydantic import SecretStr
 from raw_servers import CHAT, Exchange, raw_server
 
@@ -19,7 +19,7 @@ async def echo_the_key(asked: Exchange) -> None:
     await asked.reply((400, 500, 200)[asked.index % 3], said.encode())
 
 
-@pytest.mark.parametrize("client", ["http", "openai"])
+@CLIENTS
 async def test_no_secret_in_any_text(endpoint: Opener, client: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     texts: list[str] = []

@@ -87,6 +87,7 @@ async def test_a_connection_that_was_closed_is_not_used_though_nobody_has_heard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("adaptive_eval.endpoints.transport.STALE_SECONDS", 0.0)
+    monkeypatch.setattr("adaptive_eval.endpoints.transport.FRESH_SECONDS", 0.0)
 
     def answer_once(listener: socket.socket) -> None:
         for _ in range(2):

@@ -17,7 +17,7 @@ from adaptive_eval.endpoints.batches.types import BATCHED, BatchConfig, BatchFor
 from adaptive_eval.endpoints.batches.wire import BatchWire
 from adaptive_eval.endpoints.failures import error_in, signal_of_error, status_in_body
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Notice, Prompt, Sampling
-from adaptive_eval.endpoints.wire import PATHS, BodyBuilder, unstreamed
+from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
 
 
 class BatchService:
@@ -36,7 +36,9 @@ class BatchService:
 
     def sized(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
         """The request for one answer, as the service wants it."""
-        return self.format.sized(BatchRequest(custom_id, unstreamed(self._bodies.body(prompt, range(seed, seed + 1)))))
+        return self.format.sized(
+            BatchRequest(custom_id, self._bodies.body(prompt, range(seed, seed + 1), may_stream=False))
+        )
 
     def answer(self, result: BatchResult, prompt: Prompt, seed: int, seconds: float, attempts: int) -> Answer:
         """The answer that a result is; raises `Failure` or `Rejected` for one that is none."""

@@ -14,7 +14,7 @@ import httpx2
 import orjson
 from pydantic import SecretStr
 
-from adaptive_eval.endpoints.client import as_failures, httpx_time_outs, request_headers, when_unauthorized
+from adaptive_eval.endpoints.client import as_failures, request_headers, when_unauthorized
 from adaptive_eval.endpoints.failures import (
     READ,
     Failure,
@@ -25,6 +25,7 @@ from adaptive_eval.endpoints.failures import (
     signal_of_error,
 )
 from adaptive_eval.endpoints.parsing import parse_server_json
+from adaptive_eval.endpoints.posting import httpx_time_outs
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.retry_after import BelievedRetryAfter
 from adaptive_eval.endpoints.server_access import ServerAccess

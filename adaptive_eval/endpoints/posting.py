@@ -1,0 +1,81 @@
+"""Bodies of requests to one URL: what is the same in all of them is prepared once.
+
+Most servers are reached without httpx2: the bytes of a request go to our own connections (`SlotTransport.exchange`), as
+its values and its client cost more CPU than all the rest of a request (the table in `transport`). Only where a proxy
+leads to the URL, or a plug-in signs requests, does its client send them. Either way connections, bounds, unpacking and
+errors are the same.
+"""
+
+from collections.abc import AsyncIterator, Awaitable
+from typing import Protocol
+
+import httpx2
+
+from adaptive_eval.endpoints.transport import CONNECT_SECONDS, MOST_BYTES, Incoming, SlotTransport, head_of, origin_of
+
+
+class Poster(Protocol):
+    """Sends request bodies to one URL."""
+
+    def post(self, content: bytes, most: int) -> Awaitable[Incoming]:
+        """Send one; of the response no more than so many bytes are read. Raises `httpx2.HTTPError`."""
+        ...
+
+
+class DirectPoster:
+    """Over our own connections."""
+
+    def __init__(self, transport: SlotTransport, request: httpx2.Request, limit: float) -> None:
+        """`request` is like those to be sent, which may take `limit` seconds each."""
+        self._transport = transport
+        self._origin = origin_of(request.url)
+        self._head = head_of(request, without=b"content-length")
+        self._connect = httpx_time_outs(limit)["connect"]
+
+    def post(self, content: bytes, most: int) -> Awaitable[Incoming]:
+        """Put head and body together."""
+        payload = b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(content), content)
+        return self._transport.exchange(self._origin, payload, most, self._connect)
+
+
+class ClientPoster:
+    """Through a client of httpx2."""
+
+    def __init__(self, client: httpx2.AsyncClient, request: httpx2.Request, limit: float) -> None:
+        """`request` is like those to be sent, which may take `limit` seconds each."""
+        self._client = client
+        self._like = request
+        self._timeout = httpx_time_outs(limit)
+
+    async def post(self, content: bytes, most: int) -> Incoming:
+        """Build a request that differs in its body alone."""
+        like = self._like
+        headers = [pair for pair in like.headers.raw if pair[0].lower() != b"content-length"]
+        extensions = {"timeout": self._timeout, MOST_BYTES: most}
+        request = httpx2.Request(like.method, like.url, headers=headers, content=content, extensions=extensions)
+        return incoming_of(await self._client.send(request, stream=True))
+
+
+class _Rest(httpx2.AsyncByteStream):
+    """The body of a response of a client."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._response = response
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._response.aiter_raw()  # the transport has unpacked it
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def incoming_of(response: httpx2.Response) -> Incoming:
+    """A response that a client has given, over any of our transports."""
+    whole = response.is_stream_consumed
+    rest = None if whole else _Rest(response)
+    return Incoming(response.status_code, response.headers.raw, response.content if whole else b"", rest)
+
+
+def httpx_time_outs(limit: float) -> dict[str, float | None]:
+    """Of one request that may take so long: no connection is told before no answer is."""
+    return {"connect": min(CONNECT_SECONDS, limit / 2), "read": None, "write": None, "pool": None}
