@@ -121,18 +121,20 @@ async def httpx2_over_slots(url: str, stack: AsyncExitStack) -> Ask:
 
 
 async def slots(url: str, stack: AsyncExitStack) -> Ask:
-    """The transport by itself, without what a client of httpx2 does."""
+    """The transport by itself, without what a client of httpx2 does: what a run does by default."""
     import httpx2
     import orjson
 
+    from adaptive_eval.endpoints.posting import DirectPoster
     from adaptive_eval.endpoints.transport import SlotTransport
+    from adaptive_eval.endpoints.wire import MAX_BODY
 
     transport = await stack.enter_async_context(SlotTransport())
-    target = httpx2.URL(url + "/chat/completions")
+    poster = DirectPoster(transport, httpx2.Request("POST", url + "/chat/completions"), 60.0)
 
     async def ask(seed: int) -> object:
-        request = httpx2.Request("POST", target, content=orjson.dumps(body(seed)))
-        return orjson.loads((await transport.handle_async_request(request)).content)
+        came = await poster.post(orjson.dumps(body(seed)), MAX_BODY)
+        return orjson.loads(await came.read())
 
     return ask
 

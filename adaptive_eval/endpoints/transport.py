@@ -4,13 +4,15 @@ httpx2's own pool walks over every connection when a request starts and when it 
 with the requests in flight. Here a request takes an idle connection off a stack, or opens one; how many may be open
 is decided by who asks (`replicas`), so there is no queue in which a time limit could run.
 
-CPU of one core per request of 0.6 kB and answer of 0.9 kB (`benchmarks/throughput.md` has whole runs, too):
+Most requests are an `exchange` of bytes (`posting`); a client of httpx2 over this transport does the same where proxies
+or plug-ins need one. CPU per request of 0.6 kB and answer of 0.9 kB, side by side on a busy machine, in times of the
+first (`benchmarks/throughput.md` has milliseconds, and whole runs):
 
-    64 / 1,024 in flight                   ms of CPU
-    this transport                         0.06 / 0.07
-    httpx2.AsyncClient over it             0.11 / 0.11
-    aiohttp                                0.09 / 0.12
-    httpx2.AsyncClient over its own pool   0.62 / 5.7
+    64 / 1,024 in flight                   CPU
+    exchange                               1   / 1
+    aiohttp                                4   / 4
+    httpx2.AsyncClient over exchange       5   / 5
+    httpx2.AsyncClient over its own pool   11  / 63
 """
 
 import asyncio
