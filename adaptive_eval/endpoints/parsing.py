@@ -215,7 +215,7 @@ class StreamReader:
                 self._line(line.strip())
 
     def _take_alike(self, form: _EventForm, block: bytes) -> bytes:
-        """Take the events at the start of a block that are of one form; gives back the last of them and what follows."""
+        """Take the events at the start of a block that are of one form; gives the last of them and what follows."""
         texts, rest = form.texts(block)
         self._choices[form.choice].add_texts(form.field, texts)
         return rest
