@@ -21,6 +21,7 @@ from live_runs import EndedRuns, Site, small_world
 from patient_time import PatientLoop
 from thoroughness import examples
 
+from adaptive_eval.endpoints import checking, failures, refusals, servers
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 
@@ -85,6 +86,14 @@ def unhurried_url() -> Iterator[str]:
     """A server of the same answers, for runs that must not be over before a test has done something to them."""
     with serving(SimulatedServer(replace(small_world(), latency=Latency(median=0.03)))) as url:
         yield url
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is refused, or finds nobody, asks again soon: how long the pauses are has tests of its own."""
+    for module in (failures, refusals, checking):
+        monkeypatch.setattr(module, "REFUSED_PAUSE", 0.02)
+    monkeypatch.setattr(servers, "TRY_AGAIN", (0.02, 0.04))
 
 
 @pytest.fixture

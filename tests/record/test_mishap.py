@@ -54,6 +54,7 @@ def keyed(site: Site) -> list[dict[str, str]]:
     return [{"name": name, "base_url": site.base_url, "api_key_env": "SOME_KEY"} for name in MODELS]
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_a_run_that_was_refused_says_so_and_keeps_the_key(refusing: Site) -> None:
     ended = refusing.run(refusing.write(models=keyed(refusing)))
     assert ended.exit_code == ExitCode.ENDPOINTS and "the variable SOME_KEY" in ended.stderr

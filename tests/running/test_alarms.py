@@ -81,7 +81,8 @@ def place(tmp_path: Path, server: Saying) -> Place:
     return Place(tmp_path, server)
 
 
-NEVER = {"kind": "regex", "pattern": "<<(.*)>>", "workers": 1}
+NEVER = {"kind": "json", "field": "answer"}
+"""A grader that finds nothing in what is said here."""
 
 
 def test_where_nothing_is_read_of_any_model_the_run_ends_after_its_first_look(place: Place, server: Saying) -> None:

@@ -126,26 +126,27 @@ def test_a_comparison_is_made_in_both_orders(site: Site, fair_url: str) -> None:
     assert told is not None and int(told[1].replace(",", "")) == len(stored(site))
 
 
-def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("bias", "expected"), [(0.3, {"better", "tie", "worse"}), pytest.param(1.0, {"tie"}, marks=pytest.mark.slow)]
+)
+def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias: float, expected: set[str]) -> None:
     """One that always prefers the first calls every comparison a tie, and the report says how far it leans."""
-    for bias, expected in ((1.0, {"tie"}), (0.3, {"better", "tie", "worse"})):
-        with serving(SimulatedServer(small_world(), judge=SimulatedJudge(position_bias=bias))) as url:
-            name = f"bias-{bias}"
-            config = site.write(name, **settings(site, url, AGAINST, trials={"min": 4, "max": 4}))
-            assert site.run(config, "--run-dir", str(site.directory(name))).exit_code in ENDED
-        trials = stored(site, name)
-        assert {trial.signals["verdict"] for trial in trials} == expected
-        depend = [float(trial.signals["order_dependent"]) for trial in trials]
-        told = re.search(
-            r"([\d.]+)% depend on the order .*, by ([\d.]+)% in favour of the first", report_of(site.directory(name))
-        )
-        assert told is not None and float(told[1]) == pytest.approx(100 * sum(depend) / len(depend), abs=0.06)
-        assert float(told[2]) > 10
-        # what both orders say is never the verdict of a place: a wrong answer never beats a right one
-        right_others = {f"q{at}" for at in range(8) if at % 2}
-        for trial in trials:
-            worst = "better" if not is_right(trial) else "worse"
-            assert trial.signals["verdict"] != worst or is_right(trial) != (trial.question in right_others)
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(position_bias=bias))) as url:
+        config = site.write(**settings(site, url, AGAINST, trials={"min": 4, "max": 4}))
+        assert site.run(config).exit_code in ENDED
+    trials = stored(site)
+    assert {trial.signals["verdict"] for trial in trials} == expected
+    depend = [float(trial.signals["order_dependent"]) for trial in trials]
+    told = re.search(
+        r"([\d.]+)% depend on the order .*, by ([\d.]+)% in favour of the first", report_of(site.directory())
+    )
+    assert told is not None and float(told[1]) == pytest.approx(100 * sum(depend) / len(depend), abs=0.06)
+    assert float(told[2]) > 10
+    # what both orders say is never the verdict of a place: a wrong answer never beats a right one
+    right_others = {f"q{at}" for at in range(8) if at % 2}
+    for trial in trials:
+        worst = "better" if not is_right(trial) else "worse"
+        assert trial.signals["verdict"] != worst or is_right(trial) != (trial.question in right_others)
 
 
 @pytest.mark.slow

@@ -51,6 +51,7 @@ def test_a_dry_run_finds_that_a_run_cannot_go_on_or_begin(site: Site) -> None:
     assert (site.directory() / DATABASE_FILE).read_bytes() == stored
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_a_dry_run_finds_what_is_not_there(site: Site) -> None:
     models = [*site.config()["models"], {"name": "eve", "base_url": site.base_url}]  # type: ignore[misc]
     told = site.run(site.write(models=models), "--dry-run")

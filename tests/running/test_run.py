@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.scheduler import departures
 from adaptive_eval.show.serve.folder import UNANSWERED, Folder
 from adaptive_eval.store import RunReader, RunResumed, events_of_kind
 
@@ -205,6 +206,7 @@ def test_fresh_and_a_directory_exclude_each_other(site: Site) -> None:
     assert "--fresh" in refused.stderr and "--run-dir" in refused.stderr
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_no_key_is_in_any_file_or_on_the_screen(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-aaaabbbbccccdddd1111")
     monkeypatch.setenv("GATEWAY_TOKEN", "token-eeeeffffgggg2222")
@@ -237,6 +239,7 @@ def test_a_wrong_configuration_is_exit_code_2(site: Site) -> None:
     assert "trails" in refused.stderr
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_models_that_are_not_served_are_named_at_once_and_all_together(site: Site) -> None:
     models = [*site.config()["models"], *({"name": name, "base_url": site.base_url} for name in ("eve", "fay"))]  # type: ignore[misc]
     refused = site.run(site.write(models=models))
@@ -246,7 +249,11 @@ def test_models_that_are_not_served_are_named_at_once_and_all_together(site: Sit
     assert "adaptive-eval check CONFIG" not in refused.stderr
 
 
-def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(site: Site, slow_url: str) -> None:
+@pytest.mark.usefixtures("short_pauses")
+def test_a_model_that_thinks_for_long_does_not_keep_a_refusal_back(
+    site: Site, slow_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(departures, "REFUSALS_SECONDS", 0.05)
     models = [{"name": "ada", "base_url": slow_url}, {"name": "eve", "base_url": site.base_url}]
     began = time.monotonic()
     refused = site.run(site.write(models=models))

@@ -38,6 +38,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     return found(folder / "run")
 
 
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 422])
 def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, status: int) -> None:
     """The very first request of each model is refused, and one in six later."""
@@ -55,6 +56,7 @@ def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, stat
     assert f"HTTP {status}: gateway says no" in told.output
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_a_model_that_is_really_refused_is_told_after_few_requests(tmp_path: Path) -> None:
     def script(asked: Asked) -> Said | None:
         return Said(401, {"error": {"message": "who are you"}})

@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
-from live_runs import MODELS, EndedRuns, Site, kill, wait_for_trials
+from live_runs import MODELS, EndedRuns, Site
+from played import Played
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -128,14 +130,13 @@ def test_comparisons_that_are_not_of_neighbours_have_a_table(
     assert "resolved" not in last  # there is none below to compare it with
 
 
-def test_a_run_before_its_first_look_says_so(site: Site, unhurried_url: str) -> None:
-    site = replace(site, base_url=unhurried_url)
-    process = site.start(site.write(trials={"min": 30, "max": 30}, concurrency=1))
-    assert wait_for_trials(site.directory(), 1, process)
-    kill(process)
-    assert "No look was taken yet" in markdown(read_view(site.directory()))
-    figures = site.folder / "figures"
-    told = CliRunner().invoke(app, ["report", str(site.directory()), "--plots", str(figures)])
+def test_a_run_before_its_first_look_says_so(play: Callable[..., Played], tmp_path: Path) -> None:
+    run = play()
+    assert not run.step(5)
+    run.close()
+    assert "No look was taken yet" in markdown(read_view(run.directory))
+    figures = tmp_path / "figures"
+    told = CliRunner().invoke(app, ["report", str(run.directory), "--plots", str(figures)])
     assert told.exit_code == 0 and "no figures: no look was taken yet" in told.stderr and not figures.exists()
 
 

@@ -82,15 +82,15 @@ def test_what_is_saved_is_against_as_many_calls() -> None:
 def test_recorded_outcomes_are_drawn_within_their_record_and_the_command_writes_all(tmp_path: Path) -> None:
     R = (np.random.default_rng(0).random((4, 6, 9)) < np.array([0.2, 0.5, 0.55, 0.9])[:, None, None]).astype(np.int64)
     np.savez(tmp_path / "mine.npz", R=R)
-    words = ["study", "adaptive", str(tmp_path / "mine.npz"), "--top", "3", "--replicates", "2", "--seed", "4"]
+    words = ["study", "adaptive", str(tmp_path / "mine.npz"), "--top", "3", "--replicates", "1", "--seed", "4"]
     told = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "out")])
     assert told.exit_code == 0, told.output
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "adaptive.csv", "adaptive_fixed.csv", "adaptive.json", "adaptive_mine.svg", "adaptive_mine.png",
     }  # fmt: skip
     study = json.loads((tmp_path / "out" / "adaptive.json").read_text())["study"]
-    assert study["settings"] == {"data": "mine", "replicates": 2, "trials": "9", "seed": 4}
-    again = study_adaptive(AdaptiveRequest((str(tmp_path / "mine.npz"),), 2, top=3, seed=4))
+    assert study["settings"] == {"data": "mine", "replicates": 1, "trials": "9", "seed": 4}
+    again = study_adaptive(AdaptiveRequest((str(tmp_path / "mine.npz"),), 1, top=3, seed=4))
     assert study["tables"][0]["rows"] == [list(row) for row in again.tables[0].rows], "the same seed, the same figures"
     last = dict(zip(COLUMNS, study["tables"][0]["rows"][-1], strict=True))
     assert last["tau-b"] == 1.0, "all that was recorded, drawn without replacement, is the truth"

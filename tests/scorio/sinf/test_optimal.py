@@ -97,7 +97,15 @@ def test_a_call_that_is_worth_much_is_hardly_ever_given_up_and_loses_no_power() 
     assert power[2] >= ndtr(3.0 + ndtri(0.05)) - 0.06  # a fixed design of the same size, one-sided at 5%
 
 
-@pytest.mark.parametrize(("alpha", "start"), [(0.001, 0.4), (0.9, 0.001), (0.02, 0.0125), (0.3, 0.97)])
+@pytest.mark.parametrize(
+    ("alpha", "start"),
+    [
+        (0.001, 0.4),
+        pytest.param(0.9, 0.001, marks=pytest.mark.slow),
+        pytest.param(0.02, 0.0125, marks=pytest.mark.slow),
+        (0.3, 0.97),
+    ],
+)
 def test_all_settings_are_computed(alpha: float, start: float) -> None:
     rule = optimal_stopping(alpha, start, 2.0)
     assert np.all(np.isfinite(rule.call)) and np.all(rule.give <= rule.call) and np.all(rule.give >= 0.0)

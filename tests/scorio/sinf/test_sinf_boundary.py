@@ -23,9 +23,9 @@ EVERY_ROUND = np.arange(4, 81) / 80
     [
         (0.05, 0.0, FIVE_LOOKS, 2.413),
         (0.05, 0.5, FIVE_LOOKS, 2.040),
-        (0.10, 0.0, EVERY_ROUND, 2.511),
+        pytest.param(0.10, 0.0, EVERY_ROUND, 2.511, marks=pytest.mark.slow),
         (0.10, 0.25, EVERY_ROUND, 2.042),
-        (0.10, 0.5, EVERY_ROUND, 1.898),
+        pytest.param(0.10, 0.5, EVERY_ROUND, 1.898, marks=pytest.mark.slow),
     ],
 )
 def test_known_looks_give_the_published_constants(alpha: float, kappa: float, looks: np.ndarray, published: float):
@@ -62,7 +62,15 @@ def test_known_looks_agree_with_simulated_paths(sides: int):
     assert crossed.mean() == pytest.approx(expected, abs=3.0 * np.sqrt(expected * (1 - expected) / runs))
 
 
-@pytest.mark.parametrize(("kappa", "c", "sides"), [(0.25, 2.11, 2), (0.0, 2.65, 2), (0.5, 1.96, 1), (0.25, 4.5, 2)])
+@pytest.mark.parametrize(
+    ("kappa", "c", "sides"),
+    [
+        (0.25, 2.11, 2),
+        pytest.param(0.0, 2.65, 2, marks=pytest.mark.slow),
+        (0.5, 1.96, 1),
+        pytest.param(0.25, 4.5, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_the_continuous_limit_is_where_ever_finer_looks_lead(kappa: float, c: float, sides: int):
     """Looks at h = log spacing miss crossings in proportion to sqrt(h): extrapolate a cubic in sqrt(h) to 0."""
     counts = np.array([25, 50, 100, 200])
@@ -205,7 +213,7 @@ def test_bad_settings_are_refused(make, words: str):
         make()
 
 
-OFTEN_TRIED = {(0.0, 0.7), (0.25, 0.05), (0.25, 1.0 - 1e-9), (0.5, 0.7)}
+OFTEN_TRIED = {(0.0, 0.7), (0.25, 0.05)}
 
 
 @pytest.mark.parametrize(
