@@ -27,6 +27,7 @@ from adaptive_eval.study.forecast import expected_times_as_long
 
 SHOWN_CHARACTERS = 80
 """Of a question, and of each end of an answer."""
+OTHER_PACES = "`plan` says what it takes at every other trials.favour"
 
 
 def rehearse(prepared: PreparedRun, directory: Path) -> ExitCode:
@@ -132,7 +133,7 @@ def _in_time(prepared: PreparedRun, there: int | None) -> Iterator[str]:
         times = expected_times_as_long(prepared)
         said = "how long it takes beside fixed N is not known: `plan` with a pilot says it" if times is None else None
         capped = "without a cap " if prepared.plan.budget != Budget() else ""
-        yield f"time      {said or capped + in_time(times or 0.0)}"
+        yield f"time      {said or capped + in_time(times or 0.0, OTHER_PACES)}"
 
 
 def _at_most(plan: Plan) -> Iterator[str]:

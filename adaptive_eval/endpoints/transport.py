@@ -224,7 +224,8 @@ class Connection(asyncio.Protocol):
         if exc is None and self._parser.feed_eof():
             self._wake()
         else:
-            self._wake(httpx2.ReadError(f"the server closed the connection before it answered ({exc})"))
+            why = "" if exc is None else f" ({exc})"
+            self._wake(httpx2.ReadError(f"the server closed the connection before it answered{why}"))
 
 
 class _Arriving(httpx2.AsyncByteStream):

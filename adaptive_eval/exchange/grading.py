@@ -20,8 +20,8 @@ class GradingAnew(NamedTuple):
 
     grading: Grading
     everything: bool
-    """Whatever grade the log gives, as where it cannot know the thresholds of the rubric; else what has no category of
-    the rubric."""
+    """Whatever grade the log gives, as where it cannot know the thresholds of the rubric; else what the log gives no
+    category of the rubric, and no verdict that leads to one."""
 
     def wants(self, record: Record) -> bool:
         """This record is graded anew."""
@@ -48,6 +48,8 @@ async def _graded(one: PlacedRecord, question: Question, rubric: Rubric, anew: G
         raise LogError(f"{one.place}: has no text to grade; {mend}")
     if not anew.wants(record) or record.answer is None:
         return _taken(one, rubric)
+    if not anew.everything and (verdict := _verdict(record, rubric)) is not None:
+        return _trial(one, rubric.category(verdict), {**_judged(record), **record.signals}, record.extracted, None)
     grade = await grade_or_error(anew.grading, record.answer, question)
     if isinstance(grade, GraderError):
         return _trial(one, None, {}, None, str(grade))
@@ -72,6 +74,19 @@ def _taken(one: PlacedRecord, rubric: Rubric) -> TrialRecord:
             f"{one.place}: the log has no grade of this trial; give --grader math (or exact, choice ...), or --config"
         )
     return _trial(one, category, signals, record.extracted, record.grader_error if category is None else None)
+
+
+def _verdict(record: Record, rubric: Rubric) -> dict[str, SignalValue] | None:
+    """What the rubric has to know, by the log's word for right or wrong; None where the grader must say more."""
+    if record.answer is None or record.value not in (0.0, 1.0):
+        return None
+    facts = {**answer_facts(record.answer), **_judged(record), **record.signals}
+    return facts if rubric.needs <= facts.keys() else None
+
+
+def _judged(record: Record) -> dict[str, SignalValue]:
+    """A log's score of 0 or 1 as signals."""
+    return {"is_correct": record.value == 1.0, "score": record.value or 0.0}
 
 
 def _of_value(one: PlacedRecord, value: float, rubric: Rubric) -> int:

@@ -177,19 +177,27 @@ def _beside_fixed(forecast: Forecast) -> Iterator[str]:
     """What these figures are, and whether the run takes longer than a fixed design."""
     yield "  these are expected costs; the worst case, which caps on tokens and USD reserve, is that of `run --dry-run`"
     if forecast.times_as_long is not None:
-        yield f"  {in_time(forecast.times_as_long)}"
+        yield f"  {in_time(forecast.times_as_long, _quicker(forecast))}"
     elif forecast.spent is None:
         yield "  how long it takes beside fixed N is not known: give a pilot with times, or sampling.max_tokens"
 
 
-def in_time(times: float) -> str:
-    """How long a run takes beside a fixed number of trials, in words."""
-    if times > LONGER:
-        return (
-            f"it is expected to take {times:.1f} times as long as fixed N, whose servers are always full; more rounds "
-            "ahead (trials.favour: time, or allocation.lookahead) take less time and more trials"
-        )
-    return f"it is expected to take {times:.1f} times as long as fixed N"
+def in_time(times: float, quicker: str) -> str:
+    """How long a run takes beside a fixed number of trials, in words; `quicker` is what may be done about it."""
+    told = f"it is expected to take {times:.1f} times as long as fixed N"
+    return f"{told}, whose servers are always full; {quicker}" if times > LONGER else told
+
+
+def _quicker(forecast: Forecast) -> str:
+    """At which pace the run would take the least time."""
+    taken, timed = _favour(forecast), [pace for pace in forecast.paces if pace.seconds is not None]
+    if not timed:
+        return "trials.favour: soon has large rounds and few looks"
+    soonest = min(timed, key=lambda pace: pace.seconds or 0.0)
+    if soonest.favour == taken:
+        return "no other trials.favour takes less time"
+    took = duration(soonest.seconds or 0.0)
+    return f"trials.favour: {soonest.favour} takes {took} and {count(soonest.trials)} trials"
 
 
 def _spent(forecast: Forecast) -> Iterator[str]:
@@ -213,8 +221,7 @@ def _paces(forecast: Forecast) -> Iterator[str]:
     """What each pace would cost, and which one is taken."""
     if not forecast.paces:
         return
-    trials = forecast.decisions.get("trials")
-    taken = trials.get("favour") if isinstance(trials, Mapping) else None
+    taken = _favour(forecast)
     columns = [(name, label, written) for name, (label, written) in PACES.items() if _known(forecast, name)]
     yield "without a cap, by what `trials.favour` may say (medians of a few worlds)"
     yield f"  {'':<10}" + "".join(f"  {label:>12}" for _, label, _ in columns)
@@ -224,6 +231,12 @@ def _paces(forecast: Forecast) -> Iterator[str]:
     if forecast.why_favoured is not None:
         yield f"  auto takes {taken}: {safe_line(forecast.why_favoured, LONGEST)}"
     yield ""
+
+
+def _favour(forecast: Forecast) -> object:
+    """The pace of the run."""
+    trials = forecast.decisions.get("trials")
+    return trials.get("favour") if isinstance(trials, Mapping) else None
 
 
 def _known(forecast: Forecast, name: str) -> bool:

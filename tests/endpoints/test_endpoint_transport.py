@@ -125,6 +125,16 @@ async def test_a_connection_that_breaks_later_has_lost_an_answer(monkeypatch: py
         assert len(server.seen) == 2
 
 
+async def test_a_connection_that_is_closed_without_a_word_is_told_as_that() -> None:
+    async def hang_up(asked: Asked) -> None:
+        asked.close()
+
+    async with raw_server(hang_up) as server, over_slots() as client:
+        with pytest.raises(httpx2.ReadError) as failure:
+            await client.get(server.base_url)
+    assert str(failure.value) == "the server closed the connection before it answered"
+
+
 async def test_a_reset_of_a_fresh_connection_is_an_error() -> None:
     async def never(asked: Asked) -> None:
         asked.reset()

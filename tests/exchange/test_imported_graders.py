@@ -178,3 +178,39 @@ def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Sayi
     assert kind_of(run) == "logged"  # a dry run changes nothing
     refused = CliRunner().invoke(app, ["validate", str(config), "--set", "grader=logged"])
     assert refused.exit_code == ExitCode.CONFIGURATION and "which grades nothing" in refused.stderr
+
+
+BRIEF = {
+    "categories": [
+        {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"at_most": 5}}},
+        {"name": "right", "weight": 0.5, "when": {"is_correct": True}},
+        {"name": "wrong", "weight": 0},
+    ]
+}
+
+
+@pytest.mark.usefixtures("quick_graders")
+@pytest.mark.parametrize("rubric", ["binary", BRIEF])
+def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_same(
+    tmp_path: Path, rubric: object
+) -> None:
+    """Logs with scores in place of categories, and a configuration whose grader reads otherwise."""
+    rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    models = [{"name": f"openai/{name}", "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
+    logs = log(tmp_path, {"numeric": True})
+    for grader, kind in (("exact", "logged"), ("numeric", "numeric")):
+        tree = {"questions": "questions.jsonl", "models": models, "grader": grader, "rubric": rubric}
+        config, run = tmp_path / f"{grader}.yaml", tmp_path / grader
+        config.write_text(yaml.safe_dump(tree))
+        done = imported(*logs, "--to", run, "--config", config)
+        assert done.exit_code == 0, done.stderr
+        assert ("get another grade from exact" in done.stdout) == (grader == "exact")
+        assert kind_of(run) == kind
+        right = 1 if rubric == "binary" else 0  # no tokens are logged: every right answer is brief
+        assert {key: category == right for key, category in outcomes(run).items()} == {
+            (f"openai/{model}", f"q{number}", epoch - 1): is_right(model, number, epoch)
+            for model in SKILLS
+            for number in range(QUESTIONS)
+            for epoch in range(1, 5)
+        }

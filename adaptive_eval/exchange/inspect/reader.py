@@ -126,7 +126,9 @@ class SampleReader:
         wanted = self._file.scorer
         if wanted is not None and scores and wanted not in scores:
             raise self._file.refuse(f"has no score {wanted!r}, but {', '.join(scores)}", place)
-        if wanted is None and len(scores) > 1 and not self._file.graded_anew:
+        if wanted is None and len(scores) > 1:
+            if self._file.graded_anew:
+                return {}  # nobody has said which of them counts
             raise self._file.refuse(f"has several scores ({', '.join(scores)}); choose one with --scorer NAME", place)
         return scores.get(wanted, {}) if wanted is not None else next(iter(scores.values()), {})
 
