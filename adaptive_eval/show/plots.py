@@ -238,7 +238,8 @@ def rank_trajectories(view: RunView) -> "Figure":
         known = [(x, place) for x, place in zip(trials, path.places, strict=True) if place is not None]
         if known:
             xs, ys = zip(*known, strict=True)
-            axes.step(xs, ys, where="post", color=colour(at), linestyle=line_style(at), linewidth=1.4)
+            drawn: Any = {"color": colour(at), "linestyle": line_style(at), "linewidth": 1.4, **alone(xs)}
+            axes.step(xs, ys, where="post", **drawn)
             axes.annotate(
                 plain_name(path.model), (xs[-1], ys[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8
             )
@@ -265,8 +266,12 @@ def convergence_curve(view: RunView) -> "Figure":
     """How far the order and the decisions had come after so many trials."""
     curve = convergence(view)
     figure, axes = _figure(3.0)
-    axes.plot(curve.trials, curve.tau, color=COLOURS[0], label="agreement with the last order (Kendall's tau-b)")
-    axes.plot(curve.trials, curve.decided, color=COLOURS[1], linestyle="--", label="share of comparisons decided")
+    mark = alone(curve.trials)
+    axes.plot(
+        curve.trials, curve.tau, color=COLOURS[0], label="agreement with the last order (Kendall's tau-b)", **mark
+    )
+    decided: Any = {"linestyle": "--", "label": "share of comparisons decided", **mark}
+    axes.plot(curve.trials, curve.decided, color=COLOURS[1], **decided)
     axes.set_ylim(min(0.0, *curve.tau) - 0.02, 1.04)
     axes.set_xlabel("trials of all models")
     axes.legend(frameon=False, loc="lower right")
@@ -310,10 +315,12 @@ OVER_LOOKS: dict[str, Callable[[RunView], "Figure"]] = {
 def _draw_path(axes: "Axes", path: PairPath, *, signed: bool) -> None:
     """One comparison; `signed`: either side may win."""
     boundary = [_or_nan(one) for one in path.boundary]
-    axes.plot(path.trials, boundary, color="#444444", linestyle="--", linewidth=1.0)
+    limit: Any = {"color": "#444444", "linestyle": "--", "linewidth": 1.0, **alone(path.trials, "_", 14.0)}
+    axes.plot(path.trials, boundary, **limit)
     if signed:
-        axes.plot(path.trials, [-one for one in boundary], color="#444444", linestyle="--", linewidth=1.0)
-    axes.plot(path.trials, [_or_nan(one) for one in path.z], color=VERDICTS[path.verdict], linewidth=1.6)
+        axes.plot(path.trials, [-one for one in boundary], **limit)
+    z = [_or_nan(one) for one in path.z]
+    axes.plot(path.trials, z, color=VERDICTS[path.verdict], linewidth=1.6, **alone(path.trials))
     axes.axhline(0.0, color="#999999", linewidth=0.6)
     against = f"\nover {plain_name(path.worse)}" if path.worse is not None else "\nagainst the value" if signed else ""
     axes.set_title(f"{plain_name(path.better)}{against}: {path.verdict.replace('_', ' ')}", fontsize=7.5)
@@ -333,6 +340,11 @@ def _or_nan(value: float | None) -> float:
 def plain_name(name: str, longest: int = LONGEST_NAME) -> str:
     """A name as plain text: matplotlib takes what stands between dollars for a formula."""
     return safe_line(name, longest).replace("$", r"\$")
+
+
+def alone(points: Sequence[object], marker: str = "o", size: float = 4.5) -> Any:
+    """A marker where there is one point, as after the one look at an import: no line would be seen."""
+    return {"marker": marker, "markersize": size} if len(points) == 1 else {}
 
 
 def colour(at: int) -> str:

@@ -168,3 +168,13 @@ def _renamed(look: LookView, names: dict[str, str]) -> LookView:
         for pair in look.pairs
     )
     return replace(look, pairs=pairs)
+
+
+def test_what_one_look_has_shown_is_seen(view: RunView) -> None:
+    """As after an import: a line through one point has no length, so that every one of them is marked."""
+    first = replace(view, looks=view.looks[:1])
+    with styled():
+        for name, draw in OVER_LOOKS.items():
+            lines = [line for axes in draw(first).axes for line in axes.get_lines() if len(line.get_xdata()) == 1]
+            assert lines, name
+            assert {line.get_marker() for line in lines} <= {"o", "_"}, name
