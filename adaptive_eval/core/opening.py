@@ -5,7 +5,7 @@ of 1 + lookahead trials a question, for as long as the slowest model is at its f
 depends on the answers of the first round alone: what is missing of it can only make it last longer.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -54,11 +54,11 @@ class Opening:
         return extra
 
 
-def _slowest(batches: Sequence[Batch]) -> Iterator[Batch]:
+def _slowest(batches: Sequence[Batch]) -> Iterable[Batch]:
     """Of those of each size the one whose answers take longest: no other comes later."""
-    for size in {batch.size for batch in batches}:
-        yield max((batch for batch in batches if batch.size == size), key=_seconds)
-
-
-def _seconds(batch: Batch) -> float:
-    return batch.seconds
+    slowest: dict[int, tuple[float, Batch]] = {}
+    for batch in batches:
+        seconds = batch.seconds
+        if batch.size not in slowest or seconds > slowest[batch.size][0]:
+            slowest[batch.size] = seconds, batch
+    return [batch for _, batch in slowest.values()]

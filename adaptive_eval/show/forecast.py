@@ -223,7 +223,7 @@ def _paces(forecast: Forecast) -> Iterator[str]:
         return
     taken = _favour(forecast)
     columns = [(name, label, written) for name, (label, written) in PACES.items() if _known(forecast, name)]
-    yield "without a cap, by what `trials.favour` may say (medians of a few worlds)"
+    yield "without a cap, by what `trials.favour` may say (medians, by what a few worlds say)"
     yield f"  {'':<10}" + "".join(f"  {label:>12}" for _, label, _ in columns)
     for pace in forecast.paces:
         cells = (f"  {written(getattr(pace, name)):>12}" for name, _, written in columns)

@@ -83,7 +83,7 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     runs, confidence = simulations.runs[simulations.configured], prepared.config.stopping.confidence
     return replace(
         found,
-        paces=tuple(pace_costs(prepared, scene, simulations.paces)),
+        paces=tuple(pace_costs(prepared, scene, simulations.paces, simulations.runs[simulations.need])),
         why_favoured=prepared.why_favoured,
         as_many=fixed_with_as_many(configured, worlds, runs, scene.served, scene.seed, confidence),
     )

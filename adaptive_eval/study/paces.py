@@ -23,31 +23,61 @@ def paces_to_try(prepared: PreparedRun, scene: Scene) -> tuple[Favour, ...]:
     return tuple(favour for favour in get_args(Favour) if batched or favour != "batches")
 
 
-def pace_costs(prepared: PreparedRun, scene: Scene, paces: Mapping[Favour, Sequence[Simulated]]) -> Iterator[PaceCosts]:
-    """Medians over the runs of each pace."""
+def pace_costs(
+    prepared: PreparedRun, scene: Scene, paces: Mapping[Favour, Sequence[Simulated]], own: Sequence[Simulated]
+) -> Iterator[PaceCosts]:
+    """What each pace comes to, by its runs in the first worlds of the run's `own`.
+
+    Worlds differ more than paces do in one of them: so told is the run's median, times the median ratio of the two in
+    the same world.
+    """
     for favour, runs in paces.items():
-        yield _medians(favour, runs, prepared, scene)
+        yield _costs_of(favour, runs, own, prepared, scene)
 
 
-def _medians(favour: str, runs: Sequence[Simulated], prepared: PreparedRun, scene: Scene) -> PaceCosts:
+def _costs_of(
+    favour: str, runs: Sequence[Simulated], own: Sequence[Simulated], prepared: PreparedRun, scene: Scene
+) -> PaceCosts:
     usage, models = scene.served.usage, prepared.config.models
     priced, held = any(model.price is not None for model in models), _paid_by_the_hour(prepared, scene)
 
-    def median(value: Callable[[Simulated], float], known: bool) -> float | None:
-        return float(np.median([value(run) for run in runs])) if known else None
+    def median(value: Callable[[Simulated], float], known: bool = True) -> float | None:
+        return ratio_estimate(list(map(value, runs)), list(map(value, own))) if known else None
 
     def server_hours(run: Simulated) -> float:
         return sum(places * max(run.held[model] for model in models) for models, places in held) / 3600.0
 
+    timed = [run for run in own if run.held]
     return PaceCosts(
         favour=favour,
-        trials=float(np.median([run.trials for run in runs])),
+        trials=median(lambda run: run.trials) or 0.0,
         tokens=median(lambda run: run.tokens, usage.knows_tokens),
         usd=median(lambda run: run.usd, usage.knows_tokens and priced),
-        server_hours=median(server_hours, usage.knows_seconds and bool(held)),
+        server_hours=(
+            ratio_estimate(list(map(server_hours, runs)), list(map(server_hours, timed)))
+            if usage.knows_seconds and held
+            else None
+        ),
         seconds=median(lambda run: run.seconds, usage.knows_seconds),
-        decided=float(np.median([run.decided for run in runs])),
+        decided=_decided(runs, own),
     )
+
+
+def _decided(runs: Sequence[Simulated], own: Sequence[Simulated]) -> float:
+    """Comparisons that are decided, in the same way, by the difference."""
+    more = [one.decided - other.decided for one, other in zip(runs, own, strict=False)]
+    return max(float(np.median([run.decided for run in own]) + np.median(more)), 0.0)
+
+
+def ratio_estimate(few: Sequence[float], own: Sequence[float]) -> float:
+    """The median over all worlds of what is known of the first `few`, by its ratio to the run's `own` there.
+
+    What is not known of a world is nan.
+    """
+    if not np.all(np.asarray(own[: len(few)]) > 0.0):
+        return float(np.nanmedian(few))
+    ratios = np.asarray(few) / np.asarray(own[: len(few)])
+    return float(np.nanmedian(own) * np.nanmedian(ratios))
 
 
 def _paid_by_the_hour(prepared: PreparedRun, scene: Scene) -> list[tuple[Sequence[int], int]]:

@@ -25,7 +25,7 @@ from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.servers import SimulatedHost
-from adaptive_eval.study.slots import DecidedRun, IssuedRound, TimeTaken, times_taken
+from adaptive_eval.study.slots import DecidedRun, TimeTaken, times_taken
 from adaptive_eval.study.stack import RunStack, StackMember, SummedTapes
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
 from adaptive_eval.study.timed import Timeline, drive_in_time
@@ -192,12 +192,15 @@ def simulate_side_by_side(plan: Plan, jobs: Sequence[StackedJob], served: Servic
     """
     worlds = {job.world: job.chances for job in jobs}
     at = {world: number for number, world in enumerate(worlds)}
-    tapes = SummedTapes(
-        [tape_of_world(plan, own, served, (seed, world)) for world, own in worlds.items()], plan.bench.categories
-    )
+    tapes = [tape_of_world(plan, own, served, (seed, world)) for world, own in worlds.items()]
     members = [StackMember(at[job.world], job.cap) for job in jobs]
-    ends = RunStack(plan, tapes, members, keep_rounds=any(job.timed for job in jobs)).ends()
-    timed = [_decided(end.rounds, plan, job, served, seed) for job, end in zip(jobs, ends, strict=True) if job.timed]
+    summed = SummedTapes(tapes, plan.bench.categories, plan.trials.max)
+    ends = RunStack(plan, summed, members, keep_rounds=any(job.timed for job in jobs)).ends()
+    timed = [
+        DecidedRun(end.rounds, tapes[at[job.world]], _times_of_world(plan, served, (seed, job.world)))
+        for job, end in zip(jobs, ends, strict=True)
+        if job.timed
+    ]
     took = iter(times_taken(timed, served.slots))
     return [
         _summed_up(
@@ -214,19 +217,17 @@ def simulate_side_by_side(plan: Plan, jobs: Sequence[StackedJob], served: Servic
     ]
 
 
-def _decided(rounds: Sequence[IssuedRound], plan: Plan, job: StackedJob, served: ServiceCosts, seed: int) -> DecidedRun:
-    """What is to be known of a run for its time to be found."""
-    tape = tape_of_world(plan, job.chances, served, (seed, job.world))
-    times = _Seconds(served, plan.bench.questions, np.random.default_rng([seed, job.world, 1]))
-    return DecidedRun(rounds, tape, times)
-
-
 def tape_of_world(plan: Plan, chances: FloatArray, served: ServiceCosts, seed: Sequence[int]) -> Tape:
     """The answers of a world."""
     weights, answers = plan.bench.weights, np.random.default_rng([*seed, 0])
     if served.recorded is None:
-        return Tape.of_chances(chances, weights, answers)
+        return Tape.of_chances(chances, weights, answers, plan.trials.max)
     return Tape.continued(served.recorded, chances, weights, answers)
+
+
+def _times_of_world(plan: Plan, served: ServiceCosts, seed: Sequence[int]) -> "_Seconds":
+    """How long its answers take."""
+    return _Seconds(served, (plan.bench.questions, plan.trials.max), np.random.default_rng([*seed, 1]))
 
 
 def _summed_up(
@@ -264,7 +265,7 @@ def _drive(
     if not timed:
         drive_rounds(controller, tape, served.costs)
         return None
-    times = _Seconds(served, controller.plan.bench.questions, np.random.default_rng([*seed, 1]))
+    times = _times_of_world(controller.plan, served, seed)
     shared = [
         SimulatedHost(group.models, served.slots[group.models[0]], served.swap_seconds, places=len(group.places))
         for group in served.in_turn
@@ -305,10 +306,12 @@ def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray)
 class _Seconds:
     """How long each trial takes, log-normal around its mean; nothing where it is recorded, or where nobody knows."""
 
-    def __init__(self, served: ServiceCosts, questions: int, rng: np.random.Generator) -> None:
+    def __init__(self, served: ServiceCosts, shape: tuple[int, int], rng: np.random.Generator) -> None:
+        """`shape` is of one model: questions, and the most trials of each."""
+        questions, most = shape
         spread = served.usage.log_spread[:, None]
         self._medians = np.nan_to_num(served.usage.seconds * np.exp(-(spread**2) / 2.0))
-        self._factors = Layers[float](_factors(spread, questions, rng))
+        self._factors = Layers[float](_factors(spread, questions, rng), most)
         self._recorded = served.recorded
 
     def seconds(self, trials: TrialArrays, categories: IntArray) -> FloatArray:

@@ -45,8 +45,9 @@ CHANCE_TO = 0.06
 """How well the chance to reach the objective is known."""
 CELL_TO = 0.10
 """The same in a cell of the table, for a chance and for the share of comparisons that are decided."""
-PACE_TO = 0.03
-"""The ratio of a pace's trials to those of the configured pace in the same world."""
+PACE_TO = 0.05
+"""The ratio of a pace's trials to those of the configured pace in the same world, by which it is told: the median of a
+few worlds by themselves would be off by several times as much."""
 MEDIAN_ERROR = float(np.sqrt(np.pi / 2.0))
 END_ERROR = float(np.sqrt(END * (1.0 - END)) / (np.exp(-(ndtri(END) ** 2) / 2.0) / np.sqrt(2.0 * np.pi)))
 
@@ -97,7 +98,7 @@ TIMED_FIRST, TIMED_MOST = 10, 20
 """Worlds in which the run is timed, at least and at most: times differ less from world to world than trials do, and
 take as long to find."""
 TABLE_FIRST, TABLE_STEP = 10, 5
-PACE_FIRST, PACE_MOST = 2, 5
+PACE_FIRST, PACE_MOST = 2, 3
 """Worlds of each pace: at least, and at most."""
 
 
@@ -127,7 +128,7 @@ class Simulations:
     """How many were enough."""
     table_worlds: int
     paces: Mapping[Favour, Sequence[Simulated]]
-    """The runs of each pace that was asked for, without any cap, all in the same worlds."""
+    """The runs of each pace that was asked for, without any cap, in the first of the worlds."""
 
     @property
     def configured(self) -> Variant:
@@ -152,11 +153,11 @@ def simulate_all(
     need = Variant(own, scaled(budget, BOUNDLESS))
     capped = Variant(own, budget) if is_capped(budget) else None
     first = [need] if capped is None else [need, capped]
-    at_pace = {pace: need if pace == scene.decisions.trials.favour else need._replace(favour=pace) for pace in paces}
+    at_pace = _at_paces(scene, need, paces)
     cells = len(confidences(scene.decisions)) + len(FACTORS) - 2
     expected = len(worlds) * len(first) + few * cells + PACE_MOST * len(paces)
     likely = min(len(worlds), 2 * FIRST) * len(first) + min(few, TABLE_FIRST) * cells + PACE_FIRST * len(paces)
-    with SimulationWorkers(scene, likely) as workers:
+    with SimulationWorkers(scene, likely, most) as workers:
         work = _Workload(workers, worlds, _Progress(expected, watch))
         for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
             work.do(Wanted(first, end, timed=not all(times_settled(work.runs.get(one, ())) for one in first)))
@@ -169,13 +170,23 @@ def simulate_all(
         table = _table(scene, reference, need.budget, most)
         to_come = few * sum(one not in work.runs for one in table.values())
         work.progress.so_many_more(to_come + PACE_MOST * len(paces))
-        cells_to_fill, others = list(dict.fromkeys(table.values())), [one for one in at_pace.values() if one != need]
+        cells_to_fill, others = (
+            list(dict.fromkeys(table.values())),
+            [one for one in dict.fromkeys(at_pace.values()) if one != need],
+        )
         at_least = min(TABLE_FIRST, few), min(PACE_FIRST, end)
         work.do(Wanted(others, at_least[1], timed=True), Wanted(cells_to_fill, at_least[0], timed=False))
         table_worlds = _fill_table(work, cells_to_fill, few)
-        pace_worlds = _try_paces(work, need, others, min(PACE_MOST, end))
-    tried = {pace: work.runs[one][:pace_worlds] for pace, one in at_pace.items()}
+        _try_paces(work, need, others, min(PACE_MOST, end))
+    tried = {pace: work.runs[one] for pace, one in at_pace.items()}
     return Simulations(work.runs, need, capped, reference, table, end, table_worlds, tried)
+
+
+def _at_paces(scene: Scene, need: Variant, paces: Sequence[Favour]) -> dict[Favour, Variant]:
+    """The run at every pace; those that come to the same rounds, as where there are many questions, are one."""
+    found = {scene.plan(need).pace: need}
+    varied = {pace: need._replace(favour=pace) for pace in paces}
+    return {pace: found.setdefault(scene.plan(one).pace, one) for pace, one in varied.items()}
 
 
 def _ends(worlds: int, first: int, step: int) -> list[int]:
@@ -194,13 +205,12 @@ def _fill_table(work: "_Workload", cells: Sequence[Variant], few: int) -> int:
     return done
 
 
-def _try_paces(work: "_Workload", need: Variant, others: Sequence[Variant], most: int) -> int:
-    """Simulate the other paces in the first worlds, in `most` of them at most; how many were enough."""
-    for end in (min(PACE_FIRST, most), most) if others else ():
-        work.do(Wanted(others, end, timed=True))
-        if end > 1 and all(pace_settled(work.runs[one][:end], work.runs[need][:end]) for one in others):
-            return end
-    return most
+def _try_paces(work: "_Workload", need: Variant, others: Sequence[Variant], most: int) -> None:
+    """Simulate other paces in one more world after the other, each until it is known, in `most` of them at most."""
+    for end in range(PACE_FIRST + 1, most + 1):
+        open_still = [one for one in others if not pace_settled(work.runs[one], work.runs[need][: end - 1])]
+        work.do(Wanted(open_still, end, timed=True))
+        others = open_still
 
 
 class Wanted(NamedTuple):

@@ -114,12 +114,26 @@ class SlotQueues:
         if not len(queues):
             return ends
         free = np.maximum(self._free[queues], now[queues, None])
-        begin, over, rows = begins[queues], np.zeros(len(queues)), np.arange(len(queues))
+        over = np.zeros(len(queues))
         still = np.searchsorted(-sizes[queues], -np.arange(sizes.max()), side="left")
-        for number, many in enumerate(still.tolist()):
-            first = rows[:many], free[:many].argmin(axis=1)
-            end = free[first] + seconds[begin[:many] + number]
-            free[first] = end
+        took = _in_step(seconds, begins[queues], still)
+        slots, row = free.ravel(), np.arange(len(queues)) * free.shape[1]
+        done = 0
+        for many in still.tolist():
+            first = free[:many].argmin(axis=1)
+            first += row[:many]
+            end = slots[first]
+            end += took[done : done + many]
+            slots[first] = end
             np.maximum(over[:many], end, out=over[:many])
+            done += many
         self._free[queues], ends[queues] = free, over
         return ends
+
+
+def _in_step(seconds: FloatArray, begins: IntArray, still: IntArray) -> FloatArray:
+    """What the first trials of all queues take, then the second ones, and so on: each step as many queues as still have
+    one. `begins` is where those of each queue begin."""
+    ends = np.cumsum(still)
+    queue = np.arange(ends[-1]) - np.repeat(ends - still, still)
+    return np.asarray(seconds[begins[queue] + np.repeat(np.arange(len(still)), still)])

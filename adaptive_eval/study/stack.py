@@ -9,6 +9,7 @@ in step, nothing was there before, and nothing but trials is capped. Other runs 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from math import inf
 from typing import NamedTuple
 
@@ -63,8 +64,9 @@ class StackedEnd(NamedTuple):
 class SummedTapes:
     """How many of the first trials of each cell fall into each category, on several tapes of one shape."""
 
-    def __init__(self, tapes: Sequence[Tape], categories: int) -> None:
-        self._layers = Layers[int](_summed([tape.layers for tape in tapes], categories))
+    def __init__(self, tapes: Sequence[Tape], categories: int, most: int = 8) -> None:
+        """`most` is how many trials of a question may be asked for, as far as that is known."""
+        self._layers = Layers[int](_summed(tapes, categories), most)
 
     def counts(self, rows: IndexArray, trials: IntArray) -> IntArray:
         """Counts (n, M, K) of so many trials (n, M), at least one each, of models that are numbered on from tape to
@@ -74,11 +76,11 @@ class SummedTapes:
         return np.concatenate([but_last, (trials - but_last.sum(axis=-1))[..., None]], axis=-1, dtype=np.int32)
 
 
-def _summed(tapes: Sequence[Iterator[NDArray[np.uint8]]], categories: int) -> Iterator[IntArray]:
+def _summed(tapes: Sequence[Tape], categories: int) -> Iterator[IntArray]:
     """After each trial, the counts (L, M, K - 1) of all categories but the last."""
     total = np.zeros(1, dtype=np.int32)
-    while True:
-        layer = np.concatenate([next(tape) for tape in tapes])
+    for trial in count():
+        layer = np.concatenate([tape.layer(trial) for tape in tapes])
         total = total + (layer[..., None] == np.arange(categories - 1))
         yield total
 

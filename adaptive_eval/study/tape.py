@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from scorio.moments import FloatArray, IntArray
 
 Value = TypeVar("Value", int, float)
+MOST_ROOM = 1 << 24
+"""Values for which there is room before they are drawn."""
 
 
 class TrialArrays(NamedTuple):
@@ -38,8 +40,10 @@ class TrialArrays(NamedTuple):
 class Layers(Generic[Value]):
     """Looks values up in an endless iterator of arrays (L, M)."""
 
-    def __init__(self, layers: Iterator[NDArray[Any]]) -> None:
+    def __init__(self, layers: Iterator[NDArray[Any]], most: int = 8) -> None:
+        """`most` is how many of them may be wanted, as far as that is known."""
         self._layers = layers
+        self._most = most
         self._drawn: NDArray[Any] | None = None
         """(T, L, M): those that were drawn, and room for more."""
         self._depth = 0
@@ -59,11 +63,19 @@ class Layers(Generic[Value]):
         assert self._drawn is not None
         return np.asarray(self._drawn[trials.trial, trials.model, trials.question])
 
+    def layer(self, trial: int) -> NDArray[Any]:
+        """The values (L, M) of one trial of everything."""
+        if trial >= self._depth:
+            self._draw(trial)
+        assert self._drawn is not None
+        return np.asarray(self._drawn[trial])
+
     def _draw(self, trial: int) -> None:
         while self._depth <= trial:
             layer: NDArray[Any] = next(self._layers)
             if self._drawn is None or self._depth == len(self._drawn):
-                room = np.empty((max(2 * self._depth, 8), *layer.shape), layer.dtype)
+                known = min(self._most, MOST_ROOM // layer.size)
+                room = np.empty((max(2 * self._depth, known, 8), *layer.shape), layer.dtype)
                 if self._drawn is not None:
                     room[: self._depth] = self._drawn
                 self._drawn, self._values = room, room.data
@@ -77,16 +89,15 @@ Categories = NDArray[np.uint8]
 class Tape:
     """Categories by model, question and trial, and the rubric's weights."""
 
-    def __init__(self, layers: Iterator[Categories], weights: FloatArray) -> None:
+    def __init__(self, layers: Iterator[Categories], weights: FloatArray, most: int = 8) -> None:
+        """`most` is how many trials of a question may be asked for, as far as that is known."""
         self.weights = weights
-        self.layers = layers
-        """Each trial's outcomes (L, M), from the first trial on: for whoever takes them in the place of the tape."""
-        self._categories = Layers[int](layers)
+        self._categories = Layers[int](layers, most)
 
     @classmethod
-    def of_chances(cls, chances: FloatArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
+    def of_chances(cls, chances: FloatArray, weights: FloatArray, rng: np.random.Generator, most: int = 8) -> "Tape":
         """Independent draws with the probabilities (L, M, K)."""
-        return cls(_independent(chances, rng), weights)
+        return cls(_independent(chances, rng), weights, most)
 
     @classmethod
     def of_counts(cls, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
@@ -112,6 +123,10 @@ class Tape:
     def categories(self, trials: TrialArrays) -> Categories:
         """The outcomes of many."""
         return self._categories.of(trials)
+
+    def layer(self, trial: int) -> Categories:
+        """The outcomes (L, M) of one trial of every question."""
+        return self._categories.layer(trial)
 
 
 def _independent(chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:

@@ -7,8 +7,9 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -30,6 +31,10 @@ from scorio.moments import FloatArray
 
 WORTH_A_PROCESS = 2.5
 """Seconds of work that repay the one that a process takes to start."""
+LEAST_SECONDS = 0.4e-6
+"""What a trial of the fixed design takes to simulate in a run of it, at least."""
+FIRST_TELLS = 0.5
+"""Of the seconds that the first bundle took: it has found everything cold."""
 
 
 class SimulationJob(NamedTuple):
@@ -42,14 +47,18 @@ class SimulationJob(NamedTuple):
 
 
 class SimulationWorkers:
-    """Does jobs, in processes of its own where that was found to be worth it; a context that ends them."""
+    """Does jobs, beside processes of its own where that is worth it, once they are ready; a context that ends them."""
 
-    def __init__(self, scene: Scene, jobs: int) -> None:
+    def __init__(self, scene: Scene, jobs: int, most: int) -> None:
+        """`jobs` is how many there may be, and `most` the maximum of trials a question."""
         self._scene, self._left = scene, jobs
         self._worker = _Worker(scene)
         self._pool: ProcessPoolExecutor | None = None
+        self._ready: Future[None] | None = None
+        """Done when the first of the processes is there."""
         self._processes = 1
-        self._bundles = 0
+        self._cold = True
+        self._hire_if_worth_it(jobs * scene.bench.models * scene.bench.questions * most * LEAST_SECONDS)
 
     def __enter__(self) -> "SimulationWorkers":
         return self
@@ -65,52 +74,83 @@ class SimulationWorkers:
     ) -> list[Simulated]:
         """The simulated runs in the order of the jobs; `another` is told of each bundle of them that is done."""
         done: dict[int, Simulated] = {}
-        bundles = self._worker.bundled(jobs, self._processes)
-        while self._pool is None and bundles:
-            bundle, start = bundles.pop(0), time.process_time()
-            done |= zip(bundle, self._worker.do([jobs[number] for number in bundle]), strict=True)
-            another(len(bundle))
-            self._left -= len(bundle)
-            self._hire_if_worth_it(len(bundle), time.process_time() - start)
-        if self._pool is not None:
-            parts = [part for bundle in bundles for part in _parts(bundle, math.ceil(len(bundle) / self._processes))]
-            done |= self._share(self._pool, jobs, parts, another)
+        bundles = deque(self._worker.bundled(jobs))
+        if self._is_helped():
+            bundles = self._in_parts(bundles)
+        while bundles and not self._is_helped():
+            bundle, start = bundles.popleft(), time.process_time()
+            done |= self._do(jobs, bundle, another)
+            self._learn(len(bundle), time.process_time() - start)
+            if self._is_helped():
+                bundles = self._in_parts(bundles)
+        if self._pool is not None and bundles:
+            done |= self._share(self._pool, jobs, bundles, another)
         return [done[number] for number in range(len(jobs))]
+
+    def _do(
+        self, jobs: Sequence[SimulationJob], bundle: Sequence[int], another: Callable[[int], None]
+    ) -> dict[int, Simulated]:
+        """A bundle, done here."""
+        found = dict(zip(bundle, self._worker.do([jobs[number] for number in bundle]), strict=True))
+        another(len(bundle))
+        return found
+
+    def _is_helped(self) -> bool:
+        return self._ready is not None and self._ready.done()
+
+    def _in_parts(self, bundles: Iterable[Sequence[int]]) -> deque[list[int]]:
+        """Each bundle in a part for every process."""
+        return deque(part for one in bundles for part in _parts(one, math.ceil(len(one) / self._processes)))
 
     def _share(
         self,
         pool: ProcessPoolExecutor,
         jobs: Sequence[SimulationJob],
-        bundles: Sequence[Sequence[int]],
+        bundles: deque[list[int]],
         another: Callable[[int], None],
     ) -> dict[int, Simulated]:
-        """Have bundles done by the other processes from the first on, and do them here from the last on."""
+        """Have bundles done by the other processes from the first on, and do them here from the last on.
+
+        A bundle that was handed over cannot be had back: so few are, the fewer the nearer the end is.
+        """
         done: dict[int, Simulated] = {}
-        asked = [(bundle, pool.submit(_do, [jobs[number] for number in bundle])) for bundle in bundles]
-        for bundle, theirs in reversed(asked):
-            if theirs.cancel():
-                done |= zip(bundle, self._worker.do([jobs[number] for number in bundle]), strict=True)
-                another(len(bundle))
-        for bundle, theirs in asked:
-            if not theirs.cancelled():
-                done |= zip(bundle, theirs.result(), strict=True)
+        theirs: dict[Future[list[Simulated]], list[int]] = {}
+        helpers = self._processes - 1
+        while bundles or theirs:
+            most = helpers if len(bundles) <= 2 * self._processes else 2 * helpers
+            while len(bundles) > 1 and len(theirs) < most:
+                bundle = bundles.popleft()
+                theirs[pool.submit(_do, [jobs[number] for number in bundle])] = bundle
+            if bundles:
+                done |= self._do(jobs, bundles.pop(), another)
+            else:
+                wait(theirs, return_when=FIRST_COMPLETED)
+            for future in [future for future in theirs if future.done()]:
+                bundle = theirs.pop(future)
+                done |= zip(bundle, future.result(), strict=True)
                 another(len(bundle))
         return done
 
-    def _hire_if_worth_it(self, runs: int, seconds: float) -> None:
-        """Take on processes where the bundle that was done says that the others take long; not by the very first."""
-        self._bundles += 1
-        if self._bundles > 1:
-            processes = min(os.cpu_count() or 1, math.floor(self._left * seconds / runs / WORTH_A_PROCESS))
-            if processes > 1:
-                self.hire(processes)
+    def _learn(self, runs: int, seconds: float) -> None:
+        """How long the others may take, by a bundle that was done."""
+        self._left -= runs
+        self._hire_if_worth_it(self._left * seconds / runs * (FIRST_TELLS if self._cold else 1.0))
+        self._cold = False
 
-    def hire(self, processes: int) -> None:
-        """Have the jobs done by so many processes from now on, of which this is one."""
+    def _hire_if_worth_it(self, seconds: float) -> None:
+        """Take on processes for so much work, if none are there."""
+        processes = min(os.cpu_count() or 1, math.floor(seconds / WORTH_A_PROCESS))
+        if self._pool is None and processes > 1:
+            self.hire(processes)
+
+    def hire(self, processes: int) -> "Future[None]":
+        """Have the jobs done by so many processes, of which this is one, from when the first of the others is there."""
         # spawned, not forked: the caller may have threads
         context = get_context("spawn")
         self._processes = processes
         self._pool = ProcessPoolExecutor(processes - 1, context, initializer=_begin, initargs=(self._scene,))
+        self._ready = self._pool.submit(_be_there)
+        return self._ready
 
 
 class _Worker:
@@ -120,8 +160,8 @@ class _Worker:
         self._scene = scene
         self._plan = lru_cache(maxsize=None)(scene.plan)
 
-    def bundled(self, jobs: Sequence[SimulationJob], processes: int) -> list[list[int]]:
-        """The numbers of the jobs, in bundles of those that can be simulated side by side, for so many processes."""
+    def bundled(self, jobs: Sequence[SimulationJob]) -> list[list[int]]:
+        """The numbers of the jobs, in bundles of those that can be simulated side by side."""
         bench = self._scene.bench
         room = max(MOST_CELLS // (bench.models * bench.questions), 1)
         alike: dict[Variant, list[int]] = {}
@@ -132,7 +172,7 @@ class _Worker:
             else:
                 bundles.append([number])
         for numbers in alike.values():
-            bundles += _parts(numbers, min(room, math.ceil(len(numbers) / processes)))
+            bundles += _parts(numbers, room)
         return bundles
 
     def do(self, jobs: Sequence[SimulationJob]) -> list[Simulated]:
@@ -165,6 +205,10 @@ _here: list[_Worker] = []
 def _begin(scene: Scene) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that shows the progress
     _here.append(_Worker(scene))
+
+
+def _be_there() -> None:
+    """What the first process does that is there."""
 
 
 def _do(jobs: Sequence[SimulationJob]) -> list[Simulated]:

@@ -277,7 +277,8 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
     assert batched["fixed"]["usd"] == pytest.approx(direct["fixed"]["usd"] / 2)
     at = {pace["favour"]: pace["seconds"] / 3600.0 for pace in batched["paces"]}
     assert at.keys() == {*PACES, "batches"}
-    assert all(hours == pytest.approx(round(hours)) for hours in at.values()) and at["batches"] <= 0.6 * at["cost"]
+    taken = at[batched["decisions"]["trials"]["favour"]]  # the others by their ratios to it
+    assert taken == pytest.approx(round(taken)) and at["batches"] <= 0.6 * at["cost"]
     assert batched["decisions"]["trials"]["favour"] == "batches"
     assert "a batch is" not in " ".join(direct["basis"])
 

@@ -11,6 +11,7 @@ from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Budget, Trials
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
+from adaptive_eval.study.paces import ratio_estimate
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import Simulated, simulate_run
 from adaptive_eval.study.simulations import chance_error, figures_settled, simulate_all, times_settled
@@ -74,6 +75,28 @@ def test_cells_whose_cap_hinders_nothing_are_those_of_a_simulation() -> None:
                 assert mine._replace(trials_needed=0.0) == its._replace(trials_needed=0.0)
             spared += variant != found.need and run in found.runs[found.need]
     assert spared
+
+
+@pytest.mark.parametrize(("questions", "alike"), [(QUESTIONS, False), (500, True)])
+def test_paces_that_come_to_the_same_rounds_are_simulated_once(questions: int, alike: bool) -> None:
+    """With 500 questions a round has more trials than `balanced` lets run ahead, so that it is `cost`."""
+    decisions = Decisions.model_validate({"trials": {"max": 12, "favour": "balanced"}})
+    bench = replace(scene().bench, questions=questions)
+    chances = np.repeat(level(0.9, 0.1)[:, :1], questions, axis=1)
+    one = scene(decisions=decisions, bench=bench)
+    found = simulate_all(one, [chances] * 10, Budget(), 12, lambda *_, at_once=False: None, ("cost", "balanced"))
+    assert found.paces["balanced"] is found.runs[found.need]
+    assert (found.paces["cost"] is found.paces["balanced"]) == alike
+
+
+def test_a_pace_is_known_by_its_ratio_in_the_same_worlds() -> None:
+    """Worlds that differ by a factor of ten, and a pace that always takes a tenth more."""
+    own = [1000.0 * 10.0 ** (number / 20) for number in range(20)]
+    few = [1.1 * trials for trials in own[:2]]
+    assert ratio_estimate(few, own) == pytest.approx(1.1 * np.median(own))
+    assert ratio_estimate(own[:1], own) == np.median(own)
+    assert ratio_estimate(few, [*own[:2], *[np.nan] * 18]) == pytest.approx(1.1 * np.median(own[:2]))
+    assert ratio_estimate([3.0, 5.0], [0.0, 5.0, 9.0]) == 4.0, "nothing to compare with"
 
 
 # -- the fixed design -------------------------------------------------------------------------------------------------

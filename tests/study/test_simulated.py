@@ -146,9 +146,21 @@ def test_processes_change_nothing() -> None:
         for world in (0, 1)
         for cap in (400, 600)
     ]
-    with SimulationWorkers(scene(), 0) as alone, SimulationWorkers(scene(), 0) as together:
-        together.hire(2)
+    with SimulationWorkers(scene(), 0, 12) as alone, SimulationWorkers(scene(), 0, 12) as together:
+        together.hire(2).result()
         assert alone.simulate(jobs) == together.simulate(jobs)
+
+
+def test_a_helper_is_called_at_once_where_all_runs_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 models x 500 questions x 80 trials in a hundred runs, but not 5 x 30 x 80: those are seen first."""
+    hired: list[int] = []
+    monkeypatch.setattr("adaptive_eval.study.workers.WORTH_A_PROCESS", 2.5)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(SimulationWorkers, "hire", lambda self, processes: hired.append(processes))
+    SimulationWorkers(scene(bench=Bench(5, 30, BINARY)), 100, 80)
+    assert hired == []
+    SimulationWorkers(scene(bench=Bench(20, 500, BINARY)), 100, 80)
+    assert hired == [2]
 
 
 def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left() -> None:
