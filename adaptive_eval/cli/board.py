@@ -30,7 +30,7 @@ def board(
         ),
     ] = None,
 ) -> None:
-    """Rank the models of RUNs by benchmark, side by side, with the average over benchmarks and the history.
+    """Rank the models of RUNs for each benchmark, with the average over benchmarks and the history.
 
     Runs with the same questions under the same rubric are of one benchmark; models are known by their names. Of each
     model the newest run that is over counts, and the earlier ones are its history. RUNs may be going on. A folder

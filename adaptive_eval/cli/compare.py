@@ -31,7 +31,7 @@ def compare(
         Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.", show_default=False)
     ] = None,
 ) -> None:
-    """Say what changed from RUN_A to RUN_B: scores, verdicts, questions, settings, on what both have."""
+    """Say what changed from RUN_A to RUN_B, on what both have: scores, verdicts, questions, settings."""
     with reported():
         a, b = read_view(run_a), read_view(run_b)
         _require_comparable(a, b)

@@ -28,7 +28,7 @@ Text = Annotated[
 
 
 def export(run: Run, form: Name, output: Output = None, force: Force = False, text: Text = None) -> None:
-    """Write the trials of RUN as an array, a table, or logs of another harness.
+    """Write the trials of RUN as an array, a table, or logs of another tool.
 
     npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl, parquet: one row a
     trial. inspect: a folder with one Inspect log a model. scorio: the base signals of each trial as JSON lines, for

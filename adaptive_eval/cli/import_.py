@@ -51,17 +51,20 @@ Scorer = Annotated[
 ]
 LeaveOut = Annotated[
     list[str] | None,
-    typer.Option("--leave-out", help="Pass over a model or a question.", metavar="NAME", show_default=False),
+    typer.Option("--leave-out", help="Leave out a model or a question.", metavar="NAME", show_default=False),
 ]
 Further = Annotated[
     bool, typer.Option("--further", help="Trials of each file come on top of those of the files before.")
 ]
 RepeatsAreSamples = Annotated[
     bool,
-    typer.Option("--repeats-are-samples", help="Answers that equal another one word for word are independent samples."),
+    typer.Option("--repeats-are-samples", help="Count identical answers too: they are independent samples."),
 ]
 Finished = Annotated[
-    bool, typer.Option("--finished", help="No more will be asked for: judge what is there as the whole design.")
+    bool,
+    typer.Option(
+        "--finished", help="The trials are complete: judge them as a fixed design, to which nothing will be added."
+    ),
 ]
 
 
@@ -77,7 +80,7 @@ def import_(
     repeats_are_samples: RepeatsAreSamples = False,
     finished: Finished = False,
 ) -> None:
-    """Make a run of logs, or an array: whole, or not at all.
+    """Make a run, or an array, from logs of other tools.
 
     Inspect logs (.eval, .json), samples of lm-evaluation-harness, details of lighteval, outputs of MathArena, .npz
     arrays, and tables (CSV, JSONL, Parquet) with one row a trial: model, question, trial, and category, score, correct

@@ -10,7 +10,7 @@ from adaptive_eval.config.starter import starter
 from adaptive_eval.errors import ConfigError
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]
-Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
 
 
 def init(file: File = Path("adaptive-eval.yaml"), force: Force = False) -> None:

@@ -30,7 +30,7 @@ def monitor(
             help="The directory of a run; with --web also a folder of runs.", metavar="RUN|FOLDER", show_default=False
         ),
     ],
-    once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and do not stay.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and exit.")] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Where there is no RUN yet, wait half a minute for it to begin.")
     ] = False,

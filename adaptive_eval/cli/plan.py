@@ -25,13 +25,20 @@ FEWEST_WORLDS = 10
 
 PilotRun = Annotated[
     Path | None,
-    typer.Option("--pilot", help="A run whose trials say what to expect; any run will do.", show_default=False),
+    typer.Option("--pilot", help="An earlier run that shows what to expect; it may be small.", show_default=False),
 ]
 Gap = Annotated[
     str | None,
     typer.Option("--gap", help="Neighbours differ by exactly this in true score: 2% or 0.02.", show_default=False),
 ]
-Worlds = Annotated[int, typer.Option("--worlds", min=FEWEST_WORLDS, help="In how many the run is simulated.")]
+Worlds = Annotated[
+    int,
+    typer.Option(
+        "--worlds",
+        min=FEWEST_WORLDS,
+        help="How many times the run is simulated, each time with other true scores, at most.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Another seed, other worlds.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the forecast to this file too.", show_default=False)]
 
@@ -45,7 +52,7 @@ def plan(
     overrides: Overrides = None,
     json: Json = None,
 ) -> None:
-    """Forecast what the run of CONFIG will cost, and its chance to decide, before it spends anything.
+    """Forecast what the run of CONFIG will cost, and how likely it is to decide everything.
 
     The run is simulated, with the controller that it will have, in worlds drawn from what a pilot leaves open, or
     without one from a prior that the output states. A pilot that is the run of CONFIG itself is gone on from.

@@ -22,10 +22,10 @@ def regrade(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of --config.")
     ] = None,
     beyond_caps: Annotated[
-        bool, typer.Option("--beyond-caps", help="Have a judge asked whether or not the caps of --config bear it.")
+        bool, typer.Option("--beyond-caps", help="Ask a judge even where its verdicts may exceed the caps of --config.")
     ] = False,
 ) -> None:
-    """Try again the answers on which the grader of RUN has failed, or grade all of them anew with --config."""
+    """Grade answers of RUN again: those on which the grader failed, or with --config all of them."""
     with reported():
         if overrides and config is None:
             raise ConfigError("--set changes a setting of --config, which is not given; add it")

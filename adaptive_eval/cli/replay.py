@@ -32,13 +32,18 @@ from adaptive_eval.study.timed import latency_of_mean
 RUNS_FILE = "runs.csv"
 
 What = Annotated[
-    str, typer.Argument(help="An .npz file, a run directory, or a world of the simulator.", metavar="FILE|RUN|WORLD")
+    str,
+    typer.Argument(
+        help="An .npz file, a run directory, or the name of a set of simulated models.", metavar="FILE|RUN|WORLD"
+    ),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", help="A configuration; only what decides is read of it.", show_default=False),
+    typer.Option("--config", help="A configuration; only the settings that decide are read.", show_default=False),
 ]
-Runs = Annotated[int, typer.Option("--runs", min=1, help="More than one: what comes of so many seeded runs.")]
+Runs = Annotated[
+    int, typer.Option("--runs", min=1, help="More than one: repeat with so many seeds, and say what comes of them.")
+]
 Seed = Annotated[
     int | None,
     typer.Option("--seed", min=0, help="Of the first run; default: 0, or trials as recorded.", show_default=False),
@@ -81,7 +86,7 @@ def replay(
     swap: Swap = None,
     output: Output = None,
 ) -> None:
-    """Decide on recorded outcomes, or on a world of known probabilities, as a run would.
+    """Repeat a run on recorded or simulated outcomes; no server is asked.
 
     FILE has `R`, the category of each trial by model, question and trial (-1: no trial), or `correct` and `count` by
     model and question, of which trials are drawn without replacement; RUN has its trials, and the weights of its

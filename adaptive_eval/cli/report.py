@@ -26,7 +26,7 @@ def report(
         Path | None, typer.Option("--plots", help="Draw the figures into this folder too, as SVG and PNG.")
     ] = None,
 ) -> None:
-    """Publish RUN as HTML, Markdown, JSON, CSV or JUnit XML, with plots where they are wanted.
+    """Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.
 
     RUN may be finished, stopped or going on. html: one file that needs nothing else. md: for a paper or a pull request.
     json: everything but the trials. csv: the ranking, a line a model. junit: what a gate (objective.gate) says of each

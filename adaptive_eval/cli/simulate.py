@@ -30,7 +30,7 @@ def simulate(
         typer.Option(metavar="NAME=VALUE", help=f"May be repeated. Names: {', '.join(BatchHabits.__slots__)}."),
     ] = None,
 ) -> None:
-    """Serve a world of models whose true scores are known, on this machine, until Ctrl-C.
+    """Serve simulated models, whose true scores are known, on this machine until Ctrl-C.
 
     It speaks the OpenAI chat, completions and models API, and takes batches as OpenAI, Anthropic and OpenRouter do.
     A configuration with `questions: {world: ...}` and this address as `base_url` asks it. Faults are shares of the

@@ -28,7 +28,7 @@ def track(
     ] = None,
     tracking_uri: Annotated[Text, typer.Option(help="With --mlflow; default: MLFLOW_TRACKING_URI.")] = None,
 ) -> None:
-    """Put RUN into W&B or MLflow, while it goes on or afterwards.
+    """Send RUN to W&B or MLflow, while it goes on or afterwards.
 
     Scores, intervals, verdicts and spending over its looks, then ranking, report and figures. It follows a run that
     goes on until it is over. A run that is known there already gets what it has not got yet.

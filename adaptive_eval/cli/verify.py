@@ -16,7 +16,7 @@ MOST_SHOWN = 50
 def verify(
     run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
 ) -> None:
-    """Check every stored row of RUN by its checksum, the database's order, and results.json. Nothing is changed.
+    """Check RUN for damage: every stored row by its checksum, the database, and results.json. Nothing is changed.
 
     Exit code 0: all that can be checked is intact; 1: something is damaged, and every damage is listed.
     """

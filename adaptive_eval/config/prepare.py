@@ -36,7 +36,7 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.types import Lane
 from adaptive_eval.seeds import hashed_base
 from adaptive_eval.store import Json, Roster, RunHeader
-from adaptive_eval.store.store import SOURCES
+from adaptive_eval.store.same_meaning import SOURCES
 
 
 def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -244,7 +244,7 @@ PUBLISHED = RuleEntry(
     name="published",
     make=_zscore,
     gist="z of Bayes@N, judged again at every look: repeated looks break it",
-    says="As published with Bayes@N (Hariri et al., arXiv 2510.04265, 2.5 and 2.9): two models are told apart where "
+    says="As published with Bayes@N (Hariri et al., arXiv 2510.04265, 2.5 and 2.9): two models differ where "
     "z = |mu - mu'| / sqrt(sigma^2 + sigma'^2) of their posteriors under the uniform prior exceeds {threshold} at the "
     "latest look, which may undo what an earlier one has called.",
     promise="None that survives repeated looks: the confidence is that of one look, at a number of trials that was "

@@ -206,7 +206,7 @@ TOO_SMALL = "Nothing was asked: the budget does not cover the first round. Raise
 ALL_ISSUED = "Finished: all trials are there, and they do not decide every comparison."
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",
-    Reason.OUT_OF_REACH: "Finished: what is not decided could hardly be decided with the trials that are left.",
+    Reason.OUT_OF_REACH: "Finished: the trials that are left would probably not decide what is still open.",
     Reason.BUDGET: "Finished: the next round does not fit the budget.",
     Reason.WALL_TIME: "Finished: the time is up. The round that was incomplete is stored, and kept out of the scores.",
     Reason.GPU_TIME: (

@@ -36,7 +36,7 @@ from adaptive_eval.record.recorded import Recorded, kept_outcomes, recorded_coun
 from adaptive_eval.store import Event, Roster, RunBegun, RunReader, TrialsImported, events_of_kind
 from adaptive_eval.store.database import is_run
 from adaptive_eval.store.looks import changed_horizons
-from adaptive_eval.store.store import require_same_meaning
+from adaptive_eval.store.same_meaning import require_same_meaning
 from scorio.moments import CountArray
 
 

@@ -127,7 +127,7 @@ def _of_the_run(event: Event) -> str | None:
         case TrialsRegraded():
             return f"graded {event.trials} stored answers again"
         case AnswersKept():
-            return f"answers stay in the ledger, and the run goes on: {first_line(event.reason)}"
+            return f"texts of answers stay in the database, and the run goes on: {first_line(event.reason)}"
         case RunStopped(reason=str(reason)):
             return f"stopped by an error: {first_line(reason)}"
         case UnknownEvent():

@@ -2,15 +2,12 @@
 
 import csv
 import io
-import json
 import math
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from dataclasses import fields
 from functools import partial
 from itertools import starmap
-from typing import Any
 
 import numpy as np
 import scipy
@@ -18,18 +15,16 @@ import yaml
 from scipy.special import ndtr
 
 from adaptive_eval import __version__
-from adaptive_eval.config.run import RunConfig
 from adaptive_eval.exchange.tables.writer import harmless
-from adaptive_eval.record.benchmark import questions_digest
 from adaptive_eval.record.results import BesideRow, MetricRow, ModelRow, PairRow, Results, RunCost
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending
 from adaptive_eval.show.beside import beside_words
-from adaptive_eval.show.events import sentence
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.relabelled import rubric_sections
+from adaptive_eval.show.repeatable import repeatable
 from adaptive_eval.show.summary import UNDECIDED, decided
 from adaptive_eval.show.text import (
     SECONDS_AN_HOUR,
@@ -43,7 +38,7 @@ from adaptive_eval.show.text import (
     number_or_dash,
     remark_on,
 )
-from adaptive_eval.store import JudgeUse, RunBegun, event_of, events_of_kind
+from adaptive_eval.store import JudgeUse
 
 SPREAD = ("signals", "sampling")
 """Mappings, which become columns of their own."""
@@ -64,60 +59,6 @@ def ranking_csv(view: RunView) -> str:
         values += [row.sampling.get(setting) for setting in settings]
         writer.writerow(map(harmless, values))
     return text.getvalue()
-
-
-PLACES = {"folder", "store"}
-"""Sections that say where things lie on the machine of the run."""
-SHARED = ("sampling", "prompt", "concurrency")
-"""Sections that a model has from the run where it does not change them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Repeatable:
-    """The configuration and the questions, and what happened on the way."""
-
-    version: str
-    """Of adaptive-eval, which has the defaults: of the latest start."""
-    configuration: Mapping[str, object]
-    """Without what is at its default, and without where the run lay."""
-    models: tuple[Mapping[str, object], ...]
-    """Each model's name, its served name, and how its answers were drawn."""
-    digest: str
-    """SHA-256 of the questions."""
-    events: tuple[tuple[str, str], ...]
-    """When, and what, where that is worth a line."""
-
-
-def repeatable(view: RunView) -> Repeatable:
-    """What to publish for those who want to repeat it."""
-    config = RunConfig.model_validate_json(json.dumps(view.configuration))
-    events = [event_of(one.kind, one.body, one.at) for one in view.events]
-    told = ((event.at, sentence(event)) for event in events)
-    return Repeatable(
-        version=next((begun.version or "" for begun in reversed(events_of_kind(events, RunBegun))), ""),
-        configuration=_configuration(config),
-        models=tuple({"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.models),
-        digest=questions_digest(view.questions),
-        events=tuple((_minute(at), text) for at, text in told if text is not None),
-    )
-
-
-def _configuration(config: RunConfig) -> dict[str, object]:
-    whole: dict[str, Any] = config.model_dump(mode="json", exclude_defaults=True, exclude=PLACES)
-    for model in whole["models"]:
-        for section in SHARED:
-            if model.get(section) == whole.get(section):
-                model.pop(section, None)
-        if model.get("simulate"):
-            del model["base_url"]
-    whole["grader"] = {"kind": config.grader.kind} | whole.get("grader", {})
-    first = ("name", "seed", "questions", "models", "prompt", "sampling", "grader")
-    order = [*first, *(key for key in whole if key not in first)]
-    return {key: whole[key] for key in order if key in whole}
-
-
-def _minute(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 SHOWN_EVENTS = 30
@@ -149,12 +90,13 @@ def _found(view: RunView) -> Iterator[str]:
     deciding = "Bayes@N" if compares_bayes(results.decisions) else "avg@N"
     yield (
         "avg@N: the average over questions of each question's average, with its standard error and 95% credible "
-        "interval on these questions; like these: its standard error on questions like these, of which these are a "
-        "sample. z now and rho = Phi(z) compare a model with the one below it, on these, by all trials; called: the "
-        "look that decided it, and z then of what it had to reach. A new tier begins where neighbours are told apart, "
-        "so that the ends of a tier may be; models that share a letter (alike) are not told apart, by all pairs. "
-        "Bayes@N is on another scale: each question begins with one imagined answer of every category, which pulls it "
-        f"to the middle, more so with fewer trials; {deciding} is what decides."
+        "interval on these questions; like these: its standard error if these questions are taken as a sample of all "
+        "questions like them. z now and rho = Phi(|z|) compare a model with the one below it, on these questions, by "
+        "all trials; called: the look that decided it, and what z was then and had to reach. A new tier begins where "
+        "neighbours are shown to differ, so the ends of a tier may differ too; models that share a letter (alike) are "
+        "not shown to differ by any comparison of all pairs. Bayes@N is on another scale: each question begins with "
+        "one imagined answer of every category, which pulls it to the middle, more so with fewer trials. Decisions "
+        f"are made by {deciding}."
     )
     yield from _promise(results)
     yield from _metrics(results)
@@ -257,7 +199,7 @@ def _comparisons(results: Results) -> Iterator[str]:
     told = [pair for pair in results.pairs if (pair.better, pair.worse) not in neighbours or pair.verdict in UNDECIDED]
     if told:
         scale = Scale.of(results.weights)
-        yield "## Comparisons" if results.compares else "## Scores that are wanted"
+        yield "## Comparisons" if results.compares else "## How precise the scores are"
         what = "comparison" if results.compares else "score"
         head = [what, "verdict", "difference", "z now", "boundary now", "called", *MEANINGS]
         head, rows = informative_columns(head, (_compared(pair, scale) for pair in told))
@@ -266,7 +208,7 @@ def _comparisons(results: Results) -> Iterator[str]:
             yield " ".join(explained)
     turned = [f"- {markdown_cell(better)} over {_other(worse)}" for better, worse in results.reversals]
     if turned:
-        yield "## Called before, and the other way round today"
+        yield "## Called before, and in the other order today"
         yield "\n".join(turned)
 
 

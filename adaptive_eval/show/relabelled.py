@@ -31,8 +31,8 @@ def rubric_sections(found: Relabelling) -> Iterator[str]:
     head = ["", "rubric", "tau-b", "tiers", "first", "moves"]
     yield markdown_table(head, (_summary(number, one, found) for number, one in _numbered(found)), left=2)
     yield (
-        "tau-b: agreement of its scores with those of the run's rubric (Kendall). tiers: neighbours that one look at "
-        "these trials tells apart; the run may have called more at an earlier one."
+        "tau-b: agreement of its scores with those of the run's rubric (Kendall). tiers: how many there are, by one "
+        "look at these trials; the run may have called more comparisons at an earlier look."
     )
     numbers = [str(number) for number, _ in _numbered(found)]
     yield "Rank, and tier in brackets:"
@@ -108,4 +108,4 @@ def _alike(name: str, other: str) -> str:
     mine, theirs = SCHEMATA.get(name), SCHEMATA.get(other)
     if mine is not None and theirs is not None and mine.categories == theirs.categories:
         return f"is {markdown_cell(other)} by another name"
-    return f"puts each of these trials where {markdown_cell(other)} does"
+    return f"gives each of these trials the same category as {markdown_cell(other)}"

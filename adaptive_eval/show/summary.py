@@ -34,7 +34,7 @@ LONGEST_REASON = 1000
 ALIKE = "alike"
 """The head of the letters."""
 MOST_LETTERS = 12
-SHARED_LETTERS = "models that share a letter are not told apart"
+SHARED_LETTERS = "models that share a letter are not shown to differ"
 AFRESH = "--fresh, or another --run-dir"
 UNDECIDED = ("open", "out_of_reach", "blocked")
 

@@ -68,7 +68,8 @@ from adaptive_eval.store.records import (
     answer_digest,
 )
 from adaptive_eval.store.roster import Names, Roster
-from adaptive_eval.store.store import OpenedStore, Store, differences, require_same_meaning
+from adaptive_eval.store.same_meaning import differences, require_same_meaning
+from adaptive_eval.store.store import OpenedStore, Store
 
 __all__ = [
     "GradedCell",

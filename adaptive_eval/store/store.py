@@ -1,21 +1,14 @@
-"""The durable store of one run: a directory with `run.sqlite`, written by one process and one thread at a time.
-
-A resume may not change what the stored trials depend on. Trials mean the same only under the same seed, prompt, grader
-and rubric, the same questions, and for each model the same served name and sampling settings. A model may join a run or
-leave it: seeds and decisions go by name, so the others' trials stay what they are, and the looks are taken anew over
-the models of today. A question may not: it is part of what every score is the mean of. Runs that were begun before a
-grader's source files were part of its meaning resume, and have them from then on.
-"""
+"""The durable store of one run: a directory with `run.sqlite`, written by one process and one thread at a time."""
 
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.errors import RunChanged, StoreError
+from adaptive_eval.errors import StoreError
 from adaptive_eval.sections import LEDGER
 from adaptive_eval.store import database
 from adaptive_eval.store.database import RunLock
@@ -42,54 +35,9 @@ from adaptive_eval.store.rows import (
     write_events,
     write_run,
 )
+from adaptive_eval.store.same_meaning import differences, require_same_meaning
 
-SHOWN_CHANGES = 12
 SHOWN_FILES = 3
-SOURCES = "sources"
-"""Under a grader's meaning: the files of one that is the user's own."""
-_ABSENT = object()
-
-
-def differences(was: object, now: object, path: str = "") -> Iterator[Change]:
-    """Every leaf in which two trees of plain values differ; what is on one side only has None on the other."""
-    if isinstance(was, Mapping) and isinstance(now, Mapping):
-        for key in sorted({*was, *now}, key=str):
-            yield from differences(was.get(key, _ABSENT), now.get(key, _ABSENT), f"{path}.{key}" if path else str(key))
-    elif was != now:
-        yield Change(path, None if was is _ABSENT else was, None if now is _ABSENT else now)
-
-
-def require_same_meaning(stored: RunHeader, now: RunHeader, directory: object) -> None:
-    """Raise `RunChanged` with every difference in what the trials mean."""
-    common = stored.models.keys() & now.models.keys()
-    changes = [
-        *differences(with_sources(stored.meaning, now.meaning), now.meaning),
-        *differences(
-            {name: stored.models[name] for name in common}, {name: now.models[name] for name in common}, "models"
-        ),
-        *differences(stored.questions, now.questions, "questions"),
-    ]
-    if changes:
-        lines = [f"  {change}" for change in changes[:SHOWN_CHANGES]]
-        if more := len(changes) - SHOWN_CHANGES:
-            lines += [f"  and {more} more"] if more > 0 else []
-        raise RunChanged(
-            f"the run in {directory} was begun with other settings, and its trials would no longer mean the same:\n"
-            + "\n".join(lines)
-            + "\nUndo the change, or give the changed model another name, or begin another run with --fresh. "
-            "After a change of grader (its source files are part of it) or rubric alone, `adaptive-eval regrade RUN "
-            "--config CONFIG` grades anew what is stored."
-        )
-
-
-def with_sources(stored: Json, now: Json) -> Json:
-    """The stored meaning, with the grader's source files of today where none were kept."""
-    was, grader = stored.get("grader"), now.get("grader")
-    if not isinstance(was, dict) or not isinstance(grader, dict) or SOURCES in was or SOURCES not in grader:
-        return stored
-    return {**stored, "grader": {**was, SOURCES: grader[SOURCES]}}
-
-
 # a resume takes its looks again, and most are what they were
 _INSERT_LOOK = (
     "INSERT INTO looks (configuration, number, at, body) VALUES (?, ?, ?, ?) "

@@ -19,7 +19,8 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.results import RESULTS_FILE
 from adaptive_eval.record.view import LookView, RunView
-from adaptive_eval.show.markdown import markdown, repeatable
+from adaptive_eval.show.markdown import markdown
+from adaptive_eval.show.repeatable import repeatable
 
 LONGEST = 80
 """Characters of a name in a series, and of a key."""

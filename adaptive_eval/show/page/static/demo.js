@@ -171,7 +171,7 @@ function spending() {
     h(
       "p",
       { id: "spent" },
-      `${spent} trials a question instead of ${n * of} (${percent(spent / (n * of))}); ${told} of ${of - 1} neighbours told apart. `,
+      `${spent} trials a question instead of ${n * of} (${percent(spent / (n * of))}); ${told} of ${of - 1} neighbours decided. `,
       n === most
         ? `All ${most} trials of everyone, looked at once, tell ${looked} apart.`
         : "A model is asked no more (✓) while its neighbours in the ranking are told from it.",

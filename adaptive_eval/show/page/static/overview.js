@@ -13,8 +13,8 @@ import { count, duration, listed, moment, name, number, percent, plain, plural, 
 /** @type {Record<string, string>} */
 const REASONS = {
   settled: "everything is decided",
-  out_of_reach: "what is not settled could hardly be decided with the trials that are left",
-  blocked: "what is not settled needs a model that was set aside, or grades that could not be had",
+  out_of_reach: "the trials that are left would probably not decide the comparisons that are still open",
+  blocked: "the comparisons that are still open need a model that was set aside, or grades that are missing",
   budget: "the next round no longer fits the budget",
   wall_time: "the cap on wall time was reached",
   gpu_time: "servers were held for all the GPU hours that the budget allows",
@@ -105,7 +105,7 @@ function aboveValue(view, facts) {
   const above = called.filter((pair) => (pair.z ?? 0) > 0 === calledForBetter(view, pair)).length;
   const value = score(facts, facts.objective.value);
   const open = pairs.length - called.length;
-  return `${plural(above, "model")} above ${value}, ${called.length - above} below it, ${open} not told apart from it.`;
+  return `${plural(above, "model")} above ${value}, ${called.length - above} below it, ${open} not yet known to be either.`;
 }
 
 /** @param {RunView} view */

@@ -45,7 +45,7 @@ export const ranking = {
         term("tier", "tier"),
         " begins where neighbours are resolved",
         rows.some((row) => row.letters)
-          ? ["; models that share a ", term("letters", "letter"), " are not told apart."]
+          ? ["; models that share a ", term("letters", "letter"), " are not shown to differ."]
           : ".",
       ),
       region(

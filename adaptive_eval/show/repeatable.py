@@ -1,0 +1,66 @@
+"""What is published of a run for those who want to repeat it: its configuration, its questions, and what happened."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.record.benchmark import questions_digest
+from adaptive_eval.record.view import RunView
+from adaptive_eval.show.events import sentence
+from adaptive_eval.store import RunBegun, event_of, events_of_kind
+
+PLACES = {"folder", "store"}
+"""Sections that say where things lie on the machine of the run."""
+SHARED = ("sampling", "prompt", "concurrency")
+"""Sections that a model has from the run where it does not change them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeatable:
+    """The configuration and the questions, and what happened on the way."""
+
+    version: str
+    """Of adaptive-eval, which has the defaults: of the latest start."""
+    configuration: Mapping[str, object]
+    """Without what is at its default, and without where the run lay."""
+    models: tuple[Mapping[str, object], ...]
+    """Each model's name, its served name, and how its answers were drawn."""
+    digest: str
+    """SHA-256 of the questions."""
+    events: tuple[tuple[str, str], ...]
+    """When, and what, where that is worth a line."""
+
+
+def repeatable(view: RunView) -> Repeatable:
+    """What to publish for those who want to repeat it."""
+    config = RunConfig.model_validate_json(json.dumps(view.configuration))
+    events = [event_of(one.kind, one.body, one.at) for one in view.events]
+    told = ((event.at, sentence(event)) for event in events)
+    return Repeatable(
+        version=next((begun.version or "" for begun in reversed(events_of_kind(events, RunBegun))), ""),
+        configuration=_configuration(config),
+        models=tuple({"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.models),
+        digest=questions_digest(view.questions),
+        events=tuple((_minute(at), text) for at, text in told if text is not None),
+    )
+
+
+def _configuration(config: RunConfig) -> dict[str, object]:
+    whole: dict[str, Any] = config.model_dump(mode="json", exclude_defaults=True, exclude=PLACES)
+    for model in whole["models"]:
+        for section in SHARED:
+            if model.get(section) == whole.get(section):
+                model.pop(section, None)
+        if model.get("simulate"):
+            del model["base_url"]
+    whole["grader"] = {"kind": config.grader.kind} | whole.get("grader", {})
+    first = ("name", "seed", "questions", "models", "prompt", "sampling", "grader")
+    order = [*first, *(key for key in whole if key not in first)]
+    return {key: whole[key] for key in order if key in whole}
+
+
+def _minute(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
