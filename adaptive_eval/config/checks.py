@@ -284,7 +284,7 @@ def _judge_has_what_it_goes_by(
 
 def _rounds_have_one_size(allocation: AllocationConfig, trials: TrialsConfig) -> Iterator[Problem]:
     if allocation.growth and trials.favour in ("servers", "batches"):
-        rule = f"is not for trials.favour {trials.favour}, whose rounds are as large as the need"
+        rule = f"is not for trials.favour {trials.favour}, whose rounds are as large as needed"
         mend = "remove it, or change trials.favour"
         yield Problem(("allocation", "growth"), rule, mend, shown_value(allocation.growth))
 

@@ -281,8 +281,8 @@ class PrecisionOf(Objective):
 PRECISION_OF = ObjectiveEntry(
     name="precision",
     make=PrecisionOf,
-    gist="every score to a half-width",
-    says="Every score is wanted with a 95% interval of at most ±{half_width}.",
+    gist="every score, as precise as asked for",
+    says="Every score is measured until its 95% interval is at most ±{half_width}.",
     options=(
         Option(
             name="half_width",
@@ -319,9 +319,9 @@ THRESHOLD = ObjectiveEntry(
     name="threshold",
     make=Threshold,
     gist="every score against a value",
-    says="Every score is held against {value}.",
+    says="Every score is compared with {value}.",
     options=(
-        Option(name="value", type="score", says="The score that each model is held against (threshold).", example=0.6),
+        Option(name="value", type="score", says="The score that each model is compared with (threshold).", example=0.6),
     ),
     least_models=1,
 )

@@ -131,8 +131,8 @@ class Weighted:
 WEIGHTED = PolicyEntry(
     name="weighted",
     make=Weighted,
-    gist="models in an open pair; more where questions tell them apart",
-    says="Further trials go to models in an open comparison, more to questions that tell them apart",
+    gist="models in an open pair; more on questions whose answers differ",
+    says="Further trials go to models in an open comparison, more to questions on which answers differ",
 )
 
 

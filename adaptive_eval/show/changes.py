@@ -17,7 +17,7 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.record.restore import RunCounts
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.markdown import PLACES
+from adaptive_eval.show.repeatable import PLACES
 from adaptive_eval.store import Change, TrialsImported, differences
 from scorio.moments import CountArray, question_moments
 from scorio.sinf.compare import compare

@@ -21,7 +21,7 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.store import BatchEnded, BatchTaken, Event, Roster, RunHeader, RunReader, TrialUse, differences
-from adaptive_eval.store.store import with_sources
+from adaptive_eval.store.same_meaning import with_sources
 from scorio.moments import FloatArray
 
 BYTES_A_TOKEN = 4.0
