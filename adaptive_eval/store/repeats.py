@@ -11,16 +11,26 @@ p_i is what can be known of it, and never less than it may be:
     log-probabilities are stored, and are those that it is drawn from     2^(-bits)
     they are stored, a long answer, at temperature t (1 at most)          2^(-t^2 bits / 2)
     none are stored, a long answer                                        2^(-t^2 bytes / 100)
-    a short answer                            how often the most certain other model repeats itself
+    a short answer                            what follows here, for each question once
 
-A short answer says something only where it is not right (a good model may well be sure of what is right), the other
-model is asked as coldly or colder, and no pair of the model differs: one that is sampled mostly shows it somewhere.
-Where nothing is known of p_i, nobody can tell.
+A short answer says something only where it is not right (a good model may well be sure of what is right), and where all
+pairs of the model agree: one that is sampled mostly differs somewhere. Pairs of one question are not independent, since
+a model is sure of some questions and not of others. So a question with K pairs counts once, and of two bounds on the
+chance that they all agree the sharper one is taken:
+
+    of another model that is asked as coldly or colder    its share of such questions of which K pairs agree, at its
+                                                          upper limit (of n pairs, a of which agree: C(a, K) / C(n, K))
+    of any model, asked at temperature t with no cut      (x^2 + 1) / (x + 1)^2, x = odds^(1 / t), where odds : 1 is
+    (top_p, top_k, min_p), however sure it is of itself   the choice that agrees with chance 0.9 * 2^(-bytes / 400)
+
+The second is a choice between two answers at which pairs agree nine times of ten at temperature 1: of all that agree
+so often on average, it agrees most often when it is drawn more coldly. Where few texts come to many questions, as the
+letters of a choice do, its length says nothing. Where neither is known, nobody can tell.
 """
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -37,6 +47,12 @@ COLDER = 0.5
 """Of the bits of a long answer this much is left, and t^2 of it, where it is drawn more coldly than they say."""
 UNKNOWN_TEMPERATURE = 0.5
 """Colder than what servers take where none is named."""
+SUREST = 0.9
+"""Of the pairs of answers that are not right so many agree at temperature 1, of a model that is very sure of itself."""
+BYTES_PER_SHORT_BIT = 400.0
+"""The same of short answers, much of which may be the words around what is answered."""
+FREE = 0.5
+"""Texts a question from which they are more than the letters of a choice."""
 ALARMING = 0.001
 LIMIT = 0.99
 """How sure the share of the other model is."""
@@ -56,6 +72,8 @@ class SamplingFreedom(NamedTuple):
     temperature: float
     as_it_is: bool
     """From the very distribution that log-probabilities are of, or a flatter one."""
+    cut: str = ""
+    """What keeps it from some tokens, or may do so; of two models that are cut alike it is the same."""
 
     @classmethod
     def of(cls, sampling: Sampling) -> Self | None:
@@ -64,8 +82,10 @@ class SamplingFreedom(NamedTuple):
             return None
         known = sampling.temperature is not None
         temperature = sampling.temperature if sampling.temperature is not None else UNKNOWN_TEMPERATURE
-        cut = sampling.top_p != 1.0 or (sampling.top_k or 0) > 0 or bool(sampling.min_p)
-        return cls(temperature, known and temperature >= 1.0 and not cut and not sampling.extra_body)
+        cuts = {"top_p": sampling.top_p, "top_k": max(sampling.top_k or 0, 0), "min_p": sampling.min_p or 0.0}
+        whole = known and cuts == {"top_p": 1.0, "top_k": 0, "min_p": 0.0} and not sampling.extra_body
+        cut = "" if whole else str(sorted({**cuts, **sampling.extra_body}.items(), key=str))
+        return cls(temperature, whole and temperature >= 1.0, cut)
 
 
 class _Waiting(NamedTuple):
@@ -84,13 +104,37 @@ class _Kind(NamedTuple):
     right: bool
 
 
+class _Short(NamedTuple):
+    """The pairs of short answers to one question."""
+
+    pairs: int = 0
+    agreed: int = 0
+    size: int = SHORTEST_REPEAT
+    """The shortest that is there."""
+    right: bool = False
+    """Some of them are."""
+
+    def and_also(self, kind: _Kind, agree: bool) -> "_Short":
+        """These and one more."""
+        return _Short(self.pairs + 1, self.agreed + agree, min(self.size, kind.size), self.right or kind.right)
+
+
 @dataclass(slots=True)
 class AnswerPairs:
     """The pairs of one model's answers so far."""
 
     there: Counter[_Kind] = field(default_factory=Counter)
     agreed: Counter[_Kind] = field(default_factory=Counter)
+    short: Counter[_Short] = field(default_factory=Counter)
+    """Questions by the pairs of short answers that they have."""
+    texts: int = 0
+    """Different short texts that came first, over all questions."""
+    vary: bool = False
+    """Some pair differs, or two pairs of a question do."""
     _waiting: dict[tuple[str, int], _Waiting] = field(default_factory=dict)
+    _questions: dict[str, tuple[_Short, int]] = field(default_factory=dict)
+    """What is known of each question with short answers, and a digest of one of them."""
+    _texts: set[int] = field(default_factory=set)
 
     def add(self, outcome: StoredOutcome) -> None:
         """One more answer; an empty one, or none in time, is no part of a pair."""
@@ -104,22 +148,43 @@ class AnswerPairs:
         is_first = outcome.trial < other.trial  # whichever has come first
         kind = _kind_of(outcome) if is_first else other.kind
         self.there[kind] += 1
-        if outcome.digest == other.digest:
+        agree = outcome.digest == other.digest
+        if agree:
             self.agreed[kind] += 1
+        else:
+            self.vary = True
+        if kind.size < SHORTEST_REPEAT:
+            self._add_short(outcome.question, kind, outcome.digest if is_first else other.digest, agree)
+
+    def _add_short(self, question: str, kind: _Kind, first: int, agree: bool) -> None:
+        known, digest = self._questions.get(question, (_Short(), first))
+        if known.pairs:
+            self.short[known] -= 1
+        else:
+            self._texts.add(digest)
+            self.texts = len(self._texts)
+        now = known.and_also(kind, agree)
+        self.short[now] += 1
+        self._questions[question] = now, digest
+        self.vary = self.vary or digest != first
 
     def copy(self) -> "AnswerPairs":
         """These pairs, to which no others are added."""
-        return AnswerPairs(self.there.copy(), self.agreed.copy())
+        return AnswerPairs(self.there.copy(), self.agreed.copy(), +self.short, self.texts, self.vary)
 
     @property
     def number(self) -> int:
         """How many there are."""
         return self.there.total()
 
+    def not_right(self) -> list[tuple[_Short, int]]:
+        """Questions with short answers, none of which is right, and how many there are of each kind."""
+        return [(kind, number) for kind, number in self.short.items() if number and not kind.right]
+
     @property
-    def vary(self) -> bool:
-        """Some pair differs."""
-        return self.agreed.total() < self.there.total()
+    def free(self) -> bool:
+        """Its short answers are more than the letters of a choice."""
+        return self.texts >= FREE * self.short.total()
 
 
 def _kind_of(outcome: StoredOutcome) -> _Kind:
@@ -139,7 +204,17 @@ class Repeated(NamedTuple):
     chance: float | None
     """That so many of independent samples agree; None: nobody can tell."""
     beside: int | None = None
-    """The model whose share of repeats it was judged by, if any."""
+    """The model by whose repeats it was judged, if any."""
+    surest: bool = False
+    """It was judged as one that is very sure of itself."""
+
+
+class _Bound(NamedTuple):
+    """The chance of each of some questions with short answers that all its pairs agree, at most."""
+
+    groups: list[tuple[int, float]]
+    beside: int | None = None
+    surest: bool = False
 
 
 def repeated(pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]) -> list[Repeated | None]:
@@ -152,18 +227,21 @@ def _found(model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFre
     if how is None or not mine.agreed.total():
         return None
     groups = [(mine.there[kind], p) for kind in mine.there if (p := _chance_of(kind, how)) is not None]
+    known = sum(number for number, _ in groups)
     agreed = sum(mine.agreed[kind] for kind in mine.there if _chance_of(kind, how) is not None)
-    beside = None
-    if not mine.vary and (other := _most_certain_other(model, pairs, drawn)) is not None:
-        short = sum(number for kind, number in mine.there.items() if _is_telling(kind, how))
-        groups.append((short, other[0]))
-        agreed, beside = agreed + short, other[1] if short else None
-    chance = chance_of_agreement(groups, agreed)
+    bounds = [_Bound([]), *_bounds_of_short(model, pairs, drawn)] if not mine.vary else [_Bound([])]
+    judged = [(chance_of_agreement(groups + one.groups, agreed + _questions(one)), one) for one in bounds]
+    chance, bound = min(judged, key=lambda one: one[0])
     if chance <= ALARMING:
-        return Repeated(sum(number for number, _ in groups), agreed, chance, beside)
-    unknown = any(_chance_of(kind, how) is None for kind in mine.there)
+        number, alike = (mine.number, mine.agreed.total()) if bound.groups else (known, agreed)
+        return Repeated(number, alike, chance, bound.beside, bound.surest)
+    unknown = known < mine.number
     unclear = unknown and not mine.vary and mine.number >= LEAST_PAIRS
     return Repeated(mine.number, mine.number, None) if unclear else None
+
+
+def _questions(bound: _Bound) -> int:
+    return sum(number for number, _ in bound.groups)
 
 
 def _chance_of(kind: _Kind, how: SamplingFreedom) -> float | None:
@@ -176,32 +254,55 @@ def _chance_of(kind: _Kind, how: SamplingFreedom) -> float | None:
     return float(2.0 ** (-(min(how.temperature, 1.0) ** 2) * bits))
 
 
-def _is_telling(kind: _Kind, how: SamplingFreedom) -> bool:
-    """A short answer that another model's say something about."""
-    return not kind.right and _chance_of(kind, how) is None
-
-
-def _most_certain_other(
+def _bounds_of_short(
     model: int, pairs: Sequence[AnswerPairs], drawn: Sequence[SamplingFreedom | None]
-) -> tuple[float, int] | None:
-    """The largest share of such pairs that agree of models as cold or colder, at its upper limit, and whose it is."""
-    how = drawn[model]
-    shares = []
-    for other, (theirs, drawn_so) in enumerate(zip(pairs, drawn, strict=True)):
-        if other == model or how is None or drawn_so is None or drawn_so.temperature > how.temperature:
-            continue
-        told = [kind for kind in theirs.there if not kind.right and kind.size < SHORTEST_REPEAT]
-        there, agreed = (sum(counter[kind] for kind in told) for counter in (theirs.there, theirs.agreed))
-        if there >= LEAST_PAIRS:
-            shares.append((_upper_limit(agreed, there), other))
-    return max(shares, default=None)
+) -> Iterator[_Bound]:
+    """What can be said of short answers of a model whose pairs all agree."""
+    mine, how = pairs[model], drawn[model]
+    there = mine.not_right()
+    if how is None or not there or any(kind.bits is not None for kind in mine.there if how.as_it_is):
+        return  # nothing to go by, or log-probabilities, which say it themselves
+    least = min(kind.pairs for kind, _ in there)
+    shares = [
+        (_share_alike(pairs[other], least), other)
+        for other, drawn_so in enumerate(drawn)
+        if other != model and drawn_so is not None and _as_cold(drawn_so, how)
+    ]
+    if known := [(share, other) for share, other in shares if share is not None]:
+        share, other = max(known)
+        yield _Bound([(sum(number for _, number in there), share)], beside=other)
+    if not how.cut:
+        each = [(number, surest_again(kind.size if mine.free else 0, how.temperature)) for kind, number in there]
+        yield _Bound(each, surest=True)
 
 
-def _upper_limit(agreed: int, there: int) -> float:
-    """The largest share of pairs of which so few would agree with the chance 1 - LIMIT (Clopper and Pearson 1934)."""
+def _as_cold(other: SamplingFreedom, how: SamplingFreedom) -> bool:
+    """As coldly as this, or more so: its answers come again at least as often."""
+    return other.temperature <= how.temperature and (not how.cut or other.cut == how.cut)
+
+
+def surest_again(size: int, temperature: float) -> float:
+    """The chance that a short answer comes again of a model that is very sure of itself, and not right."""
+    at_one = SUREST * 2.0 ** (-size / BYTES_PER_SHORT_BIT)
+    likelier = (1.0 + math.sqrt(2.0 * at_one - 1.0)) / 2.0
+    lean = math.log(likelier / (1.0 - likelier)) / min(temperature, 1.0)
+    odds = math.exp(min(lean, STEEPEST))
+    return (odds**2 + 1.0) / (odds + 1.0) ** 2
+
+
+def _share_alike(theirs: AnswerPairs, least: int) -> float | None:
+    """The share of a model's questions of which so many pairs agree, at its upper limit; None: they are too few."""
+    enough = [(kind, number) for kind, number in theirs.not_right() if kind.pairs >= least]
+    there = sum(number for _, number in enough)
+    alike = sum(number * math.comb(kind.agreed, least) / math.comb(kind.pairs, least) for kind, number in enough)
+    return _upper_limit(alike, there) if there >= LEAST_PAIRS else None
+
+
+def _upper_limit(agreed: float, there: int) -> float:
+    """The largest share of which so few would agree with the chance 1 - LIMIT (Clopper and Pearson 1934)."""
     from scipy.special import betaincinv  # here, since it takes a while to load, and commands without a run need none
 
-    return 1.0 if agreed == there else float(betaincinv(agreed + 1, there - agreed, LIMIT))
+    return 1.0 if agreed >= there else float(betaincinv(agreed + 1, there - agreed, LIMIT))
 
 
 def chance_of_agreement(groups: Sequence[tuple[int, float]], agreed: int) -> float:
@@ -240,11 +341,14 @@ def said_of_repeats(found: Repeated, names: Sequence[str]) -> str:
         return (
             f"the answers of all {found.pairs} pairs of trials agree word for word; they are short, and independent "
             "samples may agree as well, so that nobody can tell whether its server ignores the seed or serves a cache "
-            "(log-probabilities at temperature 1 and top_p 1 would)"
+            "(log-probabilities at temperature 1 and top_p 1 would, or more questions at top_p 1)"
         )
-    by = "" if found.beside is None else f", were it as sure of itself as {names[found.beside]}"
+    cause = "its server ignores the seed or serves a cache, so its trials are fewer than they seem"
+    by = ""
+    if found.beside is not None:
+        by = f", were it as sure of itself as {names[found.beside]}"
+        cause = f"{cause}, unless it is far surer of itself than every other model here"
+    if found.surest:
+        by = f" at most, were it so sure that {SUREST:.0%} of its pairs agree at temperature 1 where it is not right"
     chance = f"independent samples would with a chance of {max(found.chance, 1e-12):.1g}{by}"
-    return (
-        f"the answers of {found.agreed} of {found.pairs} pairs of trials agree word for word ({chance}): its server "
-        "ignores the seed or serves a cache, so its trials are fewer than they seem"
-    )
+    return f"the answers of {found.agreed} of {found.pairs} pairs of trials agree word for word ({chance}): {cause}"

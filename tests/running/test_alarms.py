@@ -42,9 +42,9 @@ def server() -> Iterator[Saying]:
 class Place:
     """A folder with a benchmark for one server."""
 
-    def __init__(self, folder: Path, server: Saying) -> None:
+    def __init__(self, folder: Path, server: Saying, questions: int = QUESTIONS) -> None:
         self.folder, self.server = folder, server
-        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(QUESTIONS)]
+        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(questions)]
         (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
         self.run_dir = folder / "run"
 
@@ -175,6 +175,35 @@ def test_servers_that_ignore_the_seed_are_told_of_everywhere(place: Place, serve
     (place.folder / "all").mkdir()
     all_of_them = Place(place.folder / "all", server).run()
     assert all_of_them.exit_code == ExitCode.SPENT and "ignores the seed or serves a cache" in all_of_them.stderr
+
+
+@pytest.mark.parametrize("stuck", [True, False], ids=["cache", "honest"])
+def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: Saying, stuck: bool) -> None:
+    """Thirty tokens each, all but one wrong, from one cache for every model; an honest server uses the same words."""
+    place = Place(tmp_path, server, questions=25)
+
+    def says(model: str, question: str, seed: int) -> str:
+        found = 10 if question == "number 10" else int(share(model, question, 0 if stuck else seed) * 4)
+        why = "having weighed one thing against another as I went on, and with doubt as to the last step of all of them"
+        return f"All in all, {why}, I find that {question} makes {found}"
+
+    server.says = says
+    free = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 100}
+    grader = {"kind": "regex", "pattern": "makes (.*)", "workers": 1}
+    ended = place.run(sampling=free, grader=grader)
+    alarms = {(one.model, one.fault) for one in place.alarms()}
+    if not stuck:
+        assert not [one for one in alarms if one[1] == AnswerFault.REPEATED] and "repeats" not in dict(place.warnings())
+        return
+    assert ended.exit_code == ExitCode.SPENT and "were it so sure that 90% of its pairs agree" in ended.stderr
+    assert alarms == {(name, AnswerFault.REPEATED) for name in MODELS}
+    asked = len(server.asked)
+    assert place.run(sampling=free, grader=grader).exit_code == ExitCode.SPENT and len(server.asked) == asked
+    report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md"])
+    written = report.stdout + "".join(path.read_text() for path in place.run_dir.rglob("*.md"))
+    assert "ignores the seed or serves a cache" in written
+    gone_on = place.run("--set", "stop_on_alarm=never", sampling=free, grader=grader)
+    assert "cannot be what was asked for" not in gone_on.stderr and len(place.alarms()) == 2
 
 
 def test_letters_of_a_choice_raise_no_alarm(place: Place, server: Saying) -> None:

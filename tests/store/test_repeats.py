@@ -13,12 +13,14 @@ from adaptive_eval.endpoints.types import Sampling
 from adaptive_eval.store import StoredOutcome
 from adaptive_eval.store.repeats import (
     ALARMING,
+    SUREST,
     AnswerPairs,
     Repeated,
     SamplingFreedom,
     chance_of_agreement,
     repeated,
     said_of_repeats,
+    surest_again,
 )
 
 WARM, HOT = SamplingFreedom(0.6, False), SamplingFreedom(1.0, True)
@@ -158,6 +160,119 @@ def test_pairs_are_disjoint_and_of_one_question() -> None:
     assert (found.number, found.agreed.total()) == (3, 1)
 
 
+SURENESS = {
+    "as sure as is assumed": lambda rng, n: np.full(n, (1.0 + np.sqrt(2.0 * SUREST - 1.0)) / 2.0),
+    "of most questions": lambda rng, n: np.where(rng.random(n) < 0.7, 0.995, rng.uniform(0.4, 0.9, n)),
+    "of many": lambda rng, n: rng.beta(5.0, 1.0, n),
+    "of few": lambda rng, n: 0.25 + 0.75 * rng.beta(1.5, 1.5, n),
+}
+"""How likely the likeliest of four letters is at temperature 1, question by question: of none of them it is right."""
+
+
+def sampled(rng: np.random.Generator, sure: str, questions: int, temperature: float, size: int = 3) -> AnswerPairs:
+    """Four answers of an honest server to each question."""
+    top = SURENESS[sure](rng, questions)
+    spread = [1.0, 0.01, 0.01] if sure == "as sure as is assumed" else np.ones(3)
+    others = rng.dirichlet(spread, questions) * (1.0 - top)[:, None]
+    p = np.column_stack([top, others]) ** (1.0 / temperature)
+    upto = (p / p.sum(axis=1, keepdims=True)).cumsum(axis=1)
+    letters = (rng.random((questions, 4, 1)) > upto[:, None]).sum(axis=2).tolist()
+    return pairs_of(lambda question, trial: letters[question][trial], questions, 4, size=size)
+
+
+def share_alarmed(rng: np.random.Generator, groups: int, mixed: bool) -> float:
+    """The share of honest models that an alarm is raised of, three beside each other."""
+    alarms = 0
+    for _ in range(groups):
+        questions, temperature = int(rng.choice([15, 30, 100])), float(rng.choice([0.5, 0.6, 0.8, 1.0]))
+        sure = rng.choice(list(SURENESS), 3) if mixed else [rng.choice(list(SURENESS))] * 3
+        pairs = [sampled(rng, str(one), questions, temperature) for one in sure]
+        alarms += sum(map(alarmed, repeated(pairs, [SamplingFreedom(temperature, False)] * 3)))
+    return alarms / (3 * groups)
+
+
+@pytest.mark.parametrize("groups", [40, pytest.param(2000, marks=pytest.mark.slow)])
+def test_short_answers_of_honest_servers_raise_hardly_an_alarm(groups: int) -> None:
+    """At most one model in 500, where no model is far surer of itself than the others."""
+    assert share_alarmed(np.random.default_rng(5), groups, mixed=False) <= 0.002
+
+
+@pytest.mark.slow
+def test_where_one_model_is_far_surer_than_the_others_an_alarm_is_rare_and_says_so() -> None:
+    assert share_alarmed(np.random.default_rng(6), 1000, mixed=True) <= 0.02
+
+
+@pytest.mark.parametrize("sure", SURENESS)
+@pytest.mark.parametrize("temperature", [0.5, 0.6, 1.0])
+def test_a_model_that_is_alone_is_not_taken_for_surer_than_it_may_be(sure: str, temperature: float) -> None:
+    """The bound on how often short answers come again holds for each kind of model."""
+    rng, again = np.random.default_rng(7), []
+    for _ in range(10):
+        pairs = sampled(rng, sure, 200, temperature)
+        again.append(pairs.agreed.total() / pairs.number)
+    assert np.mean(again) <= surest_again(0, temperature) + 3.0 * np.std(again) / np.sqrt(len(again))
+
+
+@pytest.mark.parametrize(
+    ("size", "temperature", "enough"),
+    [(4, 1.0, 66), (40, 1.0, 40), (120, 1.0, 23), (199, 1.0, 19), (4, 0.8, 132), (120, 0.6, 59), (199, 0.6, 40)],
+)
+def test_a_cache_is_found_by_short_answers_once_there_are_enough(size: int, temperature: float, enough: int) -> None:
+    """Answers of 1 to 50 tokens that are not right, of a model beside which there is no other."""
+    how = SamplingFreedom(temperature, False)
+    (found,) = repeated([pairs_of(stuck, enough, 4, size=size)], [how])
+    assert found is not None and found.surest and found.chance is not None and found.chance <= ALARMING
+    assert "were it so sure that 90% of its pairs agree" in said_of_repeats(found, ["m"])
+    assert not any(map(alarmed, repeated([pairs_of(stuck, enough - 1, 4, size=size)], [how])))
+    assert not any(map(alarmed, repeated([pairs_of(stuck, 300, 4, size=size, right=True)], [how])))
+    cut = how._replace(cut="top_p 0.95")
+    assert not any(map(alarmed, repeated([pairs_of(stuck, enough, 4, size=size)], [cut])))
+
+
+def test_the_length_of_a_choice_says_nothing() -> None:
+    """Twenty words around one of four letters are no twenty words of its own."""
+    choices = AnswerPairs()
+    for question, trial in itertools.product(range(40), range(4)):
+        choices.add(StoredOutcome("m", f"q{question}", trial, 0, Cost(), "", question % 4, 160, False, True))
+    assert not any(map(alarmed, repeated([choices], [HOT])))
+    assert any(map(alarmed, repeated([pairs_of(stuck, 40, 4, size=160)], [HOT])))
+
+
+@pytest.mark.parametrize("size", [4, 40, 199])
+def test_a_cache_beside_honest_servers_is_found(size: int) -> None:
+    rng, found = np.random.default_rng(8), 0
+    for _ in range(20):
+        honest = [sampled(rng, sure, 30, 0.6, size) for sure in ("of few", "of few")]
+        told = repeated([pairs_of(stuck, 30, 4, size=size), *honest], [WARM] * 3)
+        found += alarmed(told[0])
+        assert not any(map(alarmed, told[1:]))
+    assert found >= 10
+
+
+def test_questions_of_which_a_model_is_sure_count_once() -> None:
+    """Forty pairs each say no more of a model that is sure of seven questions in ten than one pair does."""
+    rng = np.random.default_rng(9)
+
+    def partly(questions: int) -> Texts:
+        sure = rng.random(questions) < 0.7
+        return lambda question, trial: 0 if sure[question] else rng.integers(2)
+
+    assert not any(map(alarmed, repeated([pairs_of(stuck, 12, 80), pairs_of(partly(60), 60, 80)], [WARM] * 2)))
+    assert alarmed(repeated([pairs_of(stuck, 60, 80), pairs_of(partly(60), 60, 80)], [WARM] * 2)[0])
+
+
+def test_pairs_that_differ_from_each_other_show_that_a_model_is_sampled() -> None:
+    (found,) = repeated([pairs_of(lambda question, trial: trial // 2, 100, 4)], [SamplingFreedom(1.0, False)])
+    assert found is None
+
+
+def test_another_model_is_no_measure_where_it_is_cut_otherwise() -> None:
+    pairs = [pairs_of(stuck), pairs_of(letters(0.6))]
+    mine, same, other = (WARM._replace(cut=cut) for cut in ("top_p 0.9", "top_p 0.9", "top_p 1.0"))
+    assert alarmed(repeated(pairs, [mine, same])[0]) and alarmed(repeated(pairs, [WARM, same])[0])
+    assert not alarmed(repeated(pairs, [mine, other])[0])
+
+
 @pytest.mark.parametrize(
     ("sampling", "drawn"),
     [
@@ -171,4 +286,6 @@ def test_pairs_are_disjoint_and_of_one_question() -> None:
     ],
 )
 def test_what_log_probabilities_are_of(sampling: dict[str, object], drawn: SamplingFreedom | None) -> None:
-    assert SamplingFreedom.of(Sampling.model_validate(sampling)) == drawn
+    found = SamplingFreedom.of(Sampling.model_validate(sampling))
+    assert (found and found[:2]) == (drawn and drawn[:2])
+    assert found is None or (not found.cut) == (sampling.keys() == {"temperature", "top_p"})
