@@ -7,7 +7,8 @@ trusted: whatever is not an answer is a `Failure`.
 
 Nor are counts. Where `usage` is missing, tokens are estimated, one for every `BYTES_A_TOKEN` bytes; where it says less
 than one for every `MOST_BYTES_A_TOKEN`, it is not believed either; and where it says more than `ABSURD` times what was
-allowed, as many as were allowed. What is beyond the limit but possible is believed. Each is noticed.
+allowed, as many as were allowed. What is beyond the limit but possible is believed, and a text that is longer than so
+many tokens can be is estimated, whatever was allowed: that was generated. Each is noticed.
 """
 
 from collections.abc import Callable, Sequence
@@ -222,8 +223,9 @@ class AnswerReader:
         for tokens, draft in zip(said, drafts, strict=True):
             longest, length = self._longest, draft.length
             if longest is not None and tokens > ABSURD * longest:
-                self._note(Notice("absurd_usage", f"{_ABSURD_SAID.format(tokens)}: {longest} are counted"))
-                tokens = longest
+                counted_instead = self._unsaid(draft) if self._beyond(draft) else longest
+                self._note(Notice("absurd_usage", f"{_ABSURD_SAID.format(tokens)}: {counted_instead} are counted"))
+                tokens = counted_instead
             if not tokens and length:
                 self._note(Notice("no_usage", _ESTIMATED_WORDS))
                 tokens = self._unsaid(draft)
@@ -233,10 +235,14 @@ class AnswerReader:
             counted.append(tokens)
         return counted
 
+    def _beyond(self, draft: _Draft) -> bool:
+        """Its text alone shows that it has more tokens than it may."""
+        return self._longest is not None and draft.length > MOST_BYTES_A_TOKEN * self._longest
+
     def _unsaid(self, draft: _Draft) -> int:
         """An estimate of the tokens of an answer that ended by itself; one that was cut off has all that it may."""
         tokens = _estimated(draft.length)
-        if self._longest is None:
+        if self._longest is None or self._beyond(draft):
             return tokens
         return self._longest if signals_of_finish(draft.finish_reason) & {"truncated"} else min(tokens, self._longest)
 

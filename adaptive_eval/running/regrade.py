@@ -114,7 +114,8 @@ async def _regrade(
     judged = RejudgingCosts(prepare(config), store, verdict, pool.lost_vote, beyond_caps) if capped else None
     again: Callable[[str], Again | None] = (lambda model: None) if judged is None else judged.again
     by_id = {question.id: question for question in questions}
-    ledger = VerdictLedger(store, verdict if capped else NO_COST) if pool.lasting else None
+    vote = None if beyond_caps else pool.lost_vote
+    ledger = VerdictLedger(store, verdict if capped else NO_COST, vote) if pool.lasting else None
     try:
         if judged is not None:
             judged.require_room(store.reader.trial_count())

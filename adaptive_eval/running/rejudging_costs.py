@@ -17,7 +17,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.scheduler.verdict_costs import all_spent
+from adaptive_eval.scheduler.verdict_costs import all_spent, require_kept
 from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, RunReader, Store, VerdictsAsked
 
 CAPS = {"tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU seconds"}
@@ -75,9 +75,10 @@ class RejudgingCosts:
 class VerdictLedger:
     """What a regrade has asked so far, in the store."""
 
-    def __init__(self, store: Store, worst: Cost) -> None:
-        """`worst`: what a verdict may cost; nothing where no cap counts it, and then only what has come is entered."""
-        self._store, self._worst = store, worst
+    def __init__(self, store: Store, worst: Cost, vote: Cost | None = None) -> None:
+        """`worst`: what a verdict may cost; nothing where no cap counts it, and then only what has come is entered.
+        `vote`: one reply to it; None where it may cost more."""
+        self._store, self._worst, self._vote = store, worst, vote
         self._entered = NO_COST
 
     def ask(self, answers: int) -> None:
@@ -85,9 +86,12 @@ class VerdictLedger:
         self._enter(answers, self._worst.times(answers))
 
     def heard(self, verdicts: Sequence[Regrade]) -> None:
-        """They have come: enter what they have cost instead."""
+        """They have come: enter what they have cost instead; raises `Unavailable` where that is more than it may."""
         used = reduce(Cost.plus, (one.cost for one in verdicts), NO_COST)
         self._enter(0, used.plus(self._worst.times(-len(verdicts))))
+        if self._vote is not None:
+            for one in verdicts:
+                require_kept(one, self._worst, self._vote)
 
     def taken_back(self) -> VerdictsAsked:
         """The event that comes with the grades: what they have cost is stored with each from now on."""

@@ -45,13 +45,16 @@ class Regrading:
         while some := list(islice(self._ungraded(), len(failed), len(failed) + AT_A_TIME)):
             if graded == 0:
                 happened(RegradingBegun(total))
-            regrades = await self._grade(self._costs.affordable(some), happened)
-            if not regrades:
+            verdicts = await self._grade(self._costs.affordable(some), happened)
+            if not verdicts:
                 break
+            regrades = [self._costs.used(one) for one in verdicts]
             graded += len(regrades)
             event = TrialsRegraded(len(regrades), so_far=graded, of=total)
             self._store.regrade(regrades, event)
             happened(event)
+            for verdict in verdicts:
+                self._costs.require_kept(verdict)
             failed += [regrade for regrade in regrades if regrade.failed]
         return failed
 
@@ -73,7 +76,7 @@ class Regrading:
             at_work.cancel()  # where the whole run is cancelled
         if at_work.cancelled():
             return []
-        return [self._costs.used(one) for one in at_work.result()]
+        return at_work.result()
 
     def _ungraded(self) -> Iterator[TrialRecord]:
         """What has no grade now, in the order of commitment: what has failed again stays in front."""

@@ -17,7 +17,7 @@ from functools import reduce
 
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.errors import ConfigError, StoreError, Unavailable
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.batched_lanes import BatchedLanes
@@ -406,7 +406,12 @@ class Scheduler:
         again = costs.asked_again(model, self._committer.safe)
         grading = (grade_or_error(self._grading, record.answer, question, again) for record in records)
         for record, grade in zip(records, await asyncio.gather(*grading), strict=True):
-            self._committer.add_verdict(costs.used(regrade_of(record, grade)))
+            verdict = regrade_of(record, grade)
+            self._committer.add_verdict(costs.used(verdict))
+            try:
+                costs.require_kept(verdict)
+            except Unavailable as error:
+                self.abort(error)
 
     def _stop_beyond(self, model: int, cost: Cost) -> None:
         """Ask nothing more of a model whose server goes beyond what caps reserve for an answer."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
+from adaptive_eval.errors import Unavailable
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.ledger import LostAnswers, cost_of, spent_on_baseline, spent_on_unused
 from adaptive_eval.scheduler.types import Decider, Lane
@@ -24,6 +25,20 @@ from adaptive_eval.store import (
     TrialRecord,
     events_of_kind,
 )
+
+BEYOND = (
+    "a verdict has cost {} tokens, and at most {} were reserved for it: the server that gives verdicts does not "
+    "keep to grader.sampling.max_tokens, and no cap can hold; mend it and run the same command, or remove the caps"
+)
+
+
+def require_kept(verdict: Regrade, reserved: Cost, vote: Cost) -> None:
+    """Raise `Unavailable` where a verdict has cost more than was reserved for it; `vote` is one reply to it, at most.
+
+    What was lost on the way counts in whole votes.
+    """
+    if 0 < reserved.tokens < verdict.cost.tokens - vote.tokens:
+        raise Unavailable(BEYOND.format(verdict.cost.tokens, reserved.tokens))
 
 
 class VerdictCosts:
@@ -40,6 +55,10 @@ class VerdictCosts:
         self._store, self._losses, self._controller = store, losses, controller
         self._lanes = {lane.name: lane for lane in lanes}
         self._names = [lane.name for lane in lanes]
+
+    def require_kept(self, verdict: Regrade) -> None:
+        """Raise `Unavailable` where a verdict, as it came, shows that the caps cannot hold."""
+        require_kept(verdict, self.reserved, self._vote)
 
     def used(self, verdict: Regrade) -> Regrade:
         """The same, taking back what it did not use of what was reserved for it."""

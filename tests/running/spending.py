@@ -69,7 +69,10 @@ class Spender(World):
     @asynccontextmanager
     async def _opened(self, config: RunConfig, logs: Path) -> AsyncIterator[Serving]:
         endpoints = [
-            ModelEndpoint(model, model.sampling, model.concurrency, _Wire(self, model.name)) for model in config.models
+            ModelEndpoint(
+                model, model.sampling, model.concurrency, SpendingWire(self, model.name, self.says, self.faults)
+            )
+            for model in config.models
         ]
         try:
             yield Serving(endpoints)
@@ -78,19 +81,27 @@ class Spender(World):
                 await endpoint.close()
 
 
-class _Wire:
+class SpendingWire:
     """The `Caller` of one model; a word of four letters is a token."""
 
     secrets: tuple[str, ...] = ()
     unauthorized = ""
+    longest = MAX_TOKENS
+    """Tokens that it may give."""
 
-    def __init__(self, world: Spender, model: str) -> None:
-        self._world, self._model = world, model
+    def __init__(self, world: Spender, model: str, says: str, faults: Mapping[str, float]) -> None:
+        self._world, self._model, self._says, self._faults = world, model, says, faults
         self._asked = 0
 
     @property
     def _gone(self) -> bool:
         return self._asked >= self._world.start.failing.get(self._model, self._asked + 1)
+
+    def _text(self, body: Mapping[str, Any], seed: int) -> str:
+        """What it answers."""
+        content = body["messages"][-1]["content"]
+        (question,) = (key for key in QUESTIONS if f"ask {key}" in content)
+        return server_answer(self._model, question, seed)
 
     async def ask(self, base_url: str, body: Mapping[str, Any], pulse: LastHeard | None = None) -> Reply:
         world, loop = self._world, asyncio.get_running_loop()
@@ -98,8 +109,6 @@ class _Wire:
         if self._gone:
             raise Failure(FailureKind.UNREACHABLE, "nobody listens")
         self._asked += 1
-        content = body["messages"][-1]["content"]
-        (question,) = (key for key in QUESTIONS if f"ask {key}" in content)
         seeds = range(body["seed"], body["seed"] + body.get("n", 1))
         fate = self._fate(seeds)
         attempt = Attempt(self._model, world.starts, [] if fate == REFUSED else [self._tokens(one) for one in seeds])
@@ -111,7 +120,7 @@ class _Wire:
             attempt.seconds = loop.time() - began
         world.start.moment()
         attempt.came = fate != GARBLED
-        return Reply(200, {}, b"", self._payload(fate, question, seeds, attempt.tokens), attempt.seconds, None)
+        return Reply(200, {}, b"", self._payload(fate, body, seeds, attempt.tokens), attempt.seconds, None)
 
     async def _befalls(self, fate: str, seeds: range) -> None:
         if fate == HUNG:
@@ -125,23 +134,23 @@ class _Wire:
 
     def _fate(self, seeds: range) -> str:
         drawn, below = share_of("fate", len(self._world.attempts), self._model, seeds.start), 0.0
-        for fate, share in self._world.faults.items():
+        for fate, share in self._faults.items():
             below += share
             if drawn < below:
                 return fate
         return ""
 
     def _tokens(self, seed: int) -> int:
-        return (TIMES_BEYOND if self._world.says == BEYOND else 1) * (MAX_TOKENS - seed % 50) + PROMPT_TOKENS
+        return (TIMES_BEYOND if self._says == BEYOND else 1) * (self.longest - seed % 50) + PROMPT_TOKENS
 
-    def _payload(self, fate: str, question: str, seeds: range, tokens: Sequence[int]) -> object:
+    def _payload(self, fate: str, body: Mapping[str, Any], seeds: range, tokens: Sequence[int]) -> object:
         if fate == GARBLED:
             return {"choices": []}
         choices = [
             {
                 "index": number,
                 "message": {
-                    "content": server_answer(self._model, question, seed),
+                    "content": self._text(body, seed),
                     "reasoning": "abc " * (length - PROMPT_TOKENS - 1),
                 },
                 "finish_reason": "stop",
@@ -151,10 +160,10 @@ class _Wire:
         return {"choices": choices} | self._usage(sum(tokens) - PROMPT_TOKENS * len(tokens))
 
     def _usage(self, completion: int) -> dict[str, object]:
-        if self._world.says == MISSING:
+        if self._says == MISSING:
             return {}
-        said = {ABSURD: 2_000_000_000, LOW: 1}.get(self._world.says, completion)
-        prompt = said if self._world.says == ABSURD else PROMPT_TOKENS
+        said = {ABSURD: 2_000_000_000, LOW: 1}.get(self._says, completion)
+        prompt = said if self._says == ABSURD else PROMPT_TOKENS
         return {"usage": {"prompt_tokens": prompt, "completion_tokens": said}}
 
     async def models(self, base_url: str) -> Reply:

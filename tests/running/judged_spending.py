@@ -1,0 +1,75 @@
+"""Servers that count what they generate, and a judge's among them: see `spending`."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from lives import Start, share_of
+from spending import Attempt, Spender, SpendingWire
+
+from adaptive_eval.endpoints.endpoint import ModelEndpoint
+from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+
+JUDGE = "judge"
+REPLY_TOKENS = 1000
+"""The most that a judge is asked for; it takes nearly as many."""
+_SHOWN = re.compile(r"<(reference|answer)-[0-9a-f]{16}>\n(.*?)\n</", re.DOTALL)
+_LINE = re.compile(r"^([A-Z]+-[0-9a-f]{16}): <verdict>", re.MULTILINE)
+
+
+@dataclass
+class JudgedSpender(Spender):
+    """The same servers, and one more that is asked about each answer."""
+
+    judge_says: str = ""
+    """What the judge's server says of what it has generated."""
+    judge_faults: Mapping[str, float] = field(default_factory=dict)
+    judge_excess: int = 1
+    """It gives so many times what it is asked for at most."""
+    mute: float = 0.0
+    """A share of its replies that have no verdict."""
+
+    @contextmanager
+    def _in_place_of_the_world(self, start: Start) -> Iterator[None]:
+        def opened(
+            config: EndpointConfig, sampling: Sampling, limits: Limits, *, keys: object, folder: Path
+        ) -> ModelEndpoint:
+            return ModelEndpoint(config, sampling, limits, _JudgeWire(self))
+
+        place = "adaptive_eval.graders.asking.open_endpoint"
+        with super()._in_place_of_the_world(start), patch(place, opened):
+            yield
+
+    @property
+    def judged(self) -> list[Attempt]:
+        """What the judge's server has done."""
+        return [one for one in self.attempts if one.model == JUDGE]
+
+
+class _JudgeWire(SpendingWire):
+    """The judge's: it knows what is right by the reference, and says so in the form that it is asked for."""
+
+    longest = REPLY_TOKENS
+
+    def __init__(self, world: JudgedSpender) -> None:
+        super().__init__(world, JUDGE, world.judge_says or world.says, world.judge_faults)
+        self._mute, self._excess = world.mute, world.judge_excess
+
+    def _tokens(self, seed: int) -> int:
+        return self._excess * super()._tokens(seed)
+
+    def _text(self, body: Mapping[str, Any], seed: int) -> str:
+        content = "\n".join(one["content"] for one in body["messages"])
+        shown, line = dict(_SHOWN.findall(content)), _LINE.search(content)
+        if share_of("mute", seed, shown["answer"]) < self._mute:
+            return "I cannot say."
+        verdict = "correct" if shown["answer"] == shown["reference"] else "wrong"
+        if "response_format" in body:
+            return json.dumps({"reasoning": "As they are.", "verdict": verdict})
+        assert line is not None
+        return f"As they are.\n{line[1]}: {verdict}"

@@ -1,0 +1,217 @@
+"""With a judge's verdicts in them caps hold, whatever servers say and lose, and whenever a run is killed."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, event, given, seed, settings
+from hypothesis import strategies as st
+from judged_spending import JUDGE, REPLY_TOKENS, JudgedSpender
+from ledger_check import stored_rows
+from lives import QUESTIONS, SKILLS, Fate, Start
+from spending import (
+    ABSURD,
+    BEYOND,
+    GARBLED,
+    GPUS,
+    HUNG,
+    LOW,
+    MAX_TOKENS,
+    MISSING,
+    PRICE,
+    PROMPT_TOKENS,
+    REFUSED,
+    RESET,
+    SLOTS,
+    TIMEOUT,
+    TRUE,
+    Attempt,
+)
+from thoroughness import examples
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.errors import AdaptiveEvalError, Unavailable
+from adaptive_eval.store import RunReader
+
+JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
+UNDECIDED = {"confidence": 0.9999999, "futility": False}
+
+
+@dataclass
+class JudgedLife:
+    """The starts of one run, and what its files say in the end."""
+
+    world: JudgedSpender
+    budget: Mapping[str, float]
+    slots: int
+    rows: Mapping[tuple[str, str, int], Any]
+    stored: Mapping[str, float]
+    """What the stored run has spent, by cap."""
+    reason: str | None
+    failed: AdaptiveEvalError | None
+    """What the last start has ended with."""
+
+
+def judged_config(folder: Path, budget: Mapping[str, float], slots: int, votes: int, structured: object) -> RunConfig:
+    rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    model = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": PRICE, "output": PRICE}, "gpus": GPUS}
+    grader = {
+        "kind": "judge",
+        "server": {"base_url": "http://127.0.0.1:9/v1", "model": JUDGE},
+        "sampling": {"temperature": 0.5, "max_tokens": REPLY_TOKENS, "timeout": TIMEOUT},
+        "longest": 1024,
+        "votes": votes,
+        "structured": structured,
+        "price": {"input": JUDGE_PRICE, "output": JUDGE_PRICE},
+        "gpus": JUDGE_GPUS,
+        "concurrency": {"concurrency": JUDGE_SLOTS, "attempts": 3, "patience": 5.0},
+    }
+    document: dict[str, Any] = {
+        "questions": "questions.jsonl",
+        "models": [{"name": name, **model} for name in SKILLS],
+        "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS, "timeout": TIMEOUT},
+        "grader": grader,
+        "stop_on_alarm": "never",
+        "stopping": UNDECIDED,  # budgets end it
+        "trials": {"min": 1, "max": 6},
+        "budget": dict(budget),
+        "concurrency": {"concurrency": slots, "attempts": 3, "patience": 5.0},
+    }
+    (folder / "run.yaml").write_text(json.dumps(document))
+    return load_config(folder / "run.yaml")
+
+
+def lead_judged(
+    budget: Mapping[str, float],
+    slots: int = SLOTS,
+    votes: int = 1,
+    structured: object = None,
+    starts: tuple[Start, ...] = (),
+    **world: Any,
+) -> JudgedLife:
+    """A run with these starts, and then one that is left alone."""
+    place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        folder, servers = Path(name), JudgedSpender(**world)
+        for start in (*starts, Start()):
+            ended = failed = None
+            try:
+                ended = servers.run(judged_config(folder, budget, slots, votes, structured), folder / "run", start)
+            except Unavailable as error:
+                failed = error
+        reader = RunReader.open(folder / "run")
+        try:
+            sums = reader.sums()
+        finally:
+            reader.close()
+        stored = {"tokens": sum(one.tokens for one in sums), "usd": sum(one.usd for one in sums)}
+        reason = None if ended is None else str(ended.reason)
+        return JudgedLife(servers, budget, slots, stored_rows(folder / "run"), stored, reason, failed)
+
+
+def kept_to(one: Attempt) -> int:
+    """Tokens of an attempt, but no more than a server gives that keeps to `max_tokens`."""
+    longest = REPLY_TOKENS if one.model == JUDGE else MAX_TOKENS
+    return sum(min(tokens, longest + PROMPT_TOKENS) for tokens in one.tokens)
+
+
+def caps_hold(life: JudgedLife) -> None:
+    """Counted at the servers: what was generated, whether it came or not, and what is charged for it."""
+    attempts, budget = life.world.attempts, life.budget
+    tokens = sum(map(kept_to, attempts))
+    assert tokens <= budget.get("tokens", tokens)
+    usd = sum(kept_to(one) * (JUDGE_PRICE if one.model == JUDGE else PRICE) for one in attempts) / 1e6
+    assert usd <= budget.get("usd", usd)
+    seconds = sum(
+        one.seconds * (JUDGE_GPUS / JUDGE_SLOTS if one.model == JUDGE else GPUS / life.slots)
+        for one in attempts
+        if one.tokens
+    )
+    assert seconds <= 3600.0 * budget.get("gpu_hours", seconds)
+    for row in life.rows.values():
+        assert row.category in (None, int(row.text == "right")), "a verdict that nobody gave"
+
+
+SHARES = st.sampled_from([0.0, 0.0, 0.05, 0.3])
+FAULTS = st.fixed_dictionaries({fate: SHARES for fate in (RESET, HUNG, GARBLED, REFUSED)}).filter(
+    lambda shares: sum(shares.values()) < 0.9
+)
+JUDGED = {
+    "budget": st.fixed_dictionaries(
+        {},
+        optional={
+            "tokens": st.integers(40_000, 400_000),
+            "usd": st.floats(0.1, 1.0),
+            "gpu_hours": st.floats(0.05, 0.4),
+        },
+    ).filter(bool),
+    "says": st.sampled_from([TRUE, MISSING, ABSURD, LOW]),
+    "judge_says": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND]),
+    "slots": st.sampled_from([1, SLOTS]),
+    "votes": st.sampled_from([1, 1, 3]),
+    "structured": st.sampled_from([None, False]),
+    "mute": st.sampled_from([0.0, 0.2]),
+    "faults": FAULTS,
+    "judge_faults": FAULTS,
+    "starts": st.lists(
+        st.builds(Start, st.sampled_from([Fate.KILL, Fate.KILL, Fate.NOTHING, Fate.STOP_AT_ONCE]), st.integers(2, 300)),
+        max_size=3,
+    ).map(tuple),
+}
+
+
+def check_judged(**chosen: Any) -> None:
+    life = lead_judged(**chosen)
+    event(f"ended: {life.reason}")
+    event(f"judged: {bool(life.world.judged)}")
+    caps_hold(life)
+
+
+def drawn_judged(lives: int) -> settings:
+    return settings(
+        max_examples=lives,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@seed(1)
+@drawn_judged(examples(4))
+@given(**JUDGED)
+def test_some_judged_budgets_hold(**chosen: Any) -> None:
+    check_judged(**chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(2, 6))
+def test_a_hundred_judged_budgets_hold(number: int) -> None:
+    seed(number)(drawn_judged(25)(given(**JUDGED)(check_judged)))()
+
+
+EXCESS = 60
+
+
+@pytest.mark.parametrize("starts", [(), (Start(Fate.KILL, 90), Start())], ids=["one start", "killed"])
+def test_a_judge_that_goes_beyond_what_was_reserved_ends_a_run(starts: tuple[Start, ...]) -> None:
+    """No more goes beyond a cap than what its server was at when that was noticed, once a start."""
+    life = lead_judged({"tokens": 150_000}, judge_excess=EXCESS, starts=starts)
+    assert 0 < len(life.world.judged) <= (len(starts) + 1) * 2 * JUDGE_SLOTS
+    ended = "" if life.failed is None else str(life.failed)
+    assert "does not keep to grader.sampling.max_tokens" in ended or (starts and life.reason == "budget")
+
+
+def test_nothing_is_judged_twice_without_a_kill() -> None:
+    life = lead_judged({"tokens": 400_000}, votes=3)
+    asked = Counter(one.model == JUDGE for one in life.world.attempts)
+    assert asked[True] == 3 * asked[False] == 3 * len(life.rows)
+    generated = sum(sum(one.tokens) for one in life.world.attempts)
+    assert life.stored["tokens"] == generated <= 400_000
