@@ -36,7 +36,7 @@ def board(
     model the newest run that is over counts, and the earlier ones are its history. RUNs may be going on. A folder
     is kept as a board by the same command after each run; its page, board.html, is written into it.
     """
-    with reported():
+    with reported(*runs):
         # imported here: `--help` needs none of it
         from adaptive_eval.record.board import board_of
         from adaptive_eval.record.board_runs import gather

@@ -32,7 +32,7 @@ def compare(
     ] = None,
 ) -> None:
     """Say what changed from RUN_A to RUN_B, on what both have: scores, verdicts, questions, settings."""
-    with reported():
+    with reported(run_a, run_b):
         a, b = read_view(run_a), read_view(run_b)
         _require_comparable(a, b)
         if a.name == b.name:

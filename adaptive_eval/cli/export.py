@@ -34,7 +34,7 @@ def export(run: Run, form: Name, output: Output = None, force: Force = False, te
     trial. inspect: a folder with one Inspect log a model. scorio: the base signals of each trial as JSON lines, for
     categorical rubrics. A run that goes on is exported as it is at this moment.
     """
-    with reported():
+    with reported(run):
         if form not in EXPORTS:
             raise ConfigError(f"--format must be one of {', '.join(EXPORTS)}, but got {form!r}")
         reader = RunReader.open(run)

@@ -46,7 +46,7 @@ def label(
     said is shown. Chosen are answers whose labels move open comparisons most. The
     labels lie in RUN/labels.jsonl; reports then have the grader's error, and scores corrected for it.
     """
-    with reported():
+    with reported(run):
         if source is not None:
             _take(run, source)
         elif not show:

@@ -57,7 +57,7 @@ def monitor(
     In a terminal it ends when the run ends, with the run's exit code; Ctrl-C ends the monitor alone. Exit code 7: the
     run goes on.
     """
-    with reported():
+    with reported(run):
         if web:
             if once or display is not None:
                 raise ConfigError(

@@ -26,7 +26,7 @@ def regrade(
     ] = False,
 ) -> None:
     """Grade answers of RUN again: those on which the grader failed, or with --config all of them."""
-    with reported():
+    with reported(run):
         if overrides and config is None:
             raise ConfigError("--set changes a setting of --config, which is not given; add it")
         settings = load_config(config, overrides or ()) if config is not None else None

@@ -45,7 +45,7 @@ def relabel(
     Every rubric is worked out on the signals that are stored; nothing is asked, and nothing in RUN is changed. To go on
     under another rubric: `adaptive-eval regrade RUN --config CONFIG`.
     """
-    with reported():
+    with reported(run):
         found = relabel_run(run, _rubrics(run, rubric) if rubric else None)
         drawn = [] if plots is None else _drawn(found, plots)
         text = _rendered(found, kind or ("text" if output is None else "md"))

@@ -94,7 +94,7 @@ def replay(
 
     Exit codes: as of `run` for one replay; 0 for many with --runs.
     """
-    with reported():
+    with reported(Path(what)):
         timed, in_turn = latency is not None, swap is not None
         prepared = prepare_replay(ReplayRequest(what, config, tuple(overrides or ()), array, top, timed, in_turn))
         servers = _servers(prepared, latency, slots, swap)

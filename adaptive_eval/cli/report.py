@@ -32,7 +32,7 @@ def report(
     json: everything but the trials. csv: the ranking, a line a model. junit: what a gate (objective.gate) says of each
     model.
     """
-    with reported():
+    with reported(run):
         view = read_report(run)
         text = _rendered(view, kind)
         drawn = [] if plots is None else _drawn(view, plots)

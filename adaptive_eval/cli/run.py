@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.cli.shared import Config, Overrides, reported
+from adaptive_eval.cli.shared import Config, Overrides, reported, tell_what_is_passed_over
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.running.event_loop import run_to_end
@@ -62,6 +62,7 @@ def run(
             from adaptive_eval.cli.check import rehearse
 
             raise typer.Exit(rehearse(prepared, directory))
+        tell_what_is_passed_over(directory)
         shown = open_display(display, prepared.rubric.weights)
         command = _command(config, run_dir, overrides or ())
         with _watched_by(shown, metrics) as watcher:

@@ -19,9 +19,14 @@ LONGEST_LINE = 2000
 
 
 @contextmanager
-def reported() -> Iterator[None]:
-    """Report every error that was raised on purpose; anything else is a defect and keeps its traceback."""
+def reported(*runs: Path) -> Iterator[None]:
+    """Report every error that was raised on purpose; anything else is a defect and keeps its traceback.
+
+    Of the `runs` that are read it is said first what of them is damaged, and neither read nor missed.
+    """
     try:
+        for run in runs:
+            tell_what_is_passed_over(run)
         yield
     except AdaptiveEvalError as error:
         typer.echo(f"error: {_shown(error)}", err=True)
@@ -29,6 +34,15 @@ def reported() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         raise typer.Exit(ExitCode.STOPPED) from None
+
+
+def tell_what_is_passed_over(run: Path) -> None:
+    """Say what of a run is damaged, and neither read nor missed by what the command does."""
+    from adaptive_eval.record.verified import passed_over
+    from adaptive_eval.show.text import safe_line
+
+    for note in passed_over(run):
+        typer.echo(f"note: {safe_line(note)}", err=True)
 
 
 def _shown(error: AdaptiveEvalError) -> str:

@@ -3,7 +3,7 @@
 What an experiment needs is imported when it is called, as the commands themselves are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,9 +39,11 @@ def study() -> None:
     """
 
 
-def _conduct(experiment: "Callable[[OnStudyProgress], Experiment]", output: Path | None) -> None:
+def _conduct(
+    experiment: "Callable[[OnStudyProgress], Experiment]", output: Path | None, runs: Sequence[Path] = ()
+) -> None:
     """Do it with a progress bar, show what was found, and write it."""
-    with reported():
+    with reported(*runs):
         from rich.console import Console
 
         from adaptive_eval.show.experiments import show_experiment, write_experiment
@@ -126,7 +128,7 @@ def convergence(
     from adaptive_eval.study.convergence import ConvergenceRequest, study_convergence
 
     request = ConvergenceRequest(data, replicates, trials, top, seed)
-    _conduct(lambda on_progress: study_convergence(request, on_progress), output)
+    _conduct(lambda on_progress: study_convergence(request, on_progress), output, data)
 
 
 @app.command()
@@ -137,7 +139,7 @@ def cost(
     """Tokens, USD and hours of RUNs, by model and by run (Table 7, Fig. 8)."""
     from adaptive_eval.study.cost import study_cost
 
-    _conduct(lambda on_progress: study_cost(runs), output)
+    _conduct(lambda on_progress: study_cost(runs), output, runs)
 
 
 @app.command()

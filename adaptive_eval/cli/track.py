@@ -33,7 +33,7 @@ def track(
     Scores, intervals, verdicts and spending over its looks, then ranking, report and figures. It follows a run that
     goes on until it is over. A run that is known there already gets what it has not got yet.
     """
-    with reported():
+    with reported(run):
         if wandb == mlflow:
             raise ConfigError("a run is told to one tracker at a time: give --wandb or --mlflow")
         if (project or entity or group) and mlflow or (experiment or tracking_uri) and wandb:

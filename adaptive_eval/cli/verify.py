@@ -32,6 +32,8 @@ def verify(
         typer.echo(f"damaged: {safe_line(damage)}", err=True)
     if (more := len(found.damages) - MOST_SHOWN) > 0:
         typer.echo(f"and {more:,} more", err=True)
+    if found.mend is not None:
+        typer.echo(f"to mend: {safe_line(found.mend)}", err=True)
     typer.echo(
         f"error: {safe_line(str(run))} is damaged in {len(found.damages):,} places. Restore a copy of it, or begin "
         f"anew with --fresh; where only results.json is damaged, remove it and run the same command again",

@@ -13,10 +13,10 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, cast
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.config.pace import Favour, choose_favour
 from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs, worst_verdict
@@ -149,9 +149,20 @@ def stored_questions(header: RunHeader) -> tuple[Question, ...]:
 
 
 def stored_question(key: str, body: Json) -> Question:
-    """The question that `run_header` stored."""
-    values: dict[str, Any] = {**body, "choices": tuple(cast(list[str], body["choices"]))}
-    return Question(id=key, **values)
+    """The question that `run_header` stored; `StoreError` where it is none."""
+    try:
+        return _stored_questions().validate_python({**body, "id": key})
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise StoreError(
+            f"the stored question {key!a:.80} is damaged (see {place!a:.80}); restore a copy of the run"
+        ) from error
+
+
+@cache
+def _stored_questions() -> TypeAdapter[Question]:
+    """Made when the first one is read."""
+    return TypeAdapter(Question)
 
 
 class StoredSetup(NamedTuple):

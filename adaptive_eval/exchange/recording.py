@@ -15,7 +15,7 @@ A stored run is a recording, too: its trials in their order, with the weights of
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -236,7 +236,7 @@ def _names(file: _File, name: str, length: int) -> tuple[str, ...] | None:
 
 def recording_of_run(directory: Path) -> Recording:
     """The graded trials of a run; `ConfigError` where a model has none of a question."""
-    with closing(RunReader.open(directory)) as reader:
+    with RunReader.intact(directory) as reader:
         header = reader.header()
         config = stored_config(header)
         weights = np.array(open_rubric(config.rubric).weights, dtype=float)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.errors import GraderError
+from adaptive_eval.errors import GraderError, StoreError
 from adaptive_eval.graders.frozen import LENGTH_RATIO, Facts, FrozenThresholds, fit_frozen, length_ratios
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.graders.types import FLAGS, MEASURES, SignalValue, measured_facts
@@ -127,8 +127,11 @@ def _by_schema(trials: TrialSignals, rubric: SchemaRubric) -> IntColumn:
     there = ~np.any([np.isnan(column) for column in columns.values()], axis=0)
     found = np.full(len(trials), NO_CATEGORY, dtype=np.int64)
     if there.any():
-        signals = Signals(**{name: column[there] for name, column in columns.items()})
-        found[there] = classify(signals, rubric.schema, rubric.thresholds)
+        try:
+            signals = Signals(**{name: column[there] for name, column in columns.items()})
+            found[there] = classify(signals, rubric.schema, rubric.thresholds)
+        except ValueError as error:
+            raise StoreError(f"what a grader has said of a stored trial is damaged: {error}") from error
     return found
 
 
@@ -142,7 +145,13 @@ def _category(rubric: Rubric, facts: Facts) -> int:
 def _said(signals: str | None, flags: str | None) -> Facts:
     up = set((flags or "").split())
     told: dict[str, SignalValue] = {flag: flag in up for flag in FLAGS}
-    return told | (json.loads(signals) if signals else {})
+    try:
+        said = json.loads(signals) if signals else {}
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict) or not all(isinstance(one, str | int | float | None) for one in said.values()):
+        raise StoreError("what a grader has said of a stored trial is damaged: it is no JSON object of plain values")
+    return told | said
 
 
 def _number(value: SignalValue | None) -> float:

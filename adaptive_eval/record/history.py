@@ -29,7 +29,7 @@ from adaptive_eval.config.prepare import PreparedRun, StoredSetup, prompts_of, s
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.errors import ConfigError, RunChanged
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.prior import PriorOutcomes, kept_prior
 from adaptive_eval.record.recorded import Recorded, kept_outcomes, recorded_counts
@@ -170,7 +170,11 @@ def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen:
     with closing(RunReader.open(directory)) as reader:
         stored, now = reader.header(), prepared.header
         grader = {"grader": now.meaning["grader"]} if grader_chosen else {}
-        require_same_meaning(replace(stored, meaning={**stored.meaning, **grader}), now, directory)
+        try:
+            require_same_meaning(replace(stored, meaning={**stored.meaning, **grader}), now, directory)
+        except RunChanged:
+            reader.require_intact()  # what differs may be a byte that nobody has changed on purpose
+            raise
         return reader.trial_count()
 
 

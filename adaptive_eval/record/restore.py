@@ -7,7 +7,7 @@ what the run has written down itself, its results and its looks.
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -189,8 +189,7 @@ class StoredRun:
 @contextmanager
 def opened_run(directory: Path) -> Iterator[StoredRun]:
     """The run in `directory` as it is at one moment; raises `StoreError` where there is none, or it is damaged."""
-    with closing(RunReader.open(directory)) as reader, reader.one_moment():
-        reader.require_intact()
+    with RunReader.intact(directory) as reader:
         yield StoredRun(reader)
 
 

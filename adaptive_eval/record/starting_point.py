@@ -104,7 +104,7 @@ def _read(
         raise ConfigError("prior_evidence.run names the run itself; name an earlier one, or remove the section")
     if not is_run(section.run):
         raise ConfigError(f"prior_evidence.run: {section.run} holds no run; name the directory of one")
-    with closing(RunReader.open(section.run)) as reader:
+    with RunReader.intact(section.run) as reader:
         return read_prior(section, prepared, _earlier(reader), reader, kept)
 
 

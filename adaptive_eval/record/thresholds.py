@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 
 from adaptive_eval.config.prepare import setup_of
 from adaptive_eval.errors import ConfigError, GraderError
@@ -42,7 +41,7 @@ def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
     directory = section.fit.run
     if not is_run(directory):
         raise ConfigError(f"rubric.fit.run: {directory} holds no run; name the directory of one")
-    with closing(RunReader.open(directory)) as reader:
+    with RunReader.intact(directory) as reader:
         setup, events = setup_of(reader.header()), reader.events()
         had = setup.config.rubric
         own = kept_thresholds(had, events)

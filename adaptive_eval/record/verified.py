@@ -1,5 +1,6 @@
 """Whether a run is intact: what is stored is what was written, and results.json speaks of what is stored."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,9 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.record.results import RESULTS_FILE, Results, is_whole, read_results
 from adaptive_eval.store import RunFinished, RunReader, is_held
 from adaptive_eval.store.answer_places import VARIABLE
+from adaptive_eval.store.database import DATABASE_FILE, order_anew
 from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.store.log_check import lost_commits
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,8 @@ class Verified:
     looks: int
     damages: tuple[str, ...]
     notes: tuple[str, ...]
+    mend: str | None = None
+    """What mends it, where that is known."""
 
 
 def verify_run(directory: Path) -> Verified:
@@ -43,7 +48,23 @@ def verify_run(directory: Path) -> Verified:
             notes.append(f"{RESULTS_FILE} has no checksum (an earlier version wrote it): only its counts are checked")
         if not stored.damages:
             _compare(directory, results, damages, notes)
-    return Verified(stored.rows.get("trials", 0), stored.rows.get("looks", 0), tuple(damages), tuple(notes))
+    mend = order_anew(directory) if stored.order_alone else None
+    return Verified(stored.rows.get("trials", 0), stored.rows.get("looks", 0), tuple(damages), tuple(notes), mend)
+
+
+def passed_over(directory: Path) -> Iterator[str]:
+    """What is damaged of a run and is no reason not to read it, or not to go on with it."""
+    database = directory / DATABASE_FILE
+    if not database.exists() or is_held(directory):
+        return
+    if is_whole(directory) is False:
+        path = directory / RESULTS_FILE
+        yield f"{path} is not what was written, and is passed over: all of it follows from {DATABASE_FILE}"
+    if lost_commits(database) == 1:
+        yield (
+            f"the last commit in {database}-wal cannot be read: a power failure has cut that write, or it was "
+            "damaged since. It is passed over: what was in it is as if it had never been answered"
+        )
 
 
 def _compare(directory: Path, results: Results, damages: list[str], notes: list[str]) -> None:

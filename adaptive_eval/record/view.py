@@ -38,6 +38,7 @@ from adaptive_eval.store import (
     events_of_kind,
     is_held,
 )
+from adaptive_eval.store.looks import whole_look
 from scorio.sinf.compare import compare
 
 
@@ -307,11 +308,11 @@ def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
 
 def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
     """Looks with None for what is unknown: numbers that are not there, and z and boundary where nothing is compared."""
-    for number, body in looks:
-        whole = cast(dict[str, Any], body)
+    for stored in looks:
+        whole = whole_look(stored)
         yield LookView(
-            look=number + 1,
-            at=times[number],
+            look=stored.number + 1,
+            at=times[stored.number],
             models=tuple(whole["models"]),
             order=tuple(whole["order"]),
             trials=tuple(whole["trials"]),

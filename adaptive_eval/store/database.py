@@ -12,6 +12,7 @@ each distinct configuration the run was started with, the newest last.
 """
 
 import os
+import shlex
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -188,6 +189,9 @@ BUSY_SECONDS = 30.0
 CLOSING_MS = 1000
 """The same at the end, when the log may as well stay."""
 
+MOST_FAULTS = 20
+"""Faults of its own order that SQLite names at most: where there are more, there is nothing to be mended."""
+
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _NO_TEXT = ("Could not decode", "user-defined function raised exception", "malformed JSON")
 """What is said of a text that is no UTF-8, or no JSON: nothing of that kind was ever written."""
@@ -220,6 +224,23 @@ def open_existing(directory: Path) -> sqlite3.Connection:
         if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'in_flight'").fetchone()[0]:
             connection.executescript(_COUNTED)
     return connection
+
+
+def disorder(connection: sqlite3.Connection) -> list[str]:
+    """What is wrong with the database's own order: its pages, and the indices by which it finds rows."""
+    try:
+        said = [str(text) for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})")]
+    except sqlite3.Error as error:
+        said = [str(error)]
+    return [line for text in said for line in text.splitlines() if text != "ok"]
+
+
+def order_anew(directory: Path) -> str:
+    """What mends a database all of whose rows are what was written."""
+    return (
+        "no row is known to be damaged, but the order in which the database finds them is: "
+        f"`sqlite3 {shlex.quote(str(directory / DATABASE_FILE))} 'REINDEX; VACUUM'` makes that anew from the rows"
+    )
 
 
 def has_segments(connection: sqlite3.Connection) -> bool:

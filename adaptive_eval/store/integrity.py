@@ -10,9 +10,6 @@ from adaptive_eval.store import checksums, database
 from adaptive_eval.store.log_check import lost_commits
 from adaptive_eval.store.stored_texts import StoredTexts
 
-MOST_FAULTS = 20
-"""Faults of its own order that SQLite names at most: where there are more, there is nothing to be mended."""
-
 
 @dataclass(frozen=True, slots=True)
 class Integrity:
@@ -25,6 +22,8 @@ class Integrity:
     damages: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()
     """Places with answers that could not be checked, since nobody has given them."""
+    order_alone: bool = False
+    """Every row is what was written; the order in which the database finds them is not."""
 
     @classmethod
     def of(cls, directory: Path) -> "Integrity":
@@ -32,7 +31,8 @@ class Integrity:
         found, damages = {}, list(_log_cut(directory))
         with closing(database.open_readonly(directory)) as connection, database.explained(directory):
             connection.execute("BEGIN")
-            damages += _disorder(connection)
+            disorder = [f"the database: {fault}" for fault in database.disorder(connection)]
+            damages += disorder
             for table in checksums.COLUMNS:
                 try:
                     found[table] = checksums.check_table(connection, table)
@@ -45,6 +45,7 @@ class Integrity:
             {table: checked.unchecked for table, checked in found.items() if checked.unchecked},
             tuple(damages),
             tuple(elsewhere),
+            0 < len(disorder) == len(damages),
         )
 
 
@@ -63,11 +64,3 @@ def _log_cut(directory: Path) -> Iterator[str]:
             "the log of the database: its last commit cannot be read; if a kill or a power failure has cut that write, "
             "nothing is lost, for nobody was told of it, and the next start of the run mends it"
         )
-
-
-def _disorder(connection: sqlite3.Connection) -> list[str]:
-    try:
-        said = [str(text) for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})")]
-    except sqlite3.Error as error:
-        said = [str(error)]
-    return [f"the database: {line}" for text in said for line in text.splitlines() if text != "ok"]

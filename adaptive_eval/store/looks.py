@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard, cast
 
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
+from adaptive_eval.errors import StoreError
 from adaptive_eval.store import StoredLook
 from adaptive_eval.store.events import Event, SettingsChanged, events_of_kind
+from adaptive_eval.store.forms import is_look
 from adaptive_eval.store.roster import Names
 
 PATH = "trials.max"
@@ -62,9 +64,18 @@ def plain_verdict(pair: PairVerdict, models: Sequence[str]) -> dict[str, object]
     return values
 
 
+def whole_look(stored: StoredLook) -> dict[str, Any]:
+    """What is stored of a look; `StoreError` where it is none."""
+    body = cast(dict[str, Any], stored.body)
+    if not is_look(body):
+        raise StoreError(f"look {stored.number} is damaged: it is not as looks are written; restore a copy of the run")
+    return body
+
+
 def look_of(stored: StoredLook) -> Look:
     """The look that `plain_look` was given, its models by their position in the stored one."""
-    body, names = cast(dict[str, Any], stored.body), models_of(stored)
+    body = whole_look(stored)
+    names = Names(body["models"])
     return Look(
         index=stored.number,
         trials=tuple(body["trials"]),
@@ -78,14 +89,15 @@ def look_of(stored: StoredLook) -> Look:
 
 def models_of(stored: StoredLook) -> Names:
     """The models of a stored look."""
-    return Names(cast(list[str], stored.body["models"]))
+    return Names(whole_look(stored)["models"])
 
 
 def trials_at(stored: StoredLook | None) -> dict[str, int]:
     """How many trials of each model a look was taken on: none before the first."""
     if stored is None:
         return {}
-    return dict(zip(models_of(stored), cast(list[int], stored.body["trials"]), strict=True))
+    body = whole_look(stored)
+    return dict(zip(body["models"], body["trials"], strict=True))
 
 
 def _verdict(plain: dict[str, Any], names: Names) -> PairVerdict:

@@ -1,9 +1,8 @@
 """Reading a run: for a resume, for reports and monitors (also while it runs), and for grading stored answers again."""
 
-import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
@@ -12,6 +11,7 @@ from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import checksums, database
 from adaptive_eval.store.events import Event, Json, event_of
+from adaptive_eval.store.forms import MISFORMED
 from adaptive_eval.store.records import (
     AWAITS,
     LARGEST_SIZE,
@@ -34,7 +34,7 @@ from adaptive_eval.store.records import (
     TrialUse,
     bits_of,
 )
-from adaptive_eval.store.rows import unpack_json, unpack_text
+from adaptive_eval.store.rows import json_object, unpack_json, unpack_text
 from adaptive_eval.store.stored_texts import StoredTexts
 
 Row = tuple[Any, ...]
@@ -201,6 +201,14 @@ class RunReader:
                 self._texts = StoredTexts(directory, connection, given)
 
     @classmethod
+    @contextmanager
+    def intact(cls, directory: Path) -> Iterator[Self]:
+        """Read the run in `directory` as it is at one moment; raises `StoreError` where it is damaged."""
+        with closing(cls.open(directory)) as reader, reader.one_moment():
+            reader.require_intact()
+            yield reader
+
+    @classmethod
     def open(cls, directory: Path) -> Self:
         """Read the run in `directory`, whether or not another process is writing it."""
         return cls(directory, database.open_readonly(directory))
@@ -230,19 +238,21 @@ class RunReader:
         return RunHeader(
             name=str(self._value("name")),
             configuration=self.configurations()[-1],
-            meaning=json.loads(str(self._value("meaning"))),
+            meaning=json_object(self._value("meaning"), "what the run means"),
             models={
-                str(name): json.loads(meaning)
+                str(name): json_object(meaning, "what a model's trials mean")
                 for name, meaning in self._rows("SELECT name, meaning FROM models ORDER BY id")
             },
             questions={
-                str(key): json.loads(body) for key, body in self._rows("SELECT key, body FROM questions ORDER BY id")
+                str(key): json_object(body, "a stored question")
+                for key, body in self._rows("SELECT key, body FROM questions ORDER BY id")
             },
         )
 
     def configurations(self) -> list[Json]:
         """Every configuration with which the run was started, the newest last."""
-        return [json.loads(body) for (body,) in self._rows("SELECT body FROM configurations ORDER BY id")]
+        bodies = self._rows("SELECT body FROM configurations ORDER BY id")
+        return [json_object(body, "the stored configuration") for (body,) in bodies]
 
     def newest_configuration_id(self) -> int:
         """The table's number of the configuration that looks belong to now."""
@@ -252,17 +262,22 @@ class RunReader:
     @property
     def created(self) -> float:
         """When the run was begun, in seconds since 1970."""
-        return float(self._value("created"))
+        return self._seconds("created")
 
     @property
     def elapsed(self) -> float:
         """Seconds the run has been active, over all its starts."""
-        return float(self._value("elapsed"))
+        return self._seconds("elapsed")
 
     def held(self) -> dict[str, HeldTime] | None:
         """How long each model has held its servers; None in a run that was begun before that was measured."""
         rows = list(self._rows("SELECT value FROM run WHERE key = 'held'"))
-        return {name: HeldTime(*one) for name, one in json.loads(str(rows[0][0])).items()} if rows else None
+        held = json_object(rows[0][0], "for how long servers were held") if rows else {}
+        try:
+            times = {name: (float(one[0]), float(one[1]), any(one[2:])) for name, one in held.items()}
+        except (TypeError, ValueError, LookupError) as error:
+            raise self._damaged("for how long servers were held is no time") from error
+        return {name: HeldTime(*one) for name, one in times.items()} if rows else None
 
     def trial_count(self) -> int:
         """How many trials are stored."""
@@ -373,8 +388,8 @@ class RunReader:
         """Everything that happened to the run."""
         rows = self._rows("SELECT kind, body, at FROM events ORDER BY id")
         try:
-            return [event_of(kind, json.loads(body), at) for kind, body, at in rows]
-        except (StoreError, ValueError) as error:
+            return [event_of(kind, json_object(body, f"an event of the kind {kind}"), at) for kind, body, at in rows]
+        except StoreError as error:
             raise StoreError(
                 f"{self.directory}: {error}. Restore a copy of the run, or begin anew with --fresh"
             ) from error
@@ -387,17 +402,31 @@ class RunReader:
         ((value,),) = self._rows("SELECT value FROM run WHERE key = ?", key)
         return cast(str | float, value)
 
+    def _seconds(self, key: str) -> float:
+        try:
+            return float(self._value(key))
+        except (TypeError, ValueError) as error:
+            raise self._damaged(f"run {key} is no time") from error
+
     def _looks(self, which: str, *parameters: object) -> Iterator[StoredLook]:
         """Looks of the newest configuration."""
         for number, body in self._rows(_LOOKS + which, *parameters):
-            yield StoredLook(number, cast(Json, unpack_json(body)))
+            found = unpack_json(body)
+            if not isinstance(found, dict):
+                raise self._damaged(f"look {number} is not as looks are written")
+            yield StoredLook(number, found)
 
     def require_intact(self) -> None:
-        """Compare every row with its checksum; raises `StoreError` with the first that is not what was written."""
+        """Compare every row with its checksum, and check the order by which rows are found; raises `StoreError` with
+        the first that is not what was written."""
         with database.explained(self.directory):
             for table in checksums.COLUMNS:
                 for damage in checksums.check_table(self._connection, table).damages:
                     raise self._damaged(str(damage))
+            for (number,) in self._connection.execute(MISFORMED):
+                raise self._damaged(f"trials {number} is not as trials are written")
+            for fault in database.disorder(self._connection):
+                raise self._damaged(f"{fault}; {database.order_anew(self.directory)}")
 
     def _record(self, values: Row) -> TrialRecord:
         row = _TrialRow._make(values)
@@ -416,7 +445,8 @@ class RunReader:
 
     def _rows(self, query: str, *parameters: object) -> Iterator[Row]:
         with database.explained(self.directory):
-            yield from self._connection.execute(query, parameters)
+            # not the cursor itself, which complains when it is left after the database was closed
+            yield from map(tuple, self._connection.execute(query, parameters))
 
 
 def _truth(value: int | None) -> bool | None:
@@ -447,7 +477,7 @@ def _record(row: _TrialRow, text: str, reasoning: str | None) -> TrialRecord:
         round=row.round,
         answer=answer,
         category=row.category,
-        signals=json.loads(row.signals) if row.signals else {},
+        signals=json_object(row.signals, "what a grader has said") if row.signals else {},
         extracted=row.extracted,
         grader_error=row.grader_error,
         cost=Cost(row.tokens, row.usd, row.gpu_seconds),

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 from adaptive_eval import __version__
 from adaptive_eval.errors import StoreError
@@ -47,9 +48,25 @@ def pack_json(value: object) -> bytes:
     return _compress(dump_json(value).encode())
 
 
-def unpack_json(stored: bytes) -> object:
-    """The values that `pack_json` was given."""
-    return json.loads(_unpacked(stored))
+def unpack_json(stored: object) -> object:
+    """The values that `pack_json` was given; raises `StoreError` where it was given none."""
+    try:
+        if isinstance(stored, bytes):
+            return json.loads(_unpacked(stored))
+    except (ValueError, RecursionError):
+        pass
+    raise StoreError("a stored look is damaged: it is no JSON; restore a copy of the run")
+
+
+def json_object(stored: object, what: str) -> dict[str, Any]:
+    """What is stored as a JSON object; raises `StoreError` where it is anything else."""
+    try:
+        found = json.loads(stored) if isinstance(stored, str | bytes) else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise StoreError(f"{what} is damaged: it is no JSON object; restore a copy of the run")
+    return found
 
 
 def dump_json(value: object) -> str:

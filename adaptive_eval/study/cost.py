@@ -1,7 +1,6 @@
 """What runs have cost, by model and by run (paper, Table 7 and Fig. 8): sums over the trials that are stored."""
 
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +26,7 @@ class Spent(NamedTuple):
 
 def spent_in(directory: Path) -> list[Spent]:
     """Every model of a run, those without a trial included."""
-    with closing(RunReader.open(directory)) as reader, reader.one_moment():
+    with RunReader.intact(directory) as reader:
         models, held, sums = reader.header().models, reader.held() or {}, reader.sums()
     name, found = directory.resolve().name, []
     for model in models:

@@ -6,7 +6,6 @@ last of its answers.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -180,7 +179,7 @@ class Pilot:
 
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     """The trials of a run directory, models matched by name and questions by id; raises `ConfigError`."""
-    with closing(RunReader.open(directory)) as reader:
+    with RunReader.intact(directory) as reader:
         header, elapsed, batches = reader.header(), reader.elapsed, times_of_batches(reader.events())
         graded = [use for use in reader.trial_uses() if use.category is not None]
     _require_the_rubric(directory, header, prepared)

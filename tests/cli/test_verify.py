@@ -1,4 +1,4 @@
-"""`adaptive-eval verify`, and every other command, on runs in which bytes were changed."""
+"""`adaptive-eval verify` on runs in which bytes were changed."""
 
 import random
 import shutil
@@ -16,8 +16,6 @@ from adaptive_eval.store.checksums import COLUMNS
 from adaptive_eval.store.database import DATABASE_FILE
 
 FLIPS = [20, pytest.param(80, marks=pytest.mark.slow)]
-COMMANDED = 16
-"""Of these, with every command: they take longer."""
 
 
 def command(*words: object) -> Result:
@@ -89,26 +87,6 @@ def test_every_flip_of_the_results_is_noticed(copy: Path, flips: int) -> None:
         harmless = place >= len(whole) - 24 and "note: results.json has no checksum" in said.output
         assert said.exit_code == ExitCode.FAILED or harmless, (place, said.output)
         path.write_bytes(whole)
-
-
-@pytest.mark.slow
-def test_no_command_ends_in_a_traceback(done: Site, tmp_path: Path) -> None:
-    rng = random.Random(9)
-    for number in range(COMMANDED):
-        run = Path(shutil.copytree(done.directory(), tmp_path / f"{number}"))
-        flip(run / DATABASE_FILE, rng)
-        if number % 4 == 0:
-            flip(run / "results.json", rng)
-        for words in (
-            ("report", run, "--output", tmp_path / "report.html"),
-            ("monitor", run, "--once", "--display", "plain"),
-            ("export", run, "--format", "jsonl", "--output", tmp_path / "out.jsonl", "--force"),
-            ("compare", run, done.directory()),
-            ("run", done.folder / "run.yaml", "--display", "plain", "--run-dir", run),
-            ("verify", run),
-        ):
-            said = command(*words)
-            assert isinstance(said.exception, SystemExit | None), (words, said.exception)
 
 
 def test_results_of_more_than_is_stored_are_noticed(copy: Path) -> None:

@@ -1,5 +1,6 @@
 """Every row has a checksum, whoever wrote it, and a row that was changed is not read."""
 
+import random
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -113,6 +114,32 @@ def test_a_changed_row_is_named_and_not_gone_on_with(
         open_store()
     with pytest.raises(StoreError, match="adaptive-eval verify"):
         Store.attach(directory)
+
+
+def test_an_index_that_misses_rows_is_named_and_not_gone_on_with(directory: Path, open_store: Open) -> None:
+    """Each row is what was written, and a trial that an index does not find would be asked for or graded amiss."""
+    store = open_store()
+    store.commit(CommitBatch([make_trial("small", "q1", trial) for trial in range(40)]))
+    store.close()
+    path, rng = directory / DATABASE_FILE, random.Random(2)
+    whole = path.read_bytes()
+    pages = [at for at in range(4096, len(whole), 4096) if whole[at] == 10]
+    for _ in range(200):
+        data = bytearray(whole)
+        data[rng.choice(pages) + rng.randrange(4096)] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        if (found := Integrity.of(directory)).order_alone:
+            break
+    assert found.damages and all(damage.startswith("the database: ") for damage in found.damages)
+    with pytest.raises(StoreError, match=r"adaptive-eval verify|REINDEX; VACUUM"):
+        open_store()
+    with pytest.raises(StoreError, match="REINDEX; VACUUM"), RunReader.intact(directory):
+        pass
+    change(directory, "REINDEX")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("VACUUM")
+    assert Integrity.of(directory).damages == ()
+    open_store().close()
 
 
 def test_a_changed_text_is_not_read(directory: Path, open_store: Open) -> None:

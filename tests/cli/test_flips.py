@@ -1,0 +1,180 @@
+"""One bit of a stored run is changed: every command that reads it says the same as before, or that it is damaged."""
+
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from live_runs import ENDED, Found, Site, kill, wait_for_trials
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store.database import DATABASE_FILE
+
+FLIPS = [pytest.param(12, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.release)]
+WHEN = re.compile('"updated": *"[^"]*"')
+"""When results were made is another time where they are made anew."""
+LOG = f"{DATABASE_FILE}-wal"
+GOES_ON = {"trials": {"min": 4, "max": 12}}
+HELD_APART = {"store": {"answers": "segments"}, **GOES_ON}
+
+
+class Said(NamedTuple):
+    """What came of a command."""
+
+    code: int
+    out: str
+    notes: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run as it was left, and how it is read and gone on with."""
+
+    site: Site
+    whole: Path
+    folder: Path
+    config: Path
+
+    @property
+    def copy(self) -> Path:
+        """Always in one place, since some commands name it."""
+        return self.folder / "copy"
+
+    def fresh(self) -> Path:
+        """The run as it was left."""
+        shutil.rmtree(self.copy, ignore_errors=True)
+        return Path(shutil.copytree(self.whole, self.copy))
+
+    def read(self) -> dict[str, Said]:
+        """What every command that reads says of the copy, and what it writes."""
+        out, wide = self.folder / "out", ("--display", "plain")
+        return {
+            "report": command("report", self.copy, "--format", "csv", "--output", out, written=out),
+            "page": command("report", self.copy, "--format", "json", "--output", out, written=out),
+            "monitor": command("monitor", self.copy, "--once", *wide),
+            "export": command("export", self.copy, "--format", "jsonl", "--output", out, "--force", written=out),
+            "arrays": command("export", self.copy, "--format", "csv", "--output", out, "--force", written=out),
+            "compare": command("compare", self.copy, self.copy),
+            "cost": command("study", "cost", self.copy),
+            "replay": command("replay", self.copy, "--runs", 2, "--seed", 1),
+        }
+
+    def go_on(self) -> tuple[Said, object]:
+        """What a resume says, and what the run has found then."""
+        said = command("run", self.config, "--display", "plain", "--run-dir", self.copy)
+        return said, Found.of(self.copy) if said.code in ENDED else None
+
+
+def command(*words: object, written: Path | None = None) -> Said:
+    """Run it, without a traceback."""
+    for file in [] if written is None else written.parent.glob(f"{written.name}*"):
+        file.unlink()
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert isinstance(done.exception, SystemExit | None), (words, done.exception)
+    files = [] if written is None else sorted(written.parent.glob(f"{written.name}*"))
+    told = done.stdout + "".join(file.read_text() for file in files)
+    return Said(done.exit_code, WHEN.sub("", told), done.stderr)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Iterator[Site]:
+    site = Site.make(tmp_path_factory.mktemp("flips"), base_url)
+    yield site
+    for process in site.processes:
+        with process:
+            process.kill()
+
+
+def kept(site: Site, name: str, settings: dict[str, object], *, killed: bool = False) -> Kept:
+    """A run of that name, ended or killed."""
+    config, directory = site.write(name, **settings), site.directory(name)
+    if killed:
+        process = site.start(config, "--run-dir", str(directory))
+        assert wait_for_trials(directory, 60, process)
+        kill(process)
+    else:
+        assert site.run(config, "--run-dir", str(directory)).exit_code in ENDED
+    folder = site.folder / f"of {name}"
+    folder.mkdir()
+    return Kept(site, directory, folder, config)
+
+
+def flipped(path: Path, rng: random.Random, places: Sequence[int] = ()) -> int:
+    """Change one bit of a file, at one of these places or anywhere."""
+    data = bytearray(path.read_bytes())
+    place = rng.choice(places) if places else rng.randrange(len(data))
+    data[place] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+    return place
+
+
+def drill(run: Kept, flips: int, flip: Callable[[Path, random.Random], object], *, texts: bool = False) -> int:
+    """How many of the flips `verify` reports; whoever would say something else because of one tells of it."""
+    run.fresh()
+    before = run.read()
+    ended = run.go_on()[1]
+    rng, reported = random.Random(11), 0
+    for _ in range(flips):
+        place = flip(run.fresh(), rng)
+        verified = command("verify", run.copy)
+        reported += verified.code != ExitCode.REACHED
+        for name, said in run.read().items():
+            assert told(said) or said == before[name], (place, name, said)
+        said, found = run.go_on()
+        assert told(said) or found == ended, (place, said)
+        # a resume reads no answers that lie apart
+        assert told(said) or texts or verified.code == ExitCode.REACHED, (place, verified, said)
+    return reported
+
+
+def told(said: Said) -> bool:
+    """Refused, or gone on with in what is said to be left."""
+    refused = said.code == ExitCode.FAILED and "damaged" in said.notes
+    return refused or said.notes.startswith("note: ") and "passed over" in said.notes
+
+
+def indices(path: Path) -> list[int]:
+    """Where a database has pages of an index."""
+    data = path.read_bytes()
+    return [at + byte for at in range(4096, len(data), 4096) if data[at] in (2, 10) for byte in range(4096)]
+
+
+@pytest.mark.parametrize("flips", FLIPS)
+def test_of_a_run_that_has_ended(site: Site, flips: int) -> None:
+    run = kept(site, f"ended{flips}", GOES_ON)
+    assert drill(run, flips, lambda copy, rng: flipped(copy / DATABASE_FILE, rng)) > flips / 3
+
+
+@pytest.mark.parametrize("flips", FLIPS)
+def test_of_its_indices(site: Site, flips: int) -> None:
+    """Rows that an index does not find would be written or graded amiss, though each is what was written."""
+    run = kept(site, f"indices{flips}", GOES_ON)
+    places = indices(run.whole / DATABASE_FILE)
+    assert drill(run, flips, lambda copy, rng: flipped(copy / DATABASE_FILE, rng, places))
+
+
+@pytest.mark.parametrize("flips", FLIPS)
+def test_of_its_results(site: Site, flips: int) -> None:
+    run = kept(site, f"results{flips}", GOES_ON)
+    assert drill(run, flips, lambda copy, rng: flipped(copy / "results.json", rng)) >= flips - 1
+
+
+@pytest.mark.parametrize("flips", FLIPS)
+@pytest.mark.parametrize("file", [DATABASE_FILE, LOG])
+def test_of_a_run_that_was_killed(site: Site, file: str, flips: int) -> None:
+    run = kept(site, f"killed{len(file)}{flips}", {}, killed=True)
+    assert (run.whole / LOG).stat().st_size > 0
+    drill(run, flips, lambda copy, rng: flipped(copy / file, rng))
+
+
+@pytest.mark.parametrize("flips", FLIPS)
+def test_of_answers_that_lie_apart(site: Site, flips: int) -> None:
+    run = kept(site, f"apart{flips}", HELD_APART)
+    (segment,) = (run.whole / "answers").iterdir()
+    assert drill(run, flips, lambda copy, rng: flipped(copy / "answers" / segment.name, rng), texts=True) > flips / 2

@@ -1,0 +1,150 @@
+"""A run directory that somebody has made up: every command that reads it says what is wrong, without a traceback."""
+
+import json
+import random
+import shutil
+import sqlite3
+import zlib
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_runs import ENDED, Site, without_checksums
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store.database import DATABASE_FILE
+
+NESTED = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
+"""Deeper than Python's parser goes."""
+VALUES = [None, True, -1, 0, 1e308, 10**30, "", "x", [], {}, [1], {"a": 1}, "9" * 400, float("nan"), [[[]]], -1.5]
+BODIES = ["configurations", "models", "questions", "looks", "events", "trials"]
+COLUMNS = {"models": "meaning", "trials": "signals"}
+LOOSE = [
+    *("category", "seed", "round", "trial", "flags", "digest", "finish_reason", "prompt_tokens", "completion_tokens"),
+    *("latency", "ttft", "replica", "attempts", "completion_bpt", "tokens", "usd", "gpu_seconds", "at", "text"),
+]
+READING = [
+    *("report RUN --format md --output OUT", "report RUN --format html --output OUT", "monitor RUN --once"),
+    *(
+        "export RUN --format jsonl --output OUT --force",
+        "compare RUN COPY",
+        "study cost RUN",
+        "replay RUN --output REPLAY",
+    ),
+    *("verify RUN", "relabel RUN", "board RUN", "label RUN --show", "regrade RUN", "run run.yaml --run-dir RUN"),
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
+    site = Site.make(tmp_path_factory.mktemp("hostile"), base_url)
+    assert site.run(site.write(trials={"min": 4, "max": 6})).exit_code in ENDED
+    site.directory().rename(site.folder / "COPY")
+    return site.folder
+
+
+@pytest.fixture
+def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = Path(shutil.copytree(made, tmp_path / "here"))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def fresh(here: Path, rng: random.Random) -> sqlite3.Connection:
+    shutil.rmtree(here / "RUN", ignore_errors=True)
+    shutil.copytree(here / "COPY", here / "RUN")
+    if rng.random() < 0.7:
+        (here / "RUN" / "results.json").unlink()
+    database = sqlite3.connect(here / "RUN" / DATABASE_FILE)
+    without_checksums(database)
+    return database
+
+
+def put(database: sqlite3.Connection, table: str, body: str, where: str = "") -> None:
+    """Put a text in the place of JSON, packed where it was."""
+    packed = zlib.compress(body.encode()) if table == "looks" else body
+    database.execute(f"UPDATE {table} SET {COLUMNS.get(table, 'body')} = ? {where}", (packed,))
+    database.commit()
+
+
+def say(line: str) -> None:
+    done = CliRunner().invoke(app, line.split())
+    assert isinstance(done.exception, SystemExit | None), (line, done.exception)
+
+
+@pytest.mark.parametrize("table", BODIES)
+def test_json_that_is_no_object_or_too_deep_is_told(here: Path, table: str) -> None:
+    for body in (NESTED, "[]"):
+        with closing(fresh(here, random.Random(1))) as database:
+            put(database, table, body)
+        for line in ("report RUN --output OUT", "relabel RUN"):
+            say(line)
+
+
+def test_looks_that_are_not_packed_are_told(here: Path) -> None:
+    with closing(fresh(here, random.Random(1))) as database:
+        database.execute("UPDATE looks SET body = '{}'")
+        database.commit()
+    done = CliRunner().invoke(app, ["report", "RUN", "--output", "OUT"])
+    assert done.exit_code == ExitCode.FAILED and "a stored look is damaged" in done.stderr
+
+
+def spoiled(value: Any, rng: random.Random) -> Any:
+    """The same with one of its parts replaced, or left out."""
+    places: list[tuple[Any, Any]] = []
+
+    def walk(one: Any) -> None:
+        parts = one.items() if isinstance(one, dict) else enumerate(one[:4]) if isinstance(one, list) else ()
+        for key, part in list(parts):
+            places.append((one, key))
+            walk(part)
+
+    walk(value)
+    if not places:
+        return rng.choice(VALUES)
+    within, key = rng.choice(places)
+    if isinstance(within, dict) and rng.random() < 0.25:
+        del within[key]
+    else:
+        within[key] = rng.choice(VALUES)
+    return value
+
+
+def spoil(database: sqlite3.Connection, rng: random.Random) -> str:
+    """One value of the run becomes another that it may not be."""
+    table = rng.choice([*BODIES, "columns", "run"])
+    if table == "columns":
+        column, value = rng.choice(LOOSE), rng.choice(["x", -1, 10**18, 1e308, b"\xff", "", -5.5])
+        trial = rng.randint(1, 60)
+        database.execute(f"UPDATE OR REPLACE trials SET {column} = ? WHERE id = ?", (value, trial))
+        database.commit()
+        return f"{column} {value!r}"
+    if table == "run":
+        key, value = (
+            rng.choice(["meaning", "held", "elapsed", "created", "name"]),
+            rng.choice(["x", -1, 1e308, b"\xff"]),
+        )
+        database.execute("UPDATE run SET value = ? WHERE key = ?", (value, key))
+        database.commit()
+        return f"{key} {value!r}"
+    number = "number" if table == "looks" else "id"
+    column = COLUMNS.get(table, "body")
+    rows = database.execute(f"SELECT {number}, {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
+    at, body = rng.choice(rows)
+    found = spoiled(json.loads(zlib.decompress(body) if table == "looks" else body), rng)
+    put(database, table, json.dumps(found), f"WHERE {number} = {at}")
+    return f"{table} {at}: {found!r:.300}"
+
+
+@pytest.mark.parametrize(("number", "runs"), [(1, 3), *(pytest.param(n, 40, marks=pytest.mark.slow) for n in (2, 3))])
+def test_whatever_is_put_into_a_run_no_command_ends_in_a_traceback(here: Path, number: int, runs: int) -> None:
+    rng = random.Random(number)
+    for _ in range(runs):
+        with closing(fresh(here, rng)) as database:
+            what = spoil(database, rng)
+        for line in rng.sample(READING, 4):
+            done = CliRunner().invoke(app, line.split())
+            assert isinstance(done.exception, SystemExit | None), (what, line, done.exception)
