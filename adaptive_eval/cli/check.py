@@ -122,6 +122,9 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
     yield f"policy    {config.allocation.policy}, {plan.trials.min} to {plan.trials.max} trials a question"
     yield f"at most   {', '.join(_at_most(plan))}"
     yield "          (everyone's maximum, every answer at its longest: what caps reserve; `plan` says what is expected)"
+    if config.prior_evidence is not None and config.prior_evidence.greedy:
+        greedy = bench.models * bench.questions
+        yield f"before    {count(greedy)} greedy answers, one to each question, which count as R0 and under the caps"
     prompt = prepared.prompts[0][0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     yield f"first     {safe_line(first, 160)}"

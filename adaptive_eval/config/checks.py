@@ -294,6 +294,9 @@ def _prior_has_its_categories(prior_evidence: PriorEvidenceConfig | None, rubric
     if prior_evidence is not None and rubric.fit == "opening":
         rule = "may not be `opening` with prior_evidence, whose categories go by other thresholds"
         mend = f"take those of the earlier run: `fit: {{run: {prior_evidence.run}}}`"
+        if prior_evidence.greedy:
+            rule = "may not be `opening` with greedy answers, which come before it and need their categories"
+            mend = "take thresholds of an earlier run (`fit: {run: ...}`), or give numbers under `thresholds`"
         yield Problem(("rubric", "fit"), rule, mend)
 
 

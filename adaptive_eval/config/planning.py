@@ -21,7 +21,7 @@ from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
 from adaptive_eval.core.optimal import ANY_SPACING, Spacing
-from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentFirst
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
@@ -55,6 +55,8 @@ class KnownBefore(NamedTuple):
     """(L, M, K): R0, and all outcomes of recorded models."""
     ungraded: NDArray[np.int64] | None = None
     """(L, M): answers of recorded models that have no grade."""
+    spent: SpentFirst = NOTHING_SPENT
+    """What the run has paid for R0."""
 
 
 def plan_of(
@@ -83,7 +85,8 @@ def plan_of(
     )
     names = [model.name for model in config.models]
     budget = budget_of(config.budget, config.models, config.serving_groups)
-    return plan_on(bench, config, names, first, in_turn=config.in_turn, horizons=horizons, budget=budget)
+    in_turn, spent = config.in_turn, known.spent
+    return plan_on(bench, config, names, first, in_turn=in_turn, horizons=horizons, budget=budget, spent_first=spent)
 
 
 def plan_on(
@@ -95,10 +98,11 @@ def plan_on(
     in_turn: bool = False,
     horizons: Sequence[EarlierHorizon] = (),
     budget: Budget | None = None,
+    spent_first: SpentFirst = NOTHING_SPENT,
 ) -> Plan:
     """The plan for these models and questions; `in_turn` where models are served one at a time.
 
-    `budget` are the caps, where the run starts servers.
+    `budget` are the caps, where the run starts servers; `spent_first` is what was paid for R0.
     """
     paced = partial(pace_of, config.allocation, questions=bench.questions, in_turn=in_turn)
     before = [config.trials.model_copy(update={"max": horizon.trials}) for horizon in horizons]
@@ -126,6 +130,7 @@ def plan_on(
             first=first,
             estimator="average" if judged_by is None else judged_by.estimator,
             earlier=earlier,
+            spent_first=spent_first,
         )
 
 

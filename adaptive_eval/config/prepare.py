@@ -212,7 +212,7 @@ def prepare(config: RunConfig) -> PreparedRun:
         raise ConfigError("grader.kind is logged, which grades nothing: it stands for the grades of imported logs")
     questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
     _require_gradable(config, questions)
-    prepared = _prepared(config, questions)
+    prepared = with_questions(config, questions)
     if config.trials.favour == "auto":
         choice = choose_favour(config.asked, config.trials, len(questions), in_turn=config.in_turn)
         prepared = replace(at_pace(prepared, choice.favour), why_favoured=choice.why)
@@ -238,7 +238,8 @@ def _with_own_rule(prepared: PreparedRun) -> PreparedRun:
     return replace(prepared, header=replace(header, configuration={**header.configuration, PLUG_INS: told}))
 
 
-def _prepared(config: RunConfig, questions: tuple[Question, ...]) -> PreparedRun:
+def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> PreparedRun:
+    """A run with questions that are loaded; its pace is said."""
     prompts = prompts_of(config, questions)
     return PreparedRun(
         config=config,

@@ -163,14 +163,18 @@ class StoreConfig(Section):
 
 
 class PriorEvidenceConfig(Section):
-    """Outcomes of an earlier run that count as trials of this one: R0 (paper, 2.8).
+    """Outcomes that count as trials of this run, though it did not draw them: R0 (paper, 2.8). They are those of an
+    earlier run, or of one greedy answer to each question.
 
     Taken are trials that the earlier run made before its first look, and never more of a question than this run has at
     its own first look: deeper, they would outweigh it.
     """
 
-    run: Path
+    run: Path | None = None
     """The directory of the earlier run, from the current directory."""
+    greedy: bool = Field(False, validate_default=True)
+    """In place of an earlier run: ask every model each question once at temperature 0 before anything else. These
+    answers are a run of their own, in the folder `greedy` of this one, and are counted in its costs and caps."""
     depth: Count | None = Field(None, ge=1)
     """Outcomes of each question, D; default, and most: `trials.min`."""
     discount: float = Field(1.0, gt=0, le=1)
@@ -185,6 +189,22 @@ class PriorEvidenceConfig(Section):
     groups: Mapping[str, str] = Field(default_factory=dict)
     """The same for groups of questions (`questions.fields.cluster`): each question takes the shares of the categories
     in a group of the earlier run, as so many outcomes as `depth` says."""
+
+    @field_validator("greedy")
+    @classmethod
+    def _one_source(cls, greedy: bool, info: ValidationInfo) -> bool:
+        if greedy and info.data.get("run") is not None:
+            raise refuse("may not stand beside `run`", "take outcomes of an earlier run, or greedy answers")
+        if not greedy and "run" in info.data and info.data["run"] is None:
+            raise refuse("must be true where no `run` is given", "name an earlier run, as in `run: runs/last-month`")
+        return greedy
+
+    @field_validator("depth", "models", "questions", "groups")
+    @classmethod
+    def _of_an_earlier_run(cls, given: Any, info: ValidationInfo) -> Any:
+        if given and info.data.get("greedy"):
+            raise refuse("is for outcomes of an earlier run, and greedy answers are this run's own", "remove it")
+        return given
 
     @field_validator("groups")
     @classmethod

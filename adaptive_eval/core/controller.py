@@ -20,7 +20,7 @@ from adaptive_eval.core.in_flight import BatchesInFlight
 from adaptive_eval.core.judge import LatchedVerdicts
 from adaptive_eval.core.look import JudgedLook, Supply, judge_look, look_of, trials_to_horizon
 from adaptive_eval.core.opening import Opening
-from adaptive_eval.core.plan import Plan
+from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentFirst
 from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.reasons import SILENT, UNPAID, why_no_further
 from adaptive_eval.core.result import Result, conclude
@@ -37,7 +37,8 @@ NOTHING_LOST: Mapping[int, Cost] = {}
 class Controller:
     """Decides which trials to run (`ask`) by what came of those before (`tell`), until it is `finished`."""
 
-    def __init__(self, plan: Plan, *, keep_looks: bool = True) -> None:
+    def __init__(self, plan: Plan, *, keep_looks: bool = True, elsewhere: SpentFirst = NOTHING_SPENT) -> None:
+        """`elsewhere` is what was spent besides the trials of the plan: caps count it before anything is asked."""
         bench = plan.bench
         self.plan = plan
         self._keep_looks = keep_looks
@@ -54,6 +55,7 @@ class Controller:
         self._horizon = CurrentHorizon(plan)
         self._tally = Tally(bench, plan.prior, self._horizon.most)
         self._flight = BatchesInFlight(bench, plan.budget)
+        self._flight.account.spend_elsewhere(*elsewhere)
         pairs, _ = judged_pairs(bench.models, plan.objective.reference is not None, plan.objective.margin)
         self._memory = LatchedVerdicts.blank(len(pairs))
         self._aside_at_look = 0

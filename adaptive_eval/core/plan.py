@@ -1,6 +1,7 @@
 """The plan of a run: everything that decides, besides the outcomes."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,17 @@ from adaptive_eval.core.policies import Policy, Weighted
 from adaptive_eval.core.rules import Correctable, Rule
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials, require
+from adaptive_eval.core.types import NO_COST, Cost
+
+
+class SpentFirst(NamedTuple):
+    """Trials that are none of the plan, and what was paid for them."""
+
+    trials: int = 0
+    cost: Cost = NO_COST
+
+
+NOTHING_SPENT = SpentFirst()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,8 @@ class Plan:
     as a design with fixed numbers of trials is looked at."""
     earlier: tuple[PastHorizon, ...] = ()
     """Horizons that the run had before that of `trials`, in their order."""
+    spent_first: SpentFirst = NOTHING_SPENT
+    """What was spent before the first round, on what counts as R0."""
     estimator: Estimator = "average"
     """What is compared."""
 
@@ -78,7 +92,9 @@ class Plan:
         trials, pace = (self.earlier[0].trials, self.earlier[0].pace) if self.earlier else (self.trials, self.pace)
         least = np.full((self.bench.models, self.bench.questions), trials.min, dtype=np.int32)
         more = np.maximum(least, min(pace.opening, trials.max))
-        if BudgetAccount(self.budget, self.bench.worst_cost).fits(more.sum(axis=1)):
+        account = BudgetAccount(self.budget, self.bench.worst_cost)
+        account.spend_elsewhere(*self.spent_first)
+        if account.fits(more.sum(axis=1)):
             least = more
         first = least if self.first is None else np.maximum(least, self.first.astype(np.int32))
         first[~self.bench.asked] = 0

@@ -128,7 +128,7 @@ def build_results(snapshot: Snapshot) -> Results:
         questions=_questions(snapshot, order),
         warnings=(
             *rule_caution(subject.decisions),
-            *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models),
+            *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, greedy=snapshot.greedy),
             *reversal_cautions(reversals),
             *metric_cautions(metrics),
             *snapshot.noticed,

@@ -53,7 +53,8 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "prior_trials": Term(
         "R0",
-        "Outcomes of an earlier run that are counted in the score, as trials for each question.",
+        "Outcomes of an earlier run, or greedy answers that came first, that are counted in the score, as trials for "
+        "each question.",
     ),
     "z": Term(
         "z",

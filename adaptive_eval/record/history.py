@@ -226,4 +226,5 @@ def known_before(
         return KnownBefore()
     there = np.zeros((len(roster.models), len(roster.questions)), np.int32) if first is None else first
     most = np.maximum(there, config.trials.min)
-    return KnownBefore(prior.counts(tuple(roster.models), tuple(roster.questions), most, categories))
+    counts = prior.counts(tuple(roster.models), tuple(roster.questions), most, categories)
+    return KnownBefore(counts, spent=prior.spent)

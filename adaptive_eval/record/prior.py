@@ -7,17 +7,22 @@ first look, it never outweighs what is asked anew.
 
 With a `discount` a0 each outcome counts a0 (power prior: Ibrahim and Chen 2000). From a related data set R0 comes by a
 map of questions, or of groups of them: then a question takes the shares of the categories over the whole group.
+
+Greedy answers, one to each question at temperature 0, are R0 in the same way: a run of their own has asked for them
+(`running.greedy`), and nothing was selected there either.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import PriorEvidenceConfig
+from adaptive_eval.core.plan import NOTHING_SPENT, SpentFirst
+from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric
 from adaptive_eval.questions import Question
@@ -38,6 +43,8 @@ class PriorOutcomes:
     discount: float = 1.0
     pooled: int | None = None
     """The outcomes of a question are those of a whole group, and count as so many; None: they are its own."""
+    spent: SpentFirst = NOTHING_SPENT
+    """What the run has paid for them."""
 
     def covers(self, models: Sequence[str]) -> bool:
         """Each of these models was looked for."""
@@ -82,13 +89,20 @@ def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> 
     if section is None:
         return None
     kept = [event for event in events_of_kind(events, PriorTaken) if _takes(event.section) == _takes(section)]
-    return _as_asked(kept[-1].run, kept[-1].outcomes, section) if kept else None
+    return taken_prior(kept[-1], section) if kept else None
+
+
+def taken_prior(event: PriorTaken, section: PriorEvidenceConfig) -> PriorOutcomes:
+    """What a run has kept, with what it has paid for it."""
+    spent = SpentFirst(event.trials, Cost(event.tokens, event.usd, event.gpu_seconds))
+    return replace(_as_asked(event.run, event.outcomes, section), spent=spent)
 
 
 def _takes(section: PriorEvidenceConfig | Json) -> Json:
     """What decides which outcomes are taken; how much each counts does not."""
     given = section.model_dump(mode="json") if isinstance(section, PriorEvidenceConfig) else section
-    return {"questions": {}, "groups": {}} | {key: value for key, value in given.items() if key != "discount"}
+    since_then = {"questions": {}, "groups": {}, "greedy": False}
+    return since_then | {key: value for key, value in given.items() if key != "discount"}
 
 
 def _as_asked(run: str, outcomes: Mapping[str, Outcomes], section: PriorEvidenceConfig) -> PriorOutcomes:
@@ -113,7 +127,7 @@ def read_prior(
     known = {} if kept is None else dict(kept.outcomes)
     sources = {name: section.models.get(name, name) for name in prepared.models if name not in known}
     depth = prepared.config.trials.min if section.depth is None else section.depth
-    openings = _openings(reader, earlier, set(sources.values()))
+    openings = first_outcomes(reader, earlier, set(sources.values()))
     comes_from = _origins(section, prepared.questions, earlier.questions)
     for name, source in sources.items():
         whole = openings.get(source, {})
@@ -198,7 +212,7 @@ def asks_otherwise(one: Question, other: Question) -> bool:
     return known and (one.prompt, one.choices) != (other.prompt, other.choices)
 
 
-def _openings(reader: RunReader, earlier: EarlierRun, models: set[str]) -> dict[str, dict[str, list[int]]]:
+def first_outcomes(reader: RunReader, earlier: EarlierRun, models: set[str]) -> dict[str, dict[str, list[int]]]:
     """The categories of each model's trials before the first look, in their order; only where none is missing."""
     size = {
         (model, question.id): int(earlier.first[row, column])

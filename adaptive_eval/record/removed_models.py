@@ -1,7 +1,8 @@
 """What a run has spent besides the stored answers of the models that it has today.
 
-That is on models that its configuration names no more, on what never came, on a verifier before any answer, and on
-verdicts of a `regrade` that did not come to its end. Caps are on the whole run, and count it, too.
+That is on models that its configuration names no more, on what never came, on a verifier before any answer, on greedy
+answers that came first (R0), and on verdicts of a `regrade` that did not come to its end. Caps are on the whole run,
+and count it, too.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -11,9 +12,10 @@ from typing import NamedTuple
 
 from adaptive_eval.config.planning import longest_prompts, lost_cost, worst_costs, worst_verdict
 from adaptive_eval.config.prepare import prompts_of, setup_of
+from adaptive_eval.core.plan import SpentFirst
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.results import BesideRow
-from adaptive_eval.scheduler.ledger import cost_of, lost_so_far, spent_on_baseline, spent_on_unused
+from adaptive_eval.scheduler.ledger import cost_of, lost_so_far, spent_on_baseline, spent_on_greedy, spent_on_unused
 from adaptive_eval.store import AnswersLost, Event, RunBegun, RunReader, ServerLaunched, events_of_kind
 from adaptive_eval.store.roster import Names
 
@@ -24,14 +26,14 @@ class RemovedModelsSpending(NamedTuple):
     rows: tuple[BesideRow, ...]
 
     @property
-    def trials(self) -> int:
-        """Answers that are stored."""
-        return sum(row.trials for row in self.rows)
-
-    @property
     def cost(self) -> Cost:
         """What was bought."""
         return reduce(Cost.plus, (Cost(row.tokens, row.usd, row.gpu_seconds) for row in self.rows), NO_COST)
+
+    @property
+    def in_all(self) -> SpentFirst:
+        """The answers that are stored, and what was bought."""
+        return SpentFirst(sum(row.trials for row in self.rows), self.cost)
 
     @property
     def gpu_seconds(self) -> float:
@@ -74,10 +76,13 @@ def spent_beside(
 
 
 def _rows_before_any(events: Sequence[Event]) -> Iterator[BesideRow]:
-    """What no model was asked for."""
+    """What no model was asked for, or before the run itself."""
     for what, spent in (("baseline", spent_on_baseline(events)), ("regrade", spent_on_unused(events))):
         if spent != NO_COST:
             yield BesideRow(what, None, 0, *spent, spent.gpu_seconds)
+    if (one := spent_on_greedy(events)) is not None:
+        used = (one.trials, one.tokens, one.usd, one.gpu_seconds, one.counted_gpu_seconds)
+        yield BesideRow("greedy", None, *used)
 
 
 def _lost(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:

@@ -95,8 +95,7 @@ class StoredRun:
     def restored(self) -> Restored:
         """What its trials come to; raises `StoreError` where it names a plug-in."""
         setup, reader = self.setup, self.reader
-        controller = Controller(self.plan)
-        controller.spend_elsewhere(self.removed_models.trials, self.removed_models.cost)
+        controller = Controller(self.plan, elsewhere=self.removed_models.in_all)
         usages = [TrialUsage() for _ in setup.roster.models]
         outcomes, taken = _outcomes(reader, setup.roster, usages), 0
         at, (before, since) = setup.roster.models.position_of, _told(self.events)

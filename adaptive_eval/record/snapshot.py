@@ -25,7 +25,15 @@ from adaptive_eval.record.warnings import (
     notice_cautions,
     recorded_caution,
 )
-from adaptive_eval.store import Event, HeldTime, OutcomesRecorded, ServerDied, ServerLaunched, events_of_kind
+from adaptive_eval.store import (
+    Event,
+    HeldTime,
+    OutcomesRecorded,
+    PriorTaken,
+    ServerDied,
+    ServerLaunched,
+    events_of_kind,
+)
 from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import CountArray, FloatArray
@@ -67,6 +75,8 @@ class Snapshot:
     """(L, M, K): those of complete rounds."""
     prior_depths: FloatArray
     """(L,): outcomes of R0 a question."""
+    greedy: bool
+    """R0 is of greedy answers, not of an earlier run."""
     recorded: Mapping[int, str]
     """Of each model that is never asked, the run that its outcomes come from."""
     set_aside: Mapping[int, str]
@@ -117,6 +127,7 @@ def take_snapshot(
         arrived=controller.arrived + recorded,
         judged=controller.counts + recorded,
         prior_depths=prior.sum(axis=(1, 2)) / bench.questions,
+        greedy=any(event.greedy for event in events_of_kind(events, PriorTaken)[-1:]),
         recorded={model: names.get(subject.models[model], "") for model in sorted(bench.recorded)},
         set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
         usages=tuple(usage.copy() for usage in usages),

@@ -1,8 +1,9 @@
 """A run that is to begin or go on: with what it takes from earlier runs, and what of that has to be written down."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +40,10 @@ class StartingPoint(NamedTuple):
     """Those of an earlier run, where they have to be written down yet."""
     recorded: Sequence[OutcomesRecorded] = ()
     """Outcomes of recorded models, where they have to be written down yet."""
+    kept: PriorOutcomes | None = None
+    """R0 that is written down."""
+    with_prior: Callable[[PriorOutcomes], PreparedRun] | None = None
+    """The run with greedy answers as R0, where some have to be asked for first; None where none have."""
 
     @property
     def news(self) -> list[Event]:
@@ -62,10 +67,12 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     recorded = {**recorded, **{event.model: event for event in taken}}
     section = prepared.config.prior_evidence
     kept = kept_prior(section, held.events)
-    if section is None or (kept is not None and kept.covers(prepared.models)):
-        return StartingPoint(_planned(prepared, held, kept, recorded), None, thresholds, taken)
-    prior = _read(section, prepared, directory, kept)
-    return StartingPoint(_planned(prepared, held, prior, recorded), prior.event(section), thresholds, taken)
+    if section is None or section.run is None or (kept is not None and kept.covers(prepared.models)):
+        planned = partial(_planned, prepared, held, recorded=recorded)
+        asks = section is not None and section.greedy and not (kept is not None and kept.covers(prepared.models))
+        return StartingPoint(planned(prior=kept), None, thresholds, taken, kept, planned if asks else None)
+    prior = _read(section, section.run, prepared, directory, kept)
+    return StartingPoint(_planned(prepared, held, prior, recorded), prior.event(section), thresholds, taken, kept)
 
 
 def _as_it_began(prepared: PreparedRun, directory: Path) -> PreparedRun:
@@ -98,17 +105,17 @@ def _held(prepared: PreparedRun, directory: Path) -> _StoredBeginning:
 
 
 def _read(
-    section: PriorEvidenceConfig, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None
+    section: PriorEvidenceConfig, run: Path, prepared: PreparedRun, directory: Path, kept: PriorOutcomes | None
 ) -> PriorOutcomes:
-    if is_run(directory) and section.run.resolve() == directory.resolve():
+    if is_run(directory) and run.resolve() == directory.resolve():
         raise ConfigError("prior_evidence.run names the run itself; name an earlier one, or remove the section")
-    if not is_run(section.run):
-        raise ConfigError(f"prior_evidence.run: {section.run} holds no run; name the directory of one")
-    with RunReader.intact(section.run) as reader:
-        return read_prior(section, prepared, _earlier(reader), reader, kept)
+    if not is_run(run):
+        raise ConfigError(f"prior_evidence.run: {run} holds no run; name the directory of one")
+    with RunReader.intact(run) as reader:
+        return read_prior(section, prepared, earlier_run(reader), reader, kept)
 
 
-def _earlier(reader: RunReader) -> EarlierRun:
+def earlier_run(reader: RunReader) -> EarlierRun:
     """A run whose first trials are taken; no plan is made of it, so none of its plug-ins is loaded."""
     config, questions, _, roster = setup_of(reader.header())
     events = reader.events()

@@ -147,17 +147,24 @@ def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[
         )
 
 
-def prior_caution(names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow]) -> Iterator[Caution]:
-    """Whose scores are made of an earlier run's outcomes too, and how many: D; and the order without them."""
+def prior_caution(
+    names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow], *, greedy: bool
+) -> Iterator[Caution]:
+    """Whose scores are made of R0 too, and of how much: D; and the order without it."""
     if any(depths):
         told = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
-        yield Caution(
-            "prior",
-            None,
-            "outcomes of an earlier run count as trials of this one (R0), so many a question (D, at most the trials of "
-            f"the first look): {told}; where a model has changed since, they pull its score to what it was. "
-            f"{_order_alone(found)}",
-        )
+        if greedy:
+            text = (
+                f"one greedy answer to each question counts in the scores (R0), as so many trials (D): {told}; a model "
+                "that is better or worse at temperature 0 than as it is ranked is pulled there."
+            )
+        else:
+            text = (
+                "outcomes of an earlier run count as trials of this one (R0), so many a question (D, at most the "
+                f"trials of the first look): {told}; where a model has changed since, they pull its score to what it "
+                "was."
+            )
+        yield Caution("prior", None, f"{text} {_order_alone(found)}")
 
 
 def _order_alone(found: Sequence[ModelRow]) -> str:

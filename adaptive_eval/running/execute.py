@@ -19,6 +19,7 @@ from adaptive_eval.config.planning import longest_prompts
 from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
+from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCode, StoreError
@@ -28,18 +29,20 @@ from adaptive_eval.record.history import fresh_directory, newest_directory, stor
 from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
 from adaptive_eval.record.results import BesideRow
 from adaptive_eval.record.snapshot import Snapshot, subject_of, take_snapshot
-from adaptive_eval.record.starting_point import load_starting_point
+from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.record.status import StatusTaker
+from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys, grading_of
 from adaptive_eval.running.baseline import take_baseline
+from adaptive_eval.running.greedy import FOLDER, ask_greedily
 from adaptive_eval.running.imported_grades import adopt_grader
-from adaptive_eval.running.interrupts import Interrupts, StopSource
+from adaptive_eval.running.interrupts import Interrupts, RememberedStops, StopSource
 from adaptive_eval.running.notify import notifier_of
 from adaptive_eval.running.publishing import Publisher
 from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
 from adaptive_eval.running.settled import SettledCommands
 from adaptive_eval.running.tracking import tracking_of
-from adaptive_eval.running.watching import Watcher, Watchers
+from adaptive_eval.running.watching import TwoParts, Watcher, Watchers
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.ledger import Ledger
@@ -48,6 +51,7 @@ from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.store import (
     CommitBatch,
     Event,
+    GreedyBegun,
     OpenedStore,
     RunFinished,
     RunResumed,
@@ -119,33 +123,83 @@ async def _execute(
     prepared: PreparedRun, directory: Path, watcher: Watcher, tell: Callable[[Ended], None], stops: StopSource | None
 ) -> ExitCode:
     beginning = load_starting_point(prepared, directory)
+    await adopt_grader(beginning.prepared, directory)
+    if not stored_trial_count(beginning.prepared, directory):
+        await check_keys(beginning.prepared)
+    with _opened(beginning, directory) as opened, stops or Interrupts() as interrupts:
+        if beginning.with_prior is None:
+            return (await _carried_on(beginning, opened, watcher, interrupts, tell)).exit_code
+        parts = TwoParts(watcher, prepared.config.name, promise_in_short(prepared.config.stated()))
+        try:
+            return await _greedily_first(beginning, opened, parts, RememberedStops(interrupts), tell)
+        finally:
+            parts.end()
+
+
+@contextmanager
+def _opened(beginning: StartingPoint, directory: Path) -> Iterator[OpenedStore]:
+    """The store of a run, which keeps what ended it."""
     prepared = beginning.prepared
-    await adopt_grader(prepared, directory)
-    if not stored_trial_count(prepared, directory):
-        await check_keys(prepared)
     opened = Store.open(directory, prepared.header, prepared.config.store.answers)
-    store = opened.store
     try:
         if beginning.news:
-            store.commit(CommitBatch(events=beginning.news))
-        with stops or Interrupts() as interrupts:
-            async with opened_endpoints(prepared.config, directory / LOGS) as serving:
-                grading = grading_of(prepared)
-                try:
-                    controller = Controller(prepared.plan)
-                    news = [*beginning.news, *await take_baseline(grading, store, controller.can_afford)]
-                    session = _Session(prepared, store, serving, grading, watcher, controller)
-                    ended = await session.carry_on(opened, news, interrupts)
-                finally:
-                    await grading.close()
-                store.close()  # who reads how it ended may go on with the run
-                tell(ended)
-                return ended.exit_code
+            opened.store.commit(CommitBatch(events=beginning.news))
+        yield opened
     except Exception as error:
-        note_fatal_error(store, error)
+        note_fatal_error(opened.store, error)
         raise
     finally:
-        store.close()
+        opened.store.close()
+
+
+async def _carried_on(
+    beginning: StartingPoint,
+    opened: OpenedStore,
+    watcher: Watcher,
+    interrupts: StopSource,
+    tell: Callable[[Ended], None],
+) -> Ended:
+    """Ask for what a run lacks, to its end."""
+    prepared, store = beginning.prepared, opened.store
+    async with opened_endpoints(prepared.config, store.directory / LOGS) as serving:
+        grading = grading_of(prepared)
+        try:
+            bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
+            news = [*beginning.news, *await take_baseline(grading, store, bears)]
+            session = _Session(prepared, store, serving, grading, watcher)
+            ended = await session.carry_on(opened, news, interrupts)
+        finally:
+            await grading.close()
+        store.close()  # who reads how it ended may go on with the run
+        tell(ended)
+        return ended
+
+
+async def _greedily_first(
+    beginning: StartingPoint,
+    opened: OpenedStore,
+    parts: TwoParts,
+    stops: RememberedStops,
+    tell: Callable[[Ended], None],
+) -> ExitCode:
+    """The same with greedy answers before it, which become R0."""
+    prepared = beginning.prepared
+    parts.happened(GreedyBegun(len(prepared.models), len(prepared.questions)))
+
+    async def ask(greedy: StartingPoint) -> Ended:
+        with _opened(greedy, opened.store.directory / FOLDER) as first:
+            return await _carried_on(greedy, first, parts, stops, lambda ended: None)
+
+    found = await ask_greedily(beginning, opened.store, ask, lambda: stops.heard)
+    parts.first_is_over()
+    if found.ended is not None or found.prepared is None:
+        assert found.ended is not None
+        parts.end()
+        opened.store.close()
+        tell(found.ended)
+        return found.ended.exit_code
+    whole = beginning._replace(prepared=found.prepared, prior=found.news)
+    return (await _carried_on(whole, opened, parts, stops, tell)).exit_code
 
 
 class _Session:
@@ -158,15 +212,13 @@ class _Session:
         serving: Serving,
         grading: Grading,
         watcher: Watcher,
-        controller: Controller,
     ) -> None:
         self._prepared = prepared
         self._store = store
         self._serving = serving
         self._watcher = watcher
-        self._controller = controller
         self._removed = removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
-        self._controller.spend_elsewhere(removed.trials, removed.cost)
+        self._controller = Controller(prepared.plan, elsewhere=removed.in_all)
         self._publisher = Publisher(store.directory, self._snapshot)
         endpoints, secrets = serving.endpoints, serving.secrets
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]

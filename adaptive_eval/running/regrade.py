@@ -38,6 +38,7 @@ from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
     Event,
     OutcomesRecorded,
+    PriorTaken,
     Regrade,
     RunHeader,
     Store,
@@ -85,6 +86,7 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
             require_same_meaning(as_now, header, directory)
             if (as_now.meaning, as_now.questions) != (stored.meaning, stored.questions):
                 _require_no_recorded(store)
+                _require_no_prior(store)
             _require_texts(store)
         return await _regrade(store, settings, questions, header, beyond_caps)
     finally:
@@ -198,6 +200,16 @@ def _require_no_recorded(store: Store) -> None:
         raise StoreError(
             f"{store.directory} has recorded models ({names}), whose outcomes were graded as the run is graded now; "
             f"regrade {', '.join(runs)}, and begin another run with what it says then (--fresh)"
+        )
+
+
+def _require_no_prior(store: Store) -> None:
+    """Of R0 only the grades are known."""
+    taken = events_of_kind(store.reader.events(), PriorTaken)
+    if taken:
+        raise StoreError(
+            f"{store.directory} counts outcomes of {taken[-1].run} as R0, which were graded as the run is graded now; "
+            "begin another run with this configuration (--fresh)"
         )
 
 

@@ -1,12 +1,13 @@
 """Who watches a run."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from adaptive_eval.core.types import Look
 from adaptive_eval.record.status import Status
 from adaptive_eval.scheduler.types import Observer
-from adaptive_eval.store import Event
+from adaptive_eval.store import Event, RunBegun, RunFinished, RunStopped
 
 
 class Watcher(Observer, Protocol):
@@ -69,3 +70,57 @@ class Watchers:
     def closed(self) -> None:
         for watcher in self._watchers:
             watcher.closed()
+
+
+class TwoParts:
+    """Watches a run that has another one before it, whose watchers see one run from beginning to end."""
+
+    def __init__(self, watcher: Watcher, name: str, promise: str | None) -> None:
+        """`name` and `promise` are those of the run itself."""
+        self._watcher, self._name, self._promise = watcher, name, promise
+        self._take: Callable[[], Status] | None = None
+        self._before = (0, 0)
+        """New trials and tokens of the first part."""
+        self._first, self._open = True, False
+
+    def first_is_over(self) -> None:
+        """What comes now is the run itself."""
+        if self._take is not None:
+            status = self._take()
+            self._before = (status.new_trials, status.new_tokens)
+        self._first = False
+
+    def end(self) -> None:
+        """There is no second part, or it is closed."""
+        if self._open:
+            self._open = False
+            self._watcher.closed()
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        self._take = take
+        if not self._open:
+            self._open = True
+            self._watcher.opened(self._name, models, self._now)
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        if not self._first:
+            self._watcher.looked(looks)
+
+    def happened(self, event: Event) -> None:
+        if not (self._first and isinstance(event, RunBegun | RunFinished | RunStopped)):
+            self._watcher.happened(event)
+
+    def stopping(self, in_flight: int) -> None:
+        self._watcher.stopping(in_flight)
+
+    def closed(self) -> None:
+        if not self._first:
+            self.end()
+
+    def _now(self) -> Status:
+        assert self._take is not None
+        status = self._take()
+        if self._first:
+            return replace(status, looks=0, promise=self._promise)
+        trials, tokens = self._before
+        return replace(status, new_trials=status.new_trials + trials, new_tokens=status.new_tokens + tokens)

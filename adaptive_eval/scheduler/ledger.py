@@ -18,6 +18,7 @@ from adaptive_eval.store import (
     AnswersLost,
     BaselineAsked,
     Event,
+    PriorTaken,
     RunBegun,
     RunFinished,
     RunReader,
@@ -132,6 +133,12 @@ def spent_on_unused(events: Sequence[Event]) -> Cost:
     """On verdicts of a `regrade` that did not come to its end, which changes no grade."""
     spent = _sum_of(events_of_kind(events, VerdictsAsked))
     return spent if spent.tokens else NO_COST  # else what rounding has left of all that was taken back
+
+
+def spent_on_greedy(events: Sequence[Event]) -> PriorTaken | None:
+    """On greedy answers that came first (R0); None where there were none."""
+    taken = [one for one in events_of_kind(events, PriorTaken) if one.greedy]
+    return taken[-1] if taken else None
 
 
 def _sum_of(events: Sequence[BaselineAsked | VerdictsAsked]) -> Cost:

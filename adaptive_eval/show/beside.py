@@ -18,6 +18,8 @@ def beside_words(row: BesideRow) -> str:
             return f"what {name} was asked for and never came"
         case "regrade":
             return "verdicts of a regrade that did not come to its end"
+        case "greedy":
+            return "greedy answers, which came first (R0)"
         case _:
             return "the verifier before any answer"
 

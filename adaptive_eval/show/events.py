@@ -14,6 +14,7 @@ from adaptive_eval.store import (
     BatchTaken,
     Event,
     GraderChosen,
+    GreedyBegun,
     ModelSetAside,
     ModelSettled,
     OnlyFailures,
@@ -106,6 +107,10 @@ def _of_the_run(event: Event) -> str | None:
         case TrialsImported():
             more = f" and {len(event.files) - NAMED} more" if len(event.files) > NAMED else ""
             return f"begins with {event.trials} trials imported from {', '.join(event.files[:NAMED])}{more}"
+        case GreedyBegun():
+            return f"one greedy answer of {event.models} models to each of {event.questions} questions comes first (R0)"
+        case PriorTaken(greedy=True):
+            return f"{event.trials} greedy answers count as R0"
         case PriorTaken():
             return f"outcomes of the run {event.run} count as R0"
         case OutcomesRecorded():

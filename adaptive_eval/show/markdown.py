@@ -388,7 +388,7 @@ def _without_prior(view: RunView) -> Iterator[str]:
     models = () if view.results is None else view.results.models
     if any(row.prior_depth for row in models):
         scale = Scale.of(view.weights)
-        yield "With outcomes of an earlier run (R0), and without:"
+        yield f"With {_source_of_prior(view)} (R0), and without:"
         head = ["model", "D", "rank", "avg@N", "rank without R0", "avg@N without R0"]
         rows = (
             [
@@ -410,7 +410,15 @@ def _depth(view: RunView) -> str:
     depths = [f"{markdown_cell(row.name)} {row.prior_depth:.3g}" for row in models if row.prior_depth]
     if not depths:
         return "Outcomes that were known beforehand (R0): none, D = 0."
-    return f"Outcomes of an earlier run count as trials (R0), D of each question: {', '.join(depths)}."
+    source = _source_of_prior(view)
+    return f"{source[0].upper()}{source[1:]} count as trials (R0), D of each question: {', '.join(depths)}."
+
+
+def _source_of_prior(view: RunView) -> str:
+    """Where R0 comes from."""
+    section = view.configuration.get("prior_evidence")
+    greedy = isinstance(section, dict) and section.get("greedy")
+    return "greedy answers, which came first," if greedy else "outcomes of an earlier run"
 
 
 # -- how to repeat it ------------------------------------------------------------------------------------------------

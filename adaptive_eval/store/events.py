@@ -417,7 +417,7 @@ class GraderChosen(Event):
 
 @dataclass(frozen=True, slots=True)
 class PriorTaken(Event):
-    """Outcomes of an earlier run count as R0 from now on."""
+    """Outcomes of an earlier run, or of greedy answers, count as R0 from now on."""
 
     KIND: ClassVar[str] = "prior"
     section: Json = field(default_factory=dict)
@@ -426,6 +426,26 @@ class PriorTaken(Event):
     """The earlier run's name."""
     outcomes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     """Categories by model of this run and question."""
+    greedy: bool = False
+    """They are of greedy answers, which this run has asked for and pays for: what these have cost by now follows."""
+    trials: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+    """Of requests."""
+    counted_gpu_seconds: float = 0.0
+    """What a cap on GPU time counts of it."""
+    seconds: float = 0.0
+    """For how long they were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyBegun(Event):
+    """Greedy answers are asked for before anything else; told, not stored."""
+
+    KIND: ClassVar[str] = "greedy"
+    models: int = 0
+    questions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,6 +578,7 @@ CLASSES: tuple[type[Event], ...] = (
     TrialsImported,
     GraderChosen,
     PriorTaken,
+    GreedyBegun,
     OutcomesRecorded,
     ThresholdsFrozen,
     BaselineAsked,

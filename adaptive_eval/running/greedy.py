@@ -1,0 +1,178 @@
+"""Greedy answers: one to each question at temperature 0, which are asked first and count as R0.
+
+They are a run of their own with one trial a question, in the folder `greedy` of the run: kills, caps, faults and
+graders are what they are in any run. What has come of it is written down in the run, as any R0 is, with what it has
+cost, so that nobody who reads the run needs the folder. The caps of the run are on both together.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from typing import NamedTuple
+
+from adaptive_eval.config.decisions import (
+    AllocationConfig,
+    BudgetConfig,
+    ObjectiveConfig,
+    StoppingConfig,
+    TrialsConfig,
+)
+from adaptive_eval.config.metrics import ReportConfig
+from adaptive_eval.config.prepare import PreparedRun, with_questions
+from adaptive_eval.config.run import ModelConfig, RunConfig, StoreConfig, launched_models
+from adaptive_eval.core.types import Cost, Reason
+from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.prior import first_outcomes, taken_prior
+from adaptive_eval.record.removed_models import spent_on_removed_models
+from adaptive_eval.record.starting_point import StartingPoint, earlier_run, load_starting_point
+from adaptive_eval.scheduler.ledger import lost_so_far, spent_on_greedy
+from adaptive_eval.scheduler.server_times import gpu_seconds_used
+from adaptive_eval.scheduler.verdict_costs import all_spent
+from adaptive_eval.store import CommitBatch, PriorTaken, RunFinished, RunReader, RunStopped, Store
+from adaptive_eval.store.roster import Names
+
+FOLDER = "greedy"
+SUFFIX = ".greedy"
+LONGEST_NAME = 100
+NEVER_SO_NARROW = 1e-9
+NEXT_TO_NOTHING = 1e-9
+SPENT = (Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
+"""Nothing is left for the run itself."""
+
+AskRun = Callable[[StartingPoint], Awaitable[Ended]]
+"""Asks for what such a run lacks, to its end."""
+
+
+class Spent(NamedTuple):
+    """What a run has used, with what was lost."""
+
+    trials: int
+    cost: Cost
+    counted_gpu_seconds: float
+    """What a cap on GPU time counts."""
+    seconds: float
+
+
+class GreedyFound(NamedTuple):
+    """The run with greedy answers as R0, or how it ended before it had them."""
+
+    prepared: PreparedRun | None
+    news: PriorTaken | None = None
+    ended: Ended | None = None
+
+
+async def ask_greedily(beginning: StartingPoint, store: Store, ask: AskRun, stopped: Callable[[], bool]) -> GreedyFound:
+    """Have a greedy answer to each question from every model, and keep their categories in the run as R0.
+
+    A model that cannot be had now is left to the run itself, which takes its answers at a later start.
+    """
+    directory, names = store.directory / FOLDER, beginning.prepared.models
+    left = _left_for_it(beginning.prepared.config, store.reader)
+    greedy = load_starting_point(_greedy_run(beginning.prepared, left), directory)
+    ended = await ask(greedy)
+    if stopped() or ended.reason is None or ended.reason in SPENT:
+        return GreedyFound(None, ended=_ended_early(ended, store, stopped=stopped()))
+    with closing(RunReader.open(directory)) as reader:
+        found = first_outcomes(reader, earlier_run(reader), set(names))
+        spent = _spent_in(reader, greedy.prepared.config)
+    if not found:
+        return GreedyFound(None, ended=_ended_early(ended, store))
+    kept = {} if beginning.kept is None else dict(beginning.kept.outcomes)
+    section = beginning.prepared.config.prior_evidence
+    assert section is not None and beginning.with_prior is not None
+    event = PriorTaken(
+        section.model_dump(mode="json"),
+        greedy.prepared.config.name,
+        kept | found,
+        True,
+        spent.trials,
+        *spent.cost,
+        spent.counted_gpu_seconds,
+        spent.seconds,
+    )
+    before = spent_on_greedy(store.reader.events())
+    more = spent.seconds - (0.0 if before is None else before.seconds)
+    store.commit(CommitBatch(events=[event], elapsed=store.reader.elapsed + more))
+    return GreedyFound(beginning.with_prior(taken_prior(event, section)), event)
+
+
+def _ended_early(ended: Ended, store: Store, *, stopped: bool = False) -> Ended:
+    """The end of the run before it has begun: nothing of it is shown as its result."""
+    reason = None if stopped else ended.reason
+    store.commit(CommitBatch(events=[RunStopped() if reason is None else RunFinished(reason)]))
+    return Ended(reason, ended.status, None, store.directory, ended.lost, ended.fatal_error, ended.servers_up)
+
+
+def _greedy_run(prepared: PreparedRun, left: BudgetConfig) -> PreparedRun:
+    """One trial a question at temperature 0, graded as the run is; it decides nothing."""
+    config = prepared.config
+    changes = {
+        "name": config.name[: LONGEST_NAME - len(SUFFIX)] + SUFFIX,
+        "models": tuple(map(_greedily, config.models)),
+        "preset": None,
+        "objective": ObjectiveConfig.model_validate({"kind": "precision", "half_width": NEVER_SO_NARROW}),
+        "stopping": StoppingConfig(),
+        "allocation": AllocationConfig(),
+        "trials": TrialsConfig(min=1, max=1, favour=config.trials.favour),
+        "budget": left,
+        "prior_evidence": None,
+        "report": ReportConfig(),
+        "store": StoreConfig(folder=config.store.folder),
+        "notify": None,
+        "on_settled": None,
+        "tracking": None,
+    }
+    return with_questions(config.model_copy(update=changes), prepared.questions)
+
+
+def _greedily(model: ModelConfig) -> ModelConfig:
+    """The model at temperature 0, where only the likeliest token counts."""
+    extra = {key: value for key, value in model.sampling.extra_body.items() if key not in DRAWING}
+    sampling = {"temperature": 0.0, "top_p": None, "top_k": None, "min_p": None, "extra_body": extra}
+    changes = {
+        "sampling": model.sampling.model_copy(update=sampling),
+        "concurrency": model.concurrency.model_copy(update={"samples_per_request": 1}),
+    }
+    return model.model_copy(update=changes)
+
+
+DRAWING = ("temperature", "top_p", "top_k", "min_p")
+"""Body keys that say how a token is drawn."""
+
+
+def _left_for_it(config: RunConfig, reader: RunReader) -> BudgetConfig:
+    """The caps without what the run itself has used by now; as much as next to nothing where that is all."""
+    spent, before = _spent_in(reader, config), spent_on_greedy(reader.events())
+    if before is not None:
+        cost = spent.cost.plus(Cost(before.tokens, before.usd, before.gpu_seconds).times(-1))
+        counted = spent.counted_gpu_seconds - before.counted_gpu_seconds
+        spent = Spent(spent.trials - before.trials, cost, counted, spent.seconds - before.seconds)
+    budget = config.budget
+
+    def without(cap: float | None, used: float) -> float | None:
+        return None if cap is None else max(cap - used, NEXT_TO_NOTHING)
+
+    return budget.model_copy(
+        update={
+            "trials": None if budget.trials is None else max(budget.trials - spent.trials, 1),
+            "tokens": None if budget.tokens is None else max(budget.tokens - spent.cost.tokens, 1),
+            "usd": without(budget.usd, spent.cost.usd),
+            "gpu_hours": without(budget.gpu_hours, spent.counted_gpu_seconds / 3600.0),
+            "wall_time": without(budget.wall_time, spent.seconds),
+        }
+    )
+
+
+def _spent_in(reader: RunReader, config: RunConfig) -> Spent:
+    """What a run has used by now, models that left included."""
+    events, names = reader.events(), [model.name for model in config.models]
+    removed = spent_on_removed_models(reader, names, events)
+    requests = dict.fromkeys(names, 0.0)
+    for one in reader.sums():
+        if one.model in requests:
+            requests[one.model] += one.gpu_seconds
+    for model, cost in lost_so_far(events, Names(names)).items():
+        requests[names[model]] += cost.gpu_seconds
+    held = reader.held() or {}
+    counted = gpu_seconds_used([held.get(name) for name in names], launched_models(config.models), [*requests.values()])
+    trials = reader.trial_count() + sum(row.trials for row in removed.rows if row.what == FOLDER)
+    return Spent(trials, all_spent(reader), counted + removed.gpu_seconds, reader.elapsed)
