@@ -1,6 +1,6 @@
 """What graders have in common that are asked over HTTP: a server of their own, what they are sent, what it costs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -105,6 +105,14 @@ def rubric_beside(grader: GraderOptions, rubric: RubricConfig) -> RubricConfig:
     """The rubric of a configuration: the one that it declares, else what follows from what the grader says."""
     own = grader.own_rubric if isinstance(grader, AskedGrader) else None
     return rubric if own is None or rubric != RubricConfig() else own
+
+
+def spent_in(signals: Mapping[str, SignalValue]) -> Cost | None:
+    """What one grade has used, by its `USED`; None where nobody was asked for it."""
+    if USED[0] not in signals:
+        return None
+    prompt, completion, usd, gpu_seconds = (float(signals.get(name, 0.0)) for name in USED)
+    return Cost(round(prompt + completion), usd, gpu_seconds)
 
 
 def spent_signals(used: Cost, prompt_tokens: int, completion_tokens: int) -> dict[str, SignalValue]:

@@ -4,8 +4,9 @@ In two steps, since the second takes a while with thousands of questions: a snap
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from adaptive_eval.record.results import (
     FORMAT,
     CallRow,
     GateRow,
+    GradingCost,
     LookRow,
     ModelRow,
     PairRow,
@@ -40,6 +42,7 @@ from adaptive_eval.record.warnings import (
     unknown_cautions,
 )
 from adaptive_eval.scheduler.server_times import gpu_seconds_used
+from adaptive_eval.store.records import NO_GRADING, GradingUse
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import FloatArray, question_moments
 from scorio.rank import rank_scores
@@ -212,6 +215,7 @@ def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnSc
         score_without_prior=alone.score,
         rank_without_prior=alone.rank,
         recorded=snapshot.recorded.get(row.model),
+        grading=grading_cost([usage]),
     )
 
 
@@ -301,7 +305,14 @@ def _cost(snapshot: Snapshot) -> RunCost:
         counted_gpu_seconds=gpu_seconds_used(held, snapshot.subject.launched, requests)
         + sum(row.counted_gpu_seconds for row in snapshot.beside),
         beside=snapshot.beside,
+        grading=grading_cost(usages),
     )
+
+
+def grading_cost(usages: Iterable[TrialUsage]) -> GradingCost | None:
+    """What grades have used that somebody was asked for; None where there were none."""
+    used = reduce(GradingUse.plus, (usage.grading for usage in usages), NO_GRADING)
+    return GradingCost(used.answers, *used.cost) if used.answers else None
 
 
 def _fixed_cost(fixed: int, usages: Sequence[TrialUsage]) -> dict[str, float]:

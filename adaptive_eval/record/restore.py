@@ -21,6 +21,7 @@ from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core import Controller, Outcome, Plan
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.errors import StoreError
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results, iso_time
 from adaptive_eval.record.ending import fatal_error_of
@@ -45,6 +46,7 @@ from adaptive_eval.store import (
     since_the_start,
 )
 from adaptive_eval.store.looks import trials_at
+from adaptive_eval.store.records import NO_GRADING
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import CountArray
 
@@ -110,6 +112,9 @@ class StoredRun:
                 controller.tell([SetAside(at(event.model), event.reason, event.cause)])
         controller.restore(filter(None, outcomes), lost)
         controller.tick(reader.elapsed, self._gpu_seconds(usages))
+        verdicts = reader.grading_uses() if isinstance(setup.config.grader, AskedGrader) else {}
+        for name, usage in zip(setup.roster.models, usages, strict=True):
+            usage.grading = verdicts.get(name, NO_GRADING)
         return controller, usages
 
     @cached_property

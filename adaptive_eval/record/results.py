@@ -42,6 +42,17 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GradingCost:
+    """What a judge or a verifier has used for the grades of stored answers: part of what these have cost."""
+
+    answers: int
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    """Of requests."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRow:
     """One model: its score a on these questions with a 95% interval, Bayes@N beside it, and what it cost."""
 
@@ -69,6 +80,7 @@ class ModelRow:
     signals: Mapping[str, int]
     """How many answers were truncated, empty, refusals, timed_out ..."""
     tokens: int
+    """Of answers with the requests for their grades, as the next two."""
     usd: float
     gpu_seconds: float
     sampling: Mapping[str, object]
@@ -94,6 +106,8 @@ class ModelRow:
     """By these scores."""
     recorded: str | None = None
     """The earlier run whose outcomes of it stand here: `trials` are those, and it was not asked."""
+    grading: GradingCost | None = None
+    """What the grades of its answers have used, where somebody was asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +256,8 @@ class RunCost:
     """What `budget.gpu_hours` counts: of servers that the run starts the time for which they were held, of others that
     of requests; and what was spent beside."""
     beside: tuple[BesideRow, ...] = ()
+    grading: GradingCost | None = None
+    """Part of `tokens`, `usd` and `gpu_seconds`; None where nobody was asked for a grade."""
 
     def in_all(self, of: str) -> float:
         """Trials, tokens, USD or GPU seconds of requests with what was spent beside."""

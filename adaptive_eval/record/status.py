@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason, Verdict
-from adaptive_eval.record.build import Findings, findings_of, question_posteriors
+from adaptive_eval.record.build import Findings, findings_of, grading_cost, question_posteriors
 from adaptive_eval.record.pending import rows_of
-from adaptive_eval.record.results import BatchRow, BesideRow, CallRow, ModelRow, PairRow
+from adaptive_eval.record.results import BatchRow, BesideRow, CallRow, GradingCost, ModelRow, PairRow
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.scheduler.server_times import gpu_seconds_used
@@ -200,6 +200,8 @@ class Status:
     """That are pending at batch services."""
     beside: tuple[BesideRow, ...] = ()
     """What caps count besides the stored answers of today's models."""
+    grading: GradingCost | None = None
+    """What a judge or a verifier has used of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,6 +227,7 @@ class RunMoment:
     gpu_seconds: float | None = None
     """What a cap on GPU time counts; None: all that is spent."""
     beside: tuple[BesideRow, ...] = ()
+    grading: GradingCost | None = None
 
 
 def status_of(moment: RunMoment) -> Status:
@@ -246,6 +249,7 @@ def status_of(moment: RunMoment) -> Status:
         promise=moment.promise,
         batches=moment.batches,
         beside=moment.beside,
+        grading=moment.grading,
     )
 
 
@@ -350,6 +354,7 @@ class StatusTaker:
                 gpu_seconds=gpu_seconds_used(scheduler.held(), self._subject.launched, requests)
                 + sum(row.counted_gpu_seconds for row in beside),
                 beside=beside,
+                grading=grading_cost(usages),
             )
         )
 

@@ -1,8 +1,12 @@
 """Answers on their way to the core: counted, shown to the alarms, and told by positions instead of names."""
 
+from collections.abc import Mapping
+
 from adaptive_eval.core.types import Outcome
+from adaptive_eval.graders.asked import spent_in
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.store import Roster, StoredOutcome, TrialRecord
+from adaptive_eval.store.records import NO_GRADING, GradingUse
 from adaptive_eval.store.usage import TrialUsage
 
 
@@ -38,12 +42,25 @@ class Intake:
     def take_new(self, record: TrialRecord) -> Outcome:
         """The same of an answer that has just come: the alarms may show it."""
         self.see(record)
+        self._hear_grade(record)
         return self.take(record.outcome())
 
     def hold(self, record: TrialRecord) -> None:
         """An answer that has just come, and has no category yet."""
         self.see(record)
+        self._hear_grade(record)
         self.spend(record.outcome())
+
+    def take_up_grading(self, uses: Mapping[str, GradingUse]) -> None:
+        """What the grades of earlier starts have used, by model."""
+        for model, usage in zip(self._roster.models, self.usages, strict=True):
+            usage.grading = uses.get(model, NO_GRADING)
+
+    def _hear_grade(self, record: TrialRecord) -> None:
+        """Count what an answer's grade has used."""
+        if (cost := spent_in(record.signals)) is not None:
+            usage = self.usages[self._roster.models.position_of(record.model)]
+            usage.grading = usage.grading.plus(GradingUse(1, cost))
 
     def see(self, record: TrialRecord) -> None:
         """The alarms may show it."""

@@ -257,6 +257,8 @@ class Scheduler:
                 outcomes.append(self._intake.take(stored))
                 self._stop_beyond_stored(outcomes[-1].model, stored.cost)
         self.taken_up = self._intake.total
+        if self._grading.lasting:
+            self._intake.take_up_grading(reader.grading_uses())
         left = self._batches.take_up(reader.events(), [(one.model, one.question, one.trial) for one in outcomes])
         lost = self._losses.take_up(self._store, models, self._observer.happened, left)
         self._controller.spend_elsewhere(0, reduce(Cost.plus, waiting, NO_COST))

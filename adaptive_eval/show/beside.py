@@ -1,8 +1,8 @@
-"""What a run has spent besides the stored answers of today's models, in words."""
+"""What a run has spent besides the stored answers of today's models, and what grades have used of it, in words."""
 
 from collections.abc import Sequence
 
-from adaptive_eval.record.results import BesideRow
+from adaptive_eval.record.results import BesideRow, GradingCost
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, safe_line
 
 WIDEST_NAME = 32
@@ -33,3 +33,11 @@ def beside_in_short(rows: Sequence[BesideRow]) -> str | None:
     parts = [f"{count(trials)} trials"] * (trials > 0) + [f"{count(tokens)} tokens"] * (tokens > 0)
     parts += [f"${amount(usd, ())}"] * (usd > 0.0) + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
     return f"{', '.join(parts)} on {'; '.join(map(beside_words, rows))}" if parts else None
+
+
+def grading_in_short(row: GradingCost) -> str:
+    """What grades have used that a judge or a verifier was asked for, in one line."""
+    hours = row.gpu_seconds / SECONDS_AN_HOUR
+    parts = [f"{count(row.tokens)} tokens"] + [f"${amount(row.usd, ())}"] * (row.usd > 0.0)
+    parts += [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
+    return f"{', '.join(parts)} of it for the grades of {count(row.answers)} answers"

@@ -20,7 +20,7 @@ from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, StandingRow, Status
 from adaptive_eval.show.batches import pending_in_short
-from adaptive_eval.show.beside import beside_in_short
+from adaptive_eval.show.beside import beside_in_short, grading_in_short
 from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import call_words, cut_letters, last_screen
 from adaptive_eval.show.text import Rates, count, duration, number_or_dash, safe_line
@@ -105,6 +105,8 @@ class LiveDisplay:
             budgets(status.caps),
             traffic(status, self._rates),
         ]
+        if status.grading is not None:
+            parts.append(Text(f"grading: {grading_in_short(status.grading)}", style="dim"))
         if (beside := beside_in_short(status.beside)) is not None:
             parts.append(Text(f"besides: {beside}", style="dim"))
         if status.detail is not None:

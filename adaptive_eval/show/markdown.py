@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import harmless
-from adaptive_eval.record.results import BesideRow, MetricRow, ModelRow, PairRow, Results, RunCost
+from adaptive_eval.record.results import BesideRow, GradingCost, MetricRow, ModelRow, PairRow, Results, RunCost
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
 from adaptive_eval.record.words import compares_bayes, promise_in_short
@@ -279,6 +279,8 @@ def _cost(view: RunView, results: Results) -> str:
     hours = partial(amount, among=[row.gpu_seconds / SECONDS_AN_HOUR for row in spent])
     paid = results.server_time_is_paid
     rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
+    if cost.grading is not None:
+        rows.append(_grading_cost(cost.grading, usd, hours))
     rows += [_beside_row(row, usd, hours) for row in cost.beside]
     total = ["**all**", count(int(cost.in_all("trials"))), _some(cost.in_all("tokens"), count)]
     total += [_some(cost.in_all("usd"), usd), _some(cost.in_all("gpu_seconds") / SECONDS_AN_HOUR, hours)]
@@ -350,6 +352,12 @@ def _beside_row(row: BesideRow, usd: Callable[[float], str], hours: Callable[[fl
     """What was spent besides; whatever servers of models that left were held for is in no column."""
     used = [_some(row.trials, count), _some(row.tokens, count), _some(row.usd, usd)]
     return [markdown_cell(beside_words(row)), *used, _some(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
+
+
+def _grading_cost(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
+    """What a judge or a verifier has used of the rows of the models."""
+    used = ["-", _some(row.tokens, count), _some(row.usd, usd), _some(row.gpu_seconds / SECONDS_AN_HOUR, hours)]
+    return [f"of these the grades of {count(row.answers)} answers", *used, *["-"] * 5]
 
 
 def _some(value: float, shown: Callable[[float], str]) -> str:

@@ -14,7 +14,7 @@ from adaptive_eval.record.results import RESULTS_FILE, BatchRow, CallRow, PairRo
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending
-from adaptive_eval.show.beside import beside_in_short
+from adaptive_eval.show.beside import beside_in_short, grading_in_short
 from adaptive_eval.show.text import (
     SECONDS_AN_HOUR,
     amount,
@@ -53,6 +53,8 @@ def findings(results: Results, elapsed: float | None, directory: Path) -> Iterat
         yield ""
         yield from _open(results)
     yield _cost(results, elapsed)
+    if results.cost.grading is not None:
+        yield f"grading   {grading_in_short(results.cost.grading)}"
     if (beside := beside_in_short(results.cost.beside)) is not None:
         yield f"besides   {beside}; caps count it"
     yield from _turns(results)

@@ -18,6 +18,7 @@ from adaptive_eval.store.records import (
     WAITS,
     CellCount,
     GradedCell,
+    GradingUse,
     HeldTime,
     JudgeUse,
     ReplicaSums,
@@ -146,6 +147,12 @@ _JUDGE_USE = (
     "total(json_extract(signals, '$.judge_gpu_seconds')), count(json_extract(signals, '$.order_dependent')), "
     "total(json_extract(signals, '$.order_dependent')), total(json_extract(signals, '$.prefers_first')) FROM trials "
     "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
+)
+_GRADING_USES = (
+    "SELECT name, count(*), total(json_extract(signals, '$.judge_prompt_tokens')) + "
+    "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
+    "total(json_extract(signals, '$.judge_gpu_seconds')) FROM trials JOIN models ON models.id = model "
+    "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL GROUP BY name"
 )
 _PLACES = _selected(_PlaceRow._fields) + "ORDER BY trials.id"
 _CELLS = _selected(CellCount._fields) + "WHERE trials.id <= ? GROUP BY model, question"
@@ -307,6 +314,11 @@ class RunReader:
         """What a judge has used on these answers; None where there was none."""
         (row,) = self._rows(_JUDGE_USE)
         return JudgeUse(*row) if row[0] else None
+
+    def grading_uses(self) -> dict[str, GradingUse]:
+        """By model, what grades have used that somebody was asked for."""
+        rows = self._rows(_GRADING_USES)
+        return {str(name): GradingUse(int(answers), Cost(int(tokens), *rest)) for name, answers, tokens, *rest in rows}
 
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and whether it timed out."""

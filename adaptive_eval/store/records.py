@@ -313,6 +313,20 @@ class JudgeUse:
     """By how many more of them, both orders taken together, the first place was preferred than the second."""
 
 
+class GradingUse(NamedTuple):
+    """What grades have used that a judge or a verifier was asked for, and of how many answers they are."""
+
+    answers: int = 0
+    cost: Cost = NO_COST
+
+    def plus(self, more: "GradingUse") -> "GradingUse":
+        """Both together."""
+        return GradingUse(self.answers + more.answers, self.cost.plus(more.cost))
+
+
+NO_GRADING = GradingUse()
+
+
 class HeldTime(NamedTuple):
     """For how long a model has held its servers, busy or not, over all starts."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from adaptive_eval.store import StoredOutcome
 from adaptive_eval.store.alarms import SharedTraits
+from adaptive_eval.store.records import NO_GRADING, GradingUse
 from adaptive_eval.store.repeats import SHORTEST_REPEAT, AnswerPairs
 
 
@@ -19,6 +20,8 @@ class TrialUsage:
     tokens: int = 0
     usd: float = 0.0
     gpu_seconds: float = 0.0
+    grading: GradingUse = NO_GRADING
+    """What grades that a judge or a verifier was asked for have used: part of the above."""
     signals: Counter[str] = field(default_factory=Counter)
     """Signals of the answers: truncated, empty, timed_out ..."""
     answers: SharedTraits = field(default_factory=SharedTraits)

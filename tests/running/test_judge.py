@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,9 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.record.results import read_results
+from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.results import GradingCost, read_results
+from adaptive_eval.show.beside import grading_in_short
 from adaptive_eval.show.text import count
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
@@ -43,8 +45,34 @@ def settings(url: str, **changes: object) -> dict[str, object]:
     return {"models": models, "grader": judged_by(url), "trials": {"min": 2, "max": 4}} | changes
 
 
+def grading_is_told(site: Site) -> GradingCost:
+    """What grades have used, which must be the sum over the stored answers, live and worked out anew."""
+    results = read_results(site.directory())
+    assert results is not None and results.cost.grading is not None
+    found, trials = results.cost.grading, stored(site)
+    used = [[float(trial.signals[f"judge_{what}"]) for trial in trials] for what in ("usd", "gpu_seconds")]
+    tokens = [trial.signals[f"judge_{kind}_tokens"] for trial in trials for kind in ("prompt", "completion")]
+    assert (found.answers, found.tokens) == (len(trials), sum(map(float, tokens)))
+    assert [found.usd, found.gpu_seconds] == pytest.approx([sum(one) for one in used])
+    each = [row.grading for row in results.models if row.grading is not None]
+    assert sum(one.tokens for one in each) == found.tokens and sum(one.answers for one in each) == found.answers
+    with opened_run(site.directory()) as read:
+        anew = read.results_anew(running=False)
+    assert anew is not None and anew.cost.grading is not None
+    assert astuple(anew.cost.grading) == pytest.approx(astuple(found))
+    return found
+
+
 def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url: str) -> None:
-    assert site.run(site.write(**settings(fair_url))).exit_code in ENDED
+    priced = judged_by(fair_url, price={"input": 3.0, "output": 4.0}, gpus=2)
+    ended = site.run(site.write(**settings(fair_url, grader=priced)))
+    assert ended.exit_code in ENDED
+    used = grading_is_told(site)
+    assert f"grading   {grading_in_short(used)}" in ended.stdout and used.usd > 0.0 and used.gpu_seconds > 0.0
+    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
+    assert f"| of these the grades of {used.answers} answers | - " in " ".join(report.split())
+    page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
+    assert f'"grading":{{"answers":{used.answers},"tokens":{used.tokens},' in page
     keyed = site.write("keyed", **settings(fair_url, grader="math"))
     assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
     assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
@@ -107,6 +135,7 @@ def test_a_kill_between_answer_and_verdict_loses_neither(site: Site, fair_url: s
     for trial in waiting:
         kept = after[trial.model, trial.question, trial.trial]
         assert kept.answer == trial.answer and kept.category is not None
+    grading_is_told(site)
     whole = site.write("whole", **settings(fair_url, concurrency=64))
     site.run(whole, "--run-dir", str(site.directory("whole")))
     assert Found.of(site.directory()) == Found.of(site.directory("whole"))

@@ -54,6 +54,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
             batches=batch_rows(feed.sums.events()),
             gpu_seconds=None if results is None else results.cost.counted_gpu_seconds,
             beside=feed.beside,
+            grading=None if results is None else results.cost.grading,
         )
     )
 

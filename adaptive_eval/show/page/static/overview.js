@@ -8,7 +8,7 @@ import { count, duration, listed, moment, name, number, percent, plain, plural, 
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { BesideRow, PairRow, RunCost, RunView, UsedSoFar } from "./sent.js" */
+/** @import { BesideRow, PairRow, RunCost, RunView, UsedSoFar, GradingCost } from "./sent.js" */
 
 /** @type {Record<string, string>} */
 const REASONS = {
@@ -230,15 +230,28 @@ function tiles({ view, facts, pulse, live }) {
   );
 }
 
-/** What was spent besides the stored answers of today's models. @param {RunView} view */
+/** What grades have used, and what was spent besides the stored answers of today's models. @param {RunView} view */
 function besides(view) {
   const rows = view.results?.cost.beside ?? [];
-  if (!rows.length) return null;
+  const grading = view.results?.cost.grading ?? null;
+  if (!rows.length && !grading) return null;
   return h(
     "ul",
     { class: "quiet", "data-key": "besides" },
+    grading
+      ? h("li", null, `Of this for the grades of ${plural(grading.answers, "answer")}: ${graded(grading)}.`)
+      : null,
     rows.map((row) => h("li", null, `Besides, ${spentOn(row)}: ${listed(amounts(row))}. Caps count it.`)),
   );
+}
+
+/** What a judge or a verifier has used. @param {GradingCost} row */
+function graded(row) {
+  return listed([
+    plural(row.tokens, "token"),
+    ...(row.usd ? [usd(row.usd)] : []),
+    ...(row.gpu_seconds ? [`${duration(row.gpu_seconds)} of GPUs`] : []),
+  ]);
 }
 
 /** @param {BesideRow} row */

@@ -189,6 +189,7 @@
  * @property {number | null} server_gpu_seconds
  * @property {number | null} score_without_prior
  * @property {number | null} rank_without_prior
+ * @property {GradingCost | null} grading
  * @property {string | null} recorded
  */
 
@@ -279,6 +280,15 @@
  * @property {number | null} server_gpu_seconds
  * @property {number | null} counted_gpu_seconds
  * @property {BesideRow[]} beside
+ * @property {GradingCost | null} grading
+ */
+
+/**
+ * @typedef {object} GradingCost
+ * @property {number} answers
+ * @property {number} tokens
+ * @property {number} usd
+ * @property {number} gpu_seconds
  */
 
 /**
