@@ -15,6 +15,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.record.history import stored_trial_count
+from adaptive_eval.record.labels import labels_given
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
@@ -43,8 +44,10 @@ def rehearse(prepared: PreparedRun, directory: Path) -> ExitCode:
     healthy = show_health(found)
     healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared.rubric)
     place = "begins" if there is None else f"resumes, {count(there)} trials are there"
+    labels = labels_given(prepared.config, prepared.rubric)
     for line in (
         *_outlook(prepared),
+        *([f"labels    {count(len(labels))} in {safe_line(str(prepared.config.labels), 200)}"] if labels else []),
         *_in_time(prepared, there),
         f"keys      {keys.words}",
         f"lies in   {safe_line(str(directory), 200)} ({place})",

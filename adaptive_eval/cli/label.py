@@ -1,32 +1,28 @@
 """`adaptive-eval label RUN`: answers one by one, to be labelled by keyboard, without a word of whose they are."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from adaptive_eval.cli.shared import reported
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.ballots import BallotField
-from adaptive_eval.graders.transcript import visible
-from adaptive_eval.record.labelled import labelled_run, next_to_label, require_labels_say_something
+from adaptive_eval.record.label_session import AnswerToLabel, LabelSession
+from adaptive_eval.record.labelled import labelled_run
 from adaptive_eval.record.labels import (
     JOINED,
-    Labelled,
     add_labels,
     label_fields,
     labels_in,
-    read_labels,
+    require_labels_say_something,
     require_levels,
-    texts_to_label,
 )
-from adaptive_eval.record.restore import StoredRun, opened_run
+from adaptive_eval.record.restore import opened_run
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.text import without_markup
 
-AT_A_TIME = 20
-"""Answers that are chosen before the comparisons are looked at anew."""
 LONGEST = 4000
 KEYS = "123456789"
 
@@ -34,6 +30,13 @@ KEYS = "123456789"
 def label(
     run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN", show_default=False)],
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="Answers to label in this session.")] = 50,
+    page: Annotated[
+        bool, typer.Option("--page", help="Label in a browser on this machine, by keyboard, until q or Ctrl-C.")
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="With --page; default: any that is free.", show_default=False),
+    ] = None,
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE", help="Take labels from a file: JSON lines or CSV, see the guide."),
@@ -47,70 +50,77 @@ def label(
     labels lie in RUN/labels.jsonl; reports then have the grader's error, and scores corrected for it.
     """
     with reported(run):
+        _require_one_way(page, port, source, show=show)
         if source is not None:
             _take(run, source)
+        elif page:
+            _serve(LabelSession(run, number), port or 0)
         elif not show:
-            _label(run, number)
+            _label(LabelSession(run, number))
         with opened_run(run) as stored:
             found = labelled_run(stored)
         said = "no answer has a label yet" if found is None else without_markup("\n\n".join(label_sections(found)))
         typer.echo(said)
 
 
+def _require_one_way(page: bool, port: int | None, source: Path | None, *, show: bool) -> None:
+    if [page, source is not None, show].count(True) > 1:
+        raise ConfigError("--page, --from and --show are three things to do; give one of them")
+    if port is not None and not page:
+        raise ConfigError("--port says where --page serves its page; add --page")
+
+
 def _take(run: Path, source: Path) -> None:
     """Labels of the user's own file."""
     with opened_run(run) as stored:
         fields = label_fields(stored.setup.config)
-        require_labels_say_something(stored)
+        require_labels_say_something(stored.setup.config, stored.rubric)
     labels = labels_in(source)
     require_levels(labels, fields, source)
     add_labels(run, labels)
 
 
-def _label(run: Path, number: int) -> None:
+def _serve(session: LabelSession, port: int) -> None:
+    """A page, until it says that it is over."""
+    # imported here: a terminal needs none of it
+    from adaptive_eval.show.serve.labelling import serve_labelling
+
+    if session.current is None:
+        typer.echo("every answer has a label")
+        return
+    told = "label at {}  q on the page or Ctrl-C ends it; whoever has the address can label"
+    asyncio.run(serve_labelling(session, port, lambda url: typer.echo(told.format(url))))
+
+
+def _label(session: LabelSession) -> None:
     """A session: until so many have a label, nothing is left, or `q`."""
-    left = number
-    skipped: set[Labelled] = set()
-    while left > 0:
-        with opened_run(run) as stored:
-            require_labels_say_something(stored)
-            known = read_labels(run)
-            some = next_to_label(stored, {**known, **dict.fromkeys(skipped, "")}, min(left, AT_A_TIME))
-            if not some:
-                typer.echo("every answer has a label")
-                return
-            for at in some:
-                given = _asked(stored, at, number - left + 1, number)
-                if given is None:
-                    return
-                left -= 1
-                if given:
-                    add_labels(run, {at: given})
-                else:
-                    skipped.add(at)
+    while (answer := session.current) is not None:
+        given = _asked(answer)
+        if given is None:
+            return
+        if not (given and session.label(given)):
+            session.skip()
+    if not session.finished:
+        typer.echo("every answer has a label")
 
 
-def _asked(stored: StoredRun, at: Labelled, place: int, number: int) -> str | None:
+def _asked(answer: AnswerToLabel) -> str | None:
     """The label that is given; "" for none, None to end the session."""
-    config = stored.setup.config
-    (question,) = (one for one in stored.setup.questions if one.id == at.question)
-    answer = next(one for one in stored.reader.cell(at.model, at.question, at.trial - 1)).answer.text
-    shown = _Screen(texts_to_label(config, question, answer), place, number)
-    shown.show(whole=False)
+    _show(answer, whole=False)
     given: list[str] = []
-    for field in label_fields(config):
-        level = _pressed(field, shown, named=len(label_fields(config)) > 1)
+    for field in answer.fields:
+        level = _pressed(field, answer)
         if not level:
             return level
         given.append(level)
     return JOINED.join(given)
 
 
-def _pressed(field: BallotField, shown: "_Screen", *, named: bool) -> str | None:
+def _pressed(field: BallotField, answer: AnswerToLabel) -> str | None:
     """The level whose key is pressed; "" to skip the answer, None to end the session."""
     keys = dict(zip(KEYS, field.levels, strict=False))
     choices = [*(f"{key} {level}" for key, level in keys.items()), "s skip", "a all of it", "q quit"]
-    typer.echo("  ".join([f"{field.name}:", *choices] if named else choices))
+    typer.echo("  ".join([f"{field.name}:", *choices] if len(answer.fields) > 1 else choices))
     while True:
         try:
             pressed = typer.getchar().lower()
@@ -123,21 +133,14 @@ def _pressed(field: BallotField, shown: "_Screen", *, named: bool) -> str | None
         if pressed in ("q", ""):  # nothing more can be pressed where the input has ended
             return None
         if pressed == "a":
-            shown.show(whole=True)
+            _show(answer, whole=True)
 
 
-@dataclass(frozen=True)
-class _Screen:
-    """What stands in the terminal of one answer."""
-
-    texts: Mapping[str, str]
-    place: int
-    number: int
-
-    def show(self, *, whole: bool) -> None:
-        typer.echo(f"\n---- {self.place} of {self.number} ".ljust(72, "-"))
-        for name, text in self.texts.items():
-            typer.echo(f"[{name}]\n{_shortened(visible(text), whole)}\n")
+def _show(answer: AnswerToLabel, *, whole: bool) -> None:
+    """Print an answer, with what stands beside it."""
+    typer.echo(f"\n---- {answer.place} of {answer.number} ".ljust(72, "-"))
+    for name, text in answer.texts.items():
+        typer.echo(f"[{name}]\n{_shortened(text, whole)}\n")
 
 
 def _shortened(text: str, whole: bool) -> str:

@@ -287,6 +287,10 @@ class RunConfig(Decisions):
     """End the run after its first look where all answers of a model are empty, alike, unread by the grader or wrong: of
     every model (all), or of one (any); such a run can go on."""
     prior_evidence: PriorEvidenceConfig | None = None
+    labels: Path | None = None
+    """Labels that people have given to answers of this run, in the folder of the configuration: JSON lines or CSV with
+    the columns model, question, trial and label. Each start takes them over; reports then have the grader's error, and
+    scores corrected for it."""
     store: StoreConfig = StoreConfig()
     concurrency: Limits = Limits()
     notify: NotifyConfig | None = None

@@ -87,6 +87,11 @@ class Verifier(AskedGrader):
         told = "\0".join((self.server.model, sent.system, sent.user, self.sampling.model_dump_json()))
         return blake2b(told.encode(), digest_size=16).hexdigest()
 
+    def signals_of(self, label: str) -> dict[str, SignalValue]:
+        """What a verifier without an error says of an answer with this label: it is sure of it."""
+        sure = {f"verifier_{one.lower()}": float(called == label) for one, called in zip(LABELS, CALLED, strict=True)}
+        return {**sure, "verdict": label, "is_correct": label == CALLED[0], "has_answer": label != CALLED[2]}
+
     def marks(self, found: "Found", beside: Marks | None, used: Cost, tokens: tuple[int, int]) -> Marks:
         """The signals of label probabilities."""
         likeliest = CALLED[max(range(len(LABELS)), key=found.probabilities.__getitem__)]

@@ -15,12 +15,11 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.ballots import VERDICT
 from adaptive_eval.graders.categorised import categorised
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.scoring import SCORE
 from adaptive_eval.graders.types import answer_facts
 from adaptive_eval.record.labels import (
     Labelled,
@@ -30,6 +29,7 @@ from adaptive_eval.record.labels import (
     level_said,
     levels_among,
     read_labels,
+    require_labels_say_something,
     signals_of_level,
 )
 from adaptive_eval.record.relabel import judged_rows
@@ -104,6 +104,8 @@ class LabelledRun:
     """Labels of answers that the run does not have, or has in no complete round."""
     problem: str | None = None
     """Why the labels say nothing of this run, where that is so."""
+    alone: bool = False
+    """Scores are of this run's own answers: outcomes that were known before (R0) have no labels, and do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     if not labels:
         return None
     config, rubric = stored.setup.config, stored.rubric
-    require_labels_say_something(stored)
+    require_labels_say_something(config, rubric)
     rows = judged_rows(stored)
     by_model: dict[str, list[TrialFacts]] = defaultdict(list)
     for row in rows:
@@ -131,8 +133,7 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     found = _graded(stored, labels, rubric, by_model)
     there = (level for some in found.values() for one in some for level in (one.label, one.said))
     levels = levels_among(label_fields(config), there)
-    results = stored.results(running=True)
-    scores = {} if results is None else {row.name: (row.score, row.sigma) for row in results.models}
+    scores, alone = _scores(stored)
     models = tuple(
         _model(name, by_model[name], found.get(name, []), scores.get(name, (None, None)), stored, rubric, levels)
         for name in scores
@@ -141,8 +142,24 @@ def labelled_run(stored: StoredRun, labels: Labels | None = None) -> LabelledRun
     pairs = tuple(_pairs(models))
     left_out = len(labels) - sum(map(len, found.values()))
     return LabelledRun(
-        config.name, config.grader.kind, levels, rubric.weights, models, pairs, _differ(models), left_out
+        config.name, config.grader.kind, levels, rubric.weights, models, pairs, _differ(models), left_out, alone=alone
     )
+
+
+def _scores(stored: StoredRun) -> tuple[dict[str, tuple[float | None, float | None]], bool]:
+    """Each model's score and sigma, best first; and whether they are without R0, which has no labels."""
+    results = stored.results(running=True)
+    rows = () if results is None else results.models
+    if not any(row.prior_depth for row in rows):
+        return {row.name: (row.score, row.sigma) for row in rows}, False
+    counts, weights = stored.counts(), np.array(stored.rubric.weights, dtype=float)
+    own = counts.cells - counts.before
+    known = np.flatnonzero(own.any(axis=-1).all(axis=-1))
+    found = estimate(own[known], weights, stored.setup.config.stopping.prior, own[known].sum(axis=-1))
+    scores: dict[str, tuple[float | None, float | None]] = {row.name: (None, None) for row in rows}
+    for model, score, var in zip(known.tolist(), found.score.tolist(), found.var.tolist(), strict=True):
+        scores[counts.roster.models.name_of(model)] = (score, sqrt(var))
+    return scores, True
 
 
 def reported_labels(stored: StoredRun) -> LabelledRun | None:
@@ -152,21 +169,6 @@ def reported_labels(stored: StoredRun) -> LabelledRun | None:
     except ConfigError as error:
         config = stored.setup.config
         return LabelledRun(config.name, config.grader.kind, (), (), (), (), False, 0, str(error))
-
-
-def require_labels_say_something(stored: StoredRun) -> None:
-    """A label is what the grader should have said; a rubric that goes by something else is not corrected by it."""
-    if stored.setup.config.prior_evidence is not None:
-        raise ConfigError("the scores of this run have outcomes of an earlier run in them (R0), which have no labels")
-    rubric = stored.rubric
-    by_probabilities = sorted(name for name in rubric.needs if name.startswith("verifier_"))
-    levels = {one.name for one in label_fields(stored.setup.config)}
-    if by_probabilities or not rubric.needs & {VERDICT, SCORE, "is_correct", *levels}:
-        named = ", ".join(by_probabilities or sorted(rubric.needs))
-        raise ConfigError(
-            f"labels say what the grader should have said, and the rubric of this run goes by {named}, which no label "
-            "says; look at it under another one with `adaptive-eval regrade RUN --config CONFIG`"
-        )
 
 
 def _graded(

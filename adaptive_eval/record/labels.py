@@ -20,6 +20,8 @@ from adaptive_eval.files import read_whole, require_plain
 from adaptive_eval.graders.ballots import VERDICT, BallotField
 from adaptive_eval.graders.comparing import REFERENCE, ByComparison
 from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.scoring import SCORE
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.graders.verifier import CALLED, Verifier
 from adaptive_eval.questions.types import Question
@@ -69,8 +71,44 @@ def signals_of_level(config: RunConfig, level: str) -> dict[str, SignalValue]:
     """What the grader would have said of an answer with this label."""
     if isinstance(config.grader, Judge):
         return config.grader.signals_of(tuple(level.split(JOINED)))
-    said: dict[str, SignalValue] = {"is_correct": level == RIGHT}
-    return {**said, VERDICT: level} if isinstance(config.grader, Verifier) else said
+    return config.grader.signals_of(level) if isinstance(config.grader, Verifier) else {"is_correct": level == RIGHT}
+
+
+def require_labels_say_something(config: RunConfig, rubric: Rubric) -> None:
+    """A label is what the grader should have said; a rubric that goes by something else is not corrected by it."""
+    said = {VERDICT, SCORE, "is_correct", *(one.name for one in label_fields(config))}
+    if isinstance(config.grader, Verifier):
+        said |= config.grader.signals_of(RIGHT).keys()
+    if not rubric.needs & said:
+        raise ConfigError(
+            "labels say what the grader should have said, and the rubric of this run goes by "
+            f"{', '.join(sorted(rubric.needs))}, which no label says; look at it under another one with "
+            "`adaptive-eval regrade RUN --config CONFIG`"
+        )
+
+
+def labels_given(config: RunConfig, rubric: Rubric) -> Labels:
+    """Those of the file that a configuration names (`labels`); `ConfigError` where they cannot be what is meant."""
+    if config.labels is None:
+        return {}
+    require_labels_say_something(config, rubric)
+    path = config.folder / config.labels
+    labels = labels_in(path)
+    require_levels(labels, label_fields(config), path)
+    return labels
+
+
+def take_labels(directory: Path, labels: Labels) -> int:
+    """Add to a run what its labels have never said; gives how many that were.
+
+    What somebody has said otherwise since then stands: the file is not taken again for it.
+    """
+    path = directory / LABELS_FILE
+    heard = set(_parsed(path, _lines(path))) if labels and path.exists() else set()
+    new = {at: label for at, label in labels.items() if (at, label) not in heard}
+    if new:
+        add_labels(directory, new)
+    return len(new)
 
 
 def level_said(config: RunConfig, signals: Mapping[str, SignalValue]) -> str:

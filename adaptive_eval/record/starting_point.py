@@ -26,7 +26,7 @@ from adaptive_eval.record.prior import EarlierRun, PriorOutcomes, kept_prior, re
 from adaptive_eval.record.recorded import Recorded, kept_outcomes
 from adaptive_eval.record.take_recorded import take_outcomes
 from adaptive_eval.record.thresholds import frozen_of, kept_rubric, kept_thresholds, thresholds_from_run
-from adaptive_eval.store import Event, OutcomesRecorded, PriorTaken, RunReader, ThresholdsFrozen
+from adaptive_eval.store import Event, LabelsTaken, OutcomesRecorded, PriorTaken, RunReader, ThresholdsFrozen
 from adaptive_eval.store.database import is_run
 
 
@@ -40,6 +40,8 @@ class StartingPoint(NamedTuple):
     """Those of an earlier run, where they have to be written down yet."""
     recorded: Sequence[OutcomesRecorded] = ()
     """Outcomes of recorded models, where they have to be written down yet."""
+    labels: LabelsTaken | None = None
+    """Labels of a file, where some are new."""
     kept: PriorOutcomes | None = None
     """R0 that is written down."""
     with_prior: Callable[[PriorOutcomes], PreparedRun] | None = None
@@ -48,7 +50,7 @@ class StartingPoint(NamedTuple):
     @property
     def news(self) -> list[Event]:
         """What has to be written down yet."""
-        return [event for event in (self.prior, self.thresholds, *self.recorded) if event is not None]
+        return [event for event in (self.prior, self.thresholds, *self.recorded, self.labels) if event is not None]
 
 
 def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint:
@@ -70,9 +72,11 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     if section is None or section.run is None or (kept is not None and kept.covers(prepared.models)):
         planned = partial(_planned, prepared, held, recorded=recorded)
         asks = section is not None and section.greedy and not (kept is not None and kept.covers(prepared.models))
-        return StartingPoint(planned(prior=kept), None, thresholds, taken, kept, planned if asks else None)
+        return StartingPoint(
+            planned(prior=kept), None, thresholds, taken, kept=kept, with_prior=planned if asks else None
+        )
     prior = _read(section, section.run, prepared, directory, kept)
-    return StartingPoint(_planned(prepared, held, prior, recorded), prior.event(section), thresholds, taken, kept)
+    return StartingPoint(_planned(prepared, held, prior, recorded), prior.event(section), thresholds, taken, kept=kept)
 
 
 def _as_it_began(prepared: PreparedRun, directory: Path) -> PreparedRun:

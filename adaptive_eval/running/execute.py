@@ -26,6 +26,7 @@ from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCo
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.ending import Ended, ended_of, note_fatal_error
 from adaptive_eval.record.history import fresh_directory, newest_directory, stored_trial_count
+from adaptive_eval.record.labels import labels_given, take_labels
 from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
 from adaptive_eval.record.results import BesideRow
 from adaptive_eval.record.snapshot import Snapshot, subject_of, take_snapshot
@@ -52,6 +53,7 @@ from adaptive_eval.store import (
     CommitBatch,
     Event,
     GreedyBegun,
+    LabelsTaken,
     OpenedStore,
     RunFinished,
     RunResumed,
@@ -126,7 +128,12 @@ async def _execute(
     await adopt_grader(beginning.prepared, directory)
     if not stored_trial_count(beginning.prepared, directory):
         await check_keys(beginning.prepared)
+    labels = labels_given(beginning.prepared.config, beginning.prepared.rubric)
     with _opened(beginning, directory) as opened, stops or Interrupts() as interrupts:
+        if number := take_labels(directory, labels):
+            taken = LabelsTaken(number, Path(prepared.config.labels or "").name)
+            opened.store.commit(CommitBatch(events=[taken]))
+            beginning = beginning._replace(labels=taken)
         if beginning.with_prior is None:
             return (await _carried_on(beginning, opened, watcher, interrupts, tell)).exit_code
         parts = TwoParts(watcher, prepared.config.name, promise_in_short(prepared.config.stated()))

@@ -115,6 +115,7 @@ def _greedy_run(prepared: PreparedRun, left: BudgetConfig) -> PreparedRun:
         "trials": TrialsConfig(min=1, max=1, favour=config.trials.favour),
         "budget": left,
         "prior_evidence": None,
+        "labels": None,
         "report": ReportConfig(),
         "store": StoreConfig(folder=config.store.folder),
         "notify": None,

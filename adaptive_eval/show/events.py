@@ -15,6 +15,7 @@ from adaptive_eval.store import (
     Event,
     GraderChosen,
     GreedyBegun,
+    LabelsTaken,
     ModelSetAside,
     ModelSettled,
     OnlyFailures,
@@ -109,6 +110,8 @@ def _of_the_run(event: Event) -> str | None:
             return f"begins with {event.trials} trials imported from {', '.join(event.files[:NAMED])}{more}"
         case GreedyBegun():
             return f"one greedy answer of {event.models} models to each of {event.questions} questions comes first (R0)"
+        case LabelsTaken():
+            return f"{event.labels} labels are taken from {event.file}"
         case PriorTaken(greedy=True):
             return f"{event.trials} greedy answers count as R0"
         case PriorTaken():

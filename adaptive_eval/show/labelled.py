@@ -21,6 +21,8 @@ def label_sections(found: LabelledRun) -> Iterator[str]:
         "intervals have the sampling error and that of the correction. It holds for labels of answers that were chosen "
         "whatever they are like, as `adaptive-eval label` chooses them."
     )
+    if found.alone:
+        yield "Scores here are of this run's own answers: outcomes that were known before (R0) have no labels."
     if found.differ:
         yield (
             "**The grader errs differently about the models.** A ranking by its grades alone is not to be relied on: "

@@ -440,6 +440,15 @@ class PriorTaken(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LabelsTaken(Event):
+    """Labels of a file of the user's lie beside the run from now on."""
+
+    KIND: ClassVar[str] = "labels"
+    labels: int = 0
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GreedyBegun(Event):
     """Greedy answers are asked for before anything else; told, not stored."""
 
@@ -579,6 +588,7 @@ CLASSES: tuple[type[Event], ...] = (
     GraderChosen,
     PriorTaken,
     GreedyBegun,
+    LabelsTaken,
     OutcomesRecorded,
     ThresholdsFrozen,
     BaselineAsked,

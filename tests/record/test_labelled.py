@@ -11,7 +11,7 @@ from live_runs import MODELS, EndedRuns, Found, Site, small_world
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.errors import ConfigError, ExitCode
+from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.labelled import LEAST, LabelledRun, labelled_run, next_to_label
 from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, labels_in, read_labels
 from adaptive_eval.record.restore import opened_run
@@ -150,13 +150,21 @@ def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: Ende
     assert "1 labels are of answers that this run does not have" in told.output
 
 
-def test_labels_say_nothing_where_outcomes_of_an_earlier_run_count(site: Site, ended_runs: EndedRuns) -> None:
+def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(
+    site: Site, ended_runs: EndedRuns
+) -> None:
+    """Corrected scores are those of a run of the same answers without R0."""
     earlier = ended_runs.copy(site, site.directory("earlier"), trials=TRIALS)
-    assert site.run(site.write(prior_evidence={"run": str(earlier)}, seed=1, trials=TRIALS)).exit_code in (0, 3)
-    told = CliRunner().invoke(app, ["label", str(site.directory())], input="1")
-    assert told.exit_code == ExitCode.CONFIGURATION and "have no labels" in re.sub(r"\s+", " ", told.output)
-    add_labels(site.directory(), {Labelled("ada", "q0", 0): "correct"})
-    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"])
-    assert report.exit_code == ExitCode.REACHED and "There are labels, which say nothing here" in report.stdout
-    with opened_run(site.directory()) as stored, pytest.raises(ConfigError):
-        labelled_run(stored)
+    changes = {"seed": 1, "trials": TRIALS}
+    assert site.run(site.write(prior_evidence={"run": str(earlier)}, **changes)).exit_code in (0, 3)
+    plain = ended_runs.copy(site, site.directory("plain"), **changes)
+    truth = truths(plain)
+    assert truth == truths(site.directory())
+    labels = {at: label if at.trial else {"correct": "wrong", "wrong": "correct"}[label] for at, label in truth.items()}
+    for directory in (plain, site.directory()):
+        add_labels(directory, labels)
+    with_prior, without = beside(site.directory()), beside(plain)
+    assert with_prior.alone and not without.alone
+    assert {one.name: one for one in with_prior.models} == {one.name: one for one in without.models}
+    told = CliRunner().invoke(app, ["label", str(site.directory()), "--show"])
+    assert "Scores here are of this run's own answers" in told.output

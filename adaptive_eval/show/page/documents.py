@@ -93,6 +93,18 @@ def assets() -> dict[str, tuple[str, str]]:
     }
 
 
+def label_assets() -> dict[str, tuple[str, str]]:
+    """The same of the page to label on."""
+    look = style() + (STATIC / "label.css").read_text("utf-8")
+    code = ("text/javascript; charset=utf-8", script("label.js"))
+    return {**assets(), "app.js": code, "style.css": ("text/css; charset=utf-8", look)}
+
+
+def label_page() -> str:
+    """The page to label answers on."""
+    return _served("Label answers · adaptive-eval", "", {})
+
+
 def monitor_page(name: str, root: str = "") -> str:
     """The page of one run; `root` leads from the page's address to the server's, as in "../../"."""
     return _served(f"{name} · adaptive-eval", root, {"api": f"{root}api/run/{quote(name, safe='')}/"})

@@ -7,7 +7,7 @@ what waits to be sent. A task per connection, so that a slow client only ever wa
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -88,9 +88,13 @@ def parse_head(head: bytes) -> PageRequest:
 class HttpServer:
     """Serves `handler` until it is closed; every response carries `headers`."""
 
-    def __init__(self, handler: Handler, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, handler: Handler, headers: Mapping[str, str], methods: Collection[str] = ("GET", "HEAD")
+    ) -> None:
+        """`methods` are those that `handler` knows."""
         self._handler = handler
         self._headers = headers
+        self._methods = tuple(methods)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int) -> int:
@@ -140,8 +144,9 @@ class HttpServer:
                 await _stream(reader, writer, response.events)
 
     async def _answer(self, request: PageRequest) -> PageResponse:
-        if request.method not in ("GET", "HEAD"):
-            return PageResponse(405, b"only GET and HEAD are served\n", headers={"Allow": "GET, HEAD"})
+        if request.method not in self._methods:
+            known = ", ".join(self._methods)
+            return PageResponse(405, f"only {known} are served\n".encode(), headers={"Allow": known})
         return await self._handler(request)
 
     async def _send(self, writer: asyncio.StreamWriter, response: PageResponse, method: str, keeps: bool) -> None:

@@ -67,18 +67,18 @@ class Site:
     async def answer(self, request: PageRequest) -> PageResponse:
         """The response to any request."""
         if not self._is_ours(request.headers.get("host", "")):
-            return _problem(421, "this address is not served here; use the one that the monitor has printed")
+            return problem(421, "this address is not served here; use the one that the monitor has printed")
         try:
             return await self._route(request)
         except StoreError as error:
-            return _problem(503, str(error))
+            return problem(503, str(error))
 
     def _is_ours(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             return False
-        return name in self._names or _is_number(name)
+        return name in self._names or is_number(name)
 
     async def _route(self, request: PageRequest) -> PageResponse:
         match request.path:
@@ -93,7 +93,7 @@ class Site:
                 return _page(monitor_page(name, "../../")) if rest else _moved(f"{quote(name, safe='')}/")
             case ("api", "run", name, *what) if (channel := await self._channel(name)) is not None:
                 return await _about(channel, what, request)
-        return _problem(404, "there is nothing here")
+        return problem(404, "there is nothing here")
 
     async def _channel(self, name: str) -> Channel | None:
         """The run of this name; None where there is none."""
@@ -124,7 +124,7 @@ async def _about(channel: Channel, what: list[str], request: PageRequest) -> Pag
             found = None if None in numbers else await channel.answers(*cast(list[int], numbers))
             if found is not None:
                 return PageResponse(body=found, kind=JSON, headers=PRIVATE)
-    return _problem(404, "there is nothing here")
+    return problem(404, "there is nothing here")
 
 
 def _number(text: str | None) -> int | None:
@@ -132,7 +132,8 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"-1|[0-9]{1,9}", text) else None
 
 
-def _is_number(host: str) -> bool:
+def is_number(host: str) -> bool:
+    """A host is an address, which no name can be made to resolve to."""
     try:
         ip_address(host)
     except ValueError:
@@ -160,7 +161,8 @@ def _moved(where: str) -> PageResponse:
     return PageResponse(308, headers={"Location": where})
 
 
-def _problem(status: int, what: str) -> PageResponse:
+def problem(status: int, what: str) -> PageResponse:
+    """A response that says what is wrong."""
     return PageResponse(status, f"{what}\n".encode(), headers=PRIVATE)
 
 
@@ -182,13 +184,14 @@ async def serve(path: Path, host: str, port: int, ready: Callable[[str], None]) 
         raise ConfigError(f"{place} cannot be used ({error.strerror or error}); give another --port") from error
     try:
         ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}/")
-        await asyncio.gather(site.warm_up(), _asked_to_stop())
+        await asyncio.gather(site.warm_up(), asked_to_stop())
     finally:
         await server.close()
         site.close()
 
 
-async def _asked_to_stop() -> None:
+async def asked_to_stop() -> None:
+    """Wait for Ctrl-C or SIGTERM."""
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked.set)

@@ -47,8 +47,13 @@ function said(found) {
     "said. Scores with correction are what labels of all answers would have given, estimated; their intervals have ",
     "the sampling error and that of the correction.",
   );
+  const alone = "Scores here are of this run's own answers: outcomes that were known before (R0) have no labels.";
   const warned = "The grader errs differently about the models: go by the scores with correction.";
-  return found.differ ? [told, h("p", null, h("b", null, warned))] : [told];
+  return [
+    told,
+    found.alone ? h("p", { class: "quiet" }, alone) : null,
+    found.differ ? h("p", null, h("b", null, warned)) : null,
+  ];
 }
 
 /** @param {LabelledModel} one */

@@ -41,6 +41,7 @@
  * @property {boolean} differ
  * @property {number} left_out
  * @property {string | null} problem
+ * @property {boolean} alone
  */
 
 /**

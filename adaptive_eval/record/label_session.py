@@ -1,0 +1,109 @@
+"""Labelling answer by answer, blinded: in a terminal or on a page.
+
+What is shown of an answer is its question, the reference and its text: whose it is and what the grader said of it is
+told to nobody. A label is on disk before the next answer is shown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptive_eval.graders.ballots import BallotField
+from adaptive_eval.graders.transcript import visible
+from adaptive_eval.record.labelled import next_to_label
+from adaptive_eval.record.labels import (
+    Labelled,
+    add_labels,
+    is_label,
+    label_fields,
+    read_labels,
+    require_labels_say_something,
+    texts_to_label,
+)
+from adaptive_eval.record.restore import StoredRun, opened_run
+
+AT_A_TIME = 20
+"""Answers that are chosen before the comparisons are looked at anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerToLabel:
+    """An answer that waits for its label."""
+
+    place: int
+    """Counted from 1."""
+    number: int
+    """Answers of this session."""
+    texts: Mapping[str, str]
+    """By what they are, with what nobody would see written out."""
+    fields: tuple[BallotField, ...]
+    """What is to be said: a level of each."""
+    given: str | None = None
+    """Its label, where somebody has come back to it."""
+
+
+class LabelSession:
+    """Labels so many answers of a run, one after the other."""
+
+    def __init__(self, run: Path, number: int) -> None:
+        self._run, self._number = run, number
+        self._chosen: list[tuple[Labelled, Mapping[str, str]]] = []
+        self._at = 0
+        self._given: dict[int, str] = {}
+        """By place; "" where it was skipped."""
+
+    @property
+    def current(self) -> AnswerToLabel | None:
+        """The answer that is to be labelled now; None where the session is over.
+
+        Raises `ConfigError` where labels say nothing of the run.
+        """
+        if self._at == len(self._chosen) and self._at < self._number:
+            self._choose()
+        if self._at == len(self._chosen):
+            return None
+        _, texts = self._chosen[self._at]
+        return AnswerToLabel(self._at + 1, self._number, texts, self._fields, self._given.get(self._at))
+
+    @property
+    def finished(self) -> bool:
+        """As many answers were gone through as were asked for."""
+        return self._at >= self._number
+
+    def label(self, label: str) -> bool:
+        """Give the current answer its label; False, and nothing is kept, where it is none that this run knows."""
+        if self.current is None or not is_label(self._fields, label):
+            return False
+        add_labels(self._run, {self._chosen[self._at][0]: label})
+        self._go_on(label)
+        return True
+
+    def skip(self) -> None:
+        """Leave the current answer without a label, or with the one that it has."""
+        if self.current is not None:
+            self._go_on(self._given.get(self._at, ""))
+
+    def go_back(self) -> None:
+        """To the answer before: a later label counts instead of an earlier one."""
+        self._at = max(self._at - 1, 0)
+
+    def _go_on(self, label: str) -> None:
+        self._given[self._at] = label
+        self._at += 1
+
+    def _choose(self) -> None:
+        """The next few answers, with their texts."""
+        with opened_run(self._run) as stored:
+            config = stored.setup.config
+            require_labels_say_something(config, stored.rubric)
+            self._fields = label_fields(config)
+            known = {**read_labels(self._run), **dict.fromkeys((at for at, _ in self._chosen), "")}
+            wanted = min(self._number - len(self._chosen), AT_A_TIME)
+            self._chosen += [(at, _texts(stored, at)) for at in next_to_label(stored, known, wanted)]
+
+
+def _texts(stored: StoredRun, at: Labelled) -> dict[str, str]:
+    (question,) = (one for one in stored.setup.questions if one.id == at.question)
+    answer = next(one for one in stored.reader.cell(at.model, at.question, at.trial - 1)).answer.text
+    texts = texts_to_label(stored.setup.config, question, answer)
+    return {name: visible(text) for name, text in texts.items()}

@@ -1,0 +1,167 @@
+"""The page to label on: one session, on this machine alone, at an address with a secret in it.
+
+A page on another site, or another user of the machine, could send requests here too; neither knows the secret, which
+stands in the path of everything that is served. What is shown says nothing of the model and of the grader.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hmac import compare_digest
+
+from adaptive_eval.errors import AdaptiveEvalError, ConfigError
+from adaptive_eval.record.label_session import LabelSession
+from adaptive_eval.show.page.documents import label_assets, label_page
+from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse
+from adaptive_eval.show.serve.page_state import to_json
+from adaptive_eval.show.serve.site import (
+    FRESH,
+    HEADERS,
+    HTML,
+    JSON,
+    LOOPBACK,
+    PRIVATE,
+    asked_to_stop,
+    is_number,
+    problem,
+)
+
+GOODBYE_SECONDS = 0.2
+"""For the last response to leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldShown:
+    """One thing that is to be said, and what may be said."""
+
+    name: str
+    levels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextShown:
+    """A text of the answer that is to be labelled, and what it is."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabelState:
+    """What the page shows."""
+
+    over: bool
+    """There is nothing left to label in this session."""
+    place: int
+    number: int
+    given: str | None
+    texts: tuple[TextShown, ...] = ()
+    fields: tuple[FieldShown, ...] = ()
+
+
+def state_of(session: LabelSession) -> LabelState:
+    """The answer that is to be labelled now."""
+    now = session.current
+    if now is None:
+        return LabelState(over=True, place=0, number=0, given=None)
+    return LabelState(
+        over=False,
+        place=now.place,
+        number=now.number,
+        given=now.given,
+        texts=tuple(TextShown(name, text) for name, text in now.texts.items()),
+        fields=tuple(FieldShown(*field) for field in now.fields),
+    )
+
+
+class LabellingSite:
+    """Answers requests about one session; `over` is called when the page says that it is."""
+
+    def __init__(self, session: LabelSession, over: Callable[[], None]) -> None:
+        self.secret = secrets.token_urlsafe(16)
+        self._session, self._over = session, over
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="labels")
+        self._assets = {name: (kind, text.encode()) for name, (kind, text) in label_assets().items()}
+
+    def close(self) -> None:
+        """Wait for the thread that reads and writes."""
+        self._thread.shutdown()
+
+    async def answer(self, request: PageRequest) -> PageResponse:
+        """The response to any request."""
+        secret, *rest = request.path
+        if not is_number(request.headers.get("host", "").rpartition(":")[0]):
+            return problem(421, "this address is not served here; use the one that was printed")
+        if not compare_digest(secret.encode(), self.secret.encode()):
+            return problem(404, "there is nothing here")
+        try:
+            return await self._route(request, rest)
+        except AdaptiveEvalError as error:
+            return problem(503, str(error))
+
+    async def _route(self, request: PageRequest, rest: list[str]) -> PageResponse:
+        match request.method, rest:
+            case ("GET" | "HEAD", []):
+                return PageResponse(308, headers={"Location": f"/{self.secret}/"})
+            case ("GET" | "HEAD", [""]):
+                return PageResponse(body=label_page().encode(), kind=HTML, headers=FRESH)
+            case ("GET" | "HEAD", ["assets", name]) if name in self._assets:
+                kind, body = self._assets[name]
+                return PageResponse(body=body, kind=kind, headers=FRESH)
+            case ("GET" | "HEAD", ["now"]):
+                return await self._now()
+            case ("POST", ["end"]):
+                self._over()
+                return PageResponse(body=b"{}", kind=JSON, headers=PRIVATE)
+            case ("POST", ["label" | "skip" | "back" as what]):
+                return await self._now(what, request.query.get("place", ""), request.query.get("label", ""))
+        return problem(404, "there is nothing here")
+
+    async def _now(self, what: str = "", place: str = "", label: str = "") -> PageResponse:
+        """What is to be labelled after this was done."""
+        loop = asyncio.get_running_loop()
+        state = await loop.run_in_executor(self._thread, self._done, what, place, label)
+        return PageResponse(body=to_json(state), kind=JSON, headers=PRIVATE)
+
+    def _done(self, what: str, place: str, label: str) -> LabelState:
+        """Do what was asked for about the answer at that place; about another one, as from an old page, nothing."""
+        now = self._session.current
+        if place == str(0 if now is None else now.place):
+            if what == "label":
+                self._session.label(label)
+            elif what == "skip":
+                self._session.skip()
+            elif what == "back":
+                self._session.go_back()
+        return state_of(self._session)
+
+
+async def serve_labelling(session: LabelSession, port: int, ready: Callable[[str], None]) -> None:
+    """Serve the page of a session until it is over, Ctrl-C or SIGTERM; `ready` gets the address.
+
+    Port 0 is any that is free. Raises `ConfigError` where the port cannot be had.
+    """
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def leave() -> None:
+        loop.call_later(GOODBYE_SECONDS, over.set)
+
+    site = LabellingSite(session, leave)
+    server = HttpServer(site.answer, HEADERS, methods=("GET", "HEAD", "POST"))
+    try:
+        bound = await server.listen(LOOPBACK, port)
+    except OSError as error:
+        site.close()
+        raise ConfigError(f"port {port} cannot be used ({error.strerror or error}); give another --port") from error
+    try:
+        ready(f"http://{LOOPBACK}:{bound}/{site.secret}/")
+        ends = [asyncio.ensure_future(over.wait()), asyncio.ensure_future(asked_to_stop())]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
+    finally:
+        await server.close()
+        site.close()

@@ -1,0 +1,60 @@
+"""Labelling answer by answer: what is shown, and what is on disk after every step."""
+
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, EndedRuns, Site
+
+from adaptive_eval.record.label_session import LabelSession
+from adaptive_eval.record.labels import read_labels
+
+
+@pytest.fixture
+def run(site: Site, ended_runs: EndedRuns) -> Path:
+    return ended_runs.copy(site, trials={"min": 4, "max": 4})
+
+
+def test_every_label_is_on_disk_before_the_next_answer_is_shown(run: Path) -> None:
+    session = LabelSession(run, 3)
+    seen = []
+    for place in (1, 2, 3):
+        now = session.current
+        assert now is not None and (now.place, now.number, now.given) == (place, 3, None)
+        assert [(field.name, field.levels) for field in now.fields] == [("verdict", ("correct", "wrong"))]
+        assert not [name for name in MODELS if name in "".join(now.texts.values())]
+        seen.append(now.texts["answer"])
+        assert len(read_labels(run)) == place - 1
+        assert not session.label("correct, wrong") and not session.label("good")
+        assert session.label("wrong")
+    assert session.current is None and session.finished and len(set(seen)) == 3
+    assert list(read_labels(run).values()) == ["wrong"] * 3
+
+
+def test_who_goes_back_may_say_something_else(run: Path) -> None:
+    session = LabelSession(run, 30)
+    session.go_back()  # there is nothing before the first
+    session.label("correct")
+    session.skip()
+    session.go_back()
+    session.go_back()
+    now = session.current
+    assert now is not None and (now.place, now.given) == (1, "correct")
+    session.skip()  # leaves what was said
+    (one,) = read_labels(run).values()
+    assert one == "correct"
+    session.go_back()
+    session.label("wrong")
+    assert list(read_labels(run).values()) == ["wrong"]
+    now = session.current
+    assert now is not None and (now.place, now.given) == (2, "")
+    session.label("correct")
+    assert len(read_labels(run)) == 2
+
+
+def test_a_session_ends_with_the_answers(run: Path) -> None:
+    first = LabelSession(run, 1000)
+    number = 0
+    while first.current is not None:
+        number += first.label("correct")
+    assert number == len(read_labels(run)) == 3 * 8 * 4 and not first.finished
+    assert LabelSession(run, 5).current is None

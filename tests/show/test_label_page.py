@@ -1,0 +1,167 @@
+"""The page to label on: what is served, to whom, and that it says nothing of the model; and the page in a browser."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from browsing import Tabs
+from live_runs import MODELS, EndedRuns, Site
+from patient_time import HANGS
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.label_session import LabelSession
+from adaptive_eval.record.labels import read_labels
+from adaptive_eval.show.serve.http1 import PageRequest, PageResponse
+from adaptive_eval.show.serve.labelling import LabellingSite
+
+
+@pytest.fixture
+def run(site: Site, ended_runs: EndedRuns) -> Path:
+    return ended_runs.copy(site, trials={"min": 4, "max": 4})
+
+
+@pytest.fixture
+def served(run: Path) -> Iterator[LabellingSite]:
+    site = LabellingSite(LabelSession(run, 4), lambda: None)
+    yield site
+    site.close()
+
+
+def asked(
+    site: LabellingSite, path: str, method: str = "POST", secret: str | None = None, host: str = "127.0.0.1:80"
+) -> PageResponse:
+    parts = urlsplit(path)
+    query = dict(one.split("=", 1) for one in parts.query.split("&") if one)
+    request = PageRequest(method, (secret or site.secret, *parts.path.split("/")), query, {"host": host}, True)
+    return asyncio.run(site.answer(request))
+
+
+def state(response: PageResponse) -> dict[str, Any]:
+    assert response.status == 200
+    found: dict[str, Any] = json.loads(response.body)
+    return found
+
+
+def test_what_is_pressed_is_stored_and_old_pages_change_nothing(run: Path, served: LabellingSite) -> None:
+    first = state(asked(served, "now", "GET"))
+    assert (first["place"], first["number"], first["over"]) == (1, 4, False)
+    assert [one["name"] for one in first["texts"]] == ["question", "reference", "answer"]
+    assert first["fields"] == [{"name": "verdict", "levels": ["correct", "wrong"]}]
+    assert not [name for name in (*MODELS, "is_correct", "trial") if name in json.dumps(first)]
+    second = state(asked(served, "label?place=1&label=correct"))
+    assert second["place"] == 2 and second["texts"] != first["texts"]
+    assert state(asked(served, "label?place=1&label=wrong")) == second  # a key that was pressed twice
+    assert state(asked(served, "label?place=2&label=good")) == second
+    assert state(asked(served, "back?place=2"))["given"] == "correct"
+    assert state(asked(served, "label?place=1&label=wrong"))["place"] == 2
+    assert state(asked(served, "skip?place=2"))["place"] == 3
+    assert list(read_labels(run).values()) == ["wrong"]
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "changes", "status"),
+    [
+        ("now", "GET", {"secret": "guess"}, 404),
+        ("label?place=1&label=correct", "POST", {"secret": "guess"}, 404),
+        ("label?place=1&label=correct", "GET", {}, 404),
+        ("label?place=1&label=correct", "POST", {"host": "rebound.example"}, 421),
+        ("assets/..", "GET", {}, 404),
+        ("labels.jsonl", "GET", {}, 404),
+    ],
+)
+def test_whoever_does_not_know_the_address_changes_nothing(
+    run: Path, served: LabellingSite, path: str, method: str, changes: dict[str, str], status: int
+) -> None:
+    assert asked(served, path, method, **changes).status == status
+    assert not read_labels(run)
+
+
+def test_what_cannot_be_written_is_told(run: Path, served: LabellingSite) -> None:
+    (run / "labels.jsonl").symlink_to("elsewhere")
+    told = asked(served, "label?place=1&label=correct")
+    assert told.status == 503 and b"is a link" in told.body
+
+
+@contextmanager
+def serving_page(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`adaptive-eval label --page` in a process of its own, and its address."""
+    command = [sys.executable, "-u", "-m", "adaptive_eval", "label", str(run), "--page", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+/", line)
+        assert found is not None, line
+        yield process, found[0]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def ask(url: str, path: str, method: str = "POST") -> bytes:
+    address = urlsplit(url)
+    with closing(HTTPConnection(str(address.hostname), address.port, timeout=HANGS)) as link:
+        link.request(method, address.path + path)
+        response = link.getresponse()
+        body = response.read()
+    assert response.status == 200, body
+    return body
+
+
+def test_a_whole_life_over_http(run: Path) -> None:
+    with serving_page(run, "-n", "2") as (process, url):
+        assert b"<script defer" in ask(url, "", "GET") and b"kbd" in ask(url, "assets/style.css", "GET")
+        assert b"openLabels" in ask(url, "assets/app.js", "GET")
+        ask(url, "label?place=1&label=correct")
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=HANGS)
+        assert process.returncode == ExitCode.REACHED and "1 answers have a label" in said
+    with serving_page(run, "-n", "1") as (process, url):
+        assert json.loads(ask(url, "label?place=1&label=wrong"))["over"]
+        ask(url, "end")
+        said, _ = process.communicate(timeout=HANGS)
+        assert process.returncode == ExitCode.REACHED and "2 answers have a label" in said
+    assert len(read_labels(run)) == 2
+
+
+def test_two_things_at_once_are_refused(run: Path) -> None:
+    for options in (["--page", "--show"], ["--port", "5000"], ["--page", "--from", "labels.csv"]):
+        assert CliRunner().invoke(app, ["label", str(run), *options]).exit_code == ExitCode.CONFIGURATION
+
+
+@pytest.mark.browser
+def test_by_keyboard_in_a_browser(run: Path, tabs: Tabs) -> None:
+    with serving_page(run, "-n", "3") as (process, url):
+        page = tabs.open()
+        page.goto(url)
+        page.wait_for_selector("h1:has-text('1 of 3')")
+        shown = page.locator("#page").inner_text()
+        assert "question" in shown and "reference" in shown and not [name for name in MODELS if name in shown]
+        page.keyboard.press("1")
+        page.wait_for_selector("h1:has-text('2 of 3')")
+        page.keyboard.press("7")  # no such verdict
+        page.keyboard.press("2")
+        page.wait_for_selector("h1:has-text('3 of 3')")
+        page.keyboard.press("u")
+        page.wait_for_selector("text=You said: wrong")
+        page.keyboard.press("1")
+        page.wait_for_selector("h1:has-text('3 of 3')")
+        page.keyboard.press("s")
+        page.wait_for_selector("text=Nothing is left to label")
+        page.keyboard.press("q")
+        page.wait_for_selector("text=this page can be closed")
+        process.communicate(timeout=HANGS)
+    assert list(read_labels(run).values()) == ["correct", "correct"]
