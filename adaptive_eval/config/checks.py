@@ -259,9 +259,11 @@ def _asked_grader_can_be_counted(budget: BudgetConfig, grader: GraderOptions) ->
         ("tokens", budget.tokens, "sampling.max_tokens"),
         ("gpu_hours", budget.gpu_hours, "gpus"),
     ):
-        if limit is not None and attrgetter(key)(grader) is None:
-            rule = f"needs {key} of the {grader.kind}, to reserve what a verdict may cost"
-            yield Problem(("budget", cap), rule, f"add grader.{key}, or remove budget.{cap}")
+        for number, seat in enumerate(grader.seats if limit is not None else ()):
+            if attrgetter(key)(seat) is None:
+                rule = f"needs {key} of the {grader.kind}, to reserve what a verdict may cost"
+                at = f"grader.panel.{number - 1}.{key}" if number else f"grader.{key}"
+                yield Problem(("budget", cap), rule, f"add {at}, or remove budget.{cap}")
 
 
 def _judge_has_what_it_goes_by(

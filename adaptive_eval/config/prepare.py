@@ -54,9 +54,11 @@ def launch_words(model: ModelConfig, launch: LaunchConfig, port: str = "PORT", p
     return command_of(launch, model.model, port, place)
 
 
+SERVER_WORKINGS = {"base_url", "api_key_env", "client", "stream", "headers", "finish_reasons", "auth", "ca_file"}
 GRADER_WORKINGS: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency", "price", "gpus"), True),
-    "server": {"base_url", "api_key_env", "client", "stream", "headers", "finish_reasons", "auth", "ca_file"},
+    "server": SERVER_WORKINGS,
+    "panel": {"__all__": {"server": SERVER_WORKINGS, **dict.fromkeys(("concurrency", "price", "gpus"), True)}},
     "beside": {"timeout", "workers", "memory"},
 }
 """How a grader is run and checked; not what it finds, since one that fails gives no grade."""

@@ -306,7 +306,8 @@ class RunConfig(Decisions):
     @property
     def keys(self) -> frozenset[str]:
         """The names of the environment variables that hold keys."""
-        servers = [*self.asked, *([self.grader.server] if isinstance(self.grader, AskedGrader) else [])]
+        graders = self.grader.seats if isinstance(self.grader, AskedGrader) else ()
+        servers = [*self.asked, *(one.server for one in graders)]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @model_validator(mode="after")

@@ -1,6 +1,7 @@
 """What graders have in common that are asked over HTTP: a server of their own, what they are sent, what it costs."""
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -48,14 +49,17 @@ class AskedGrader(GraderOptions):
     @field_validator("server")
     @classmethod
     def _chats(cls, server: EndpointConfig) -> EndpointConfig:
-        if server.api != "chat":
-            raise refuse("must have `api: chat`", "who grades is told apart from what is graded by the turns of a chat")
-        return server
+        return chats(server)
 
     @property
     def replies(self) -> int:
-        """Replies that one grade takes."""
+        """Replies that one grade takes of each server that is asked."""
         return 1
+
+    @property
+    def seats(self) -> Sequence["AskedGrader"]:
+        """Everyone who is asked about an answer."""
+        return (self,)
 
     @property
     def own_rubric(self) -> RubricConfig | None:
@@ -90,6 +94,10 @@ class AskedGrader(GraderOptions):
 
     def worst_cost(self, questions: Sequence[Question]) -> Cost:
         """The most that all replies about one answer may cost: hard caps reserve it with the answer."""
+        return reduce(Cost.plus, (seat.worst_cost_alone(questions) for seat in self.seats))
+
+    def worst_cost_alone(self, questions: Sequence[Question]) -> Cost:
+        """The same of one who is asked."""
         sent = max((self._bytes(question) for question in questions), default=0)
         completion = self.sampling.max_tokens or 0
         one = self.cost(sent + TEMPLATE_TOKENS, completion, self.sampling.timeout * self.concurrency.attempts)
@@ -99,6 +107,13 @@ class AskedGrader(GraderOptions):
         """Of a request with the longest answer that there may be; no tokenizer makes more tokens than bytes."""
         sent = self.transcript(question, "")
         return len(sent.system.encode()) + len(sent.user.encode()) + self.longest
+
+
+def chats(server: EndpointConfig) -> EndpointConfig:
+    """The server, if it is asked in chats."""
+    if server.api != "chat":
+        raise refuse("must have `api: chat`", "who grades is told apart from what is graded by the turns of a chat")
+    return server
 
 
 def rubric_beside(grader: GraderOptions, rubric: RubricConfig) -> RubricConfig:

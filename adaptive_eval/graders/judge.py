@@ -13,6 +13,7 @@ from adaptive_eval.graders.asked import USED, AskedGrader, spent_signals
 from adaptive_eval.graders.ballots import BallotField, Said, lines_wanted, object_wanted, reply_format
 from adaptive_eval.graders.comparing import ByComparison
 from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, Voted
+from adaptive_eval.graders.panel import MOST_FURTHER, FurtherJudge
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.scoring import MOST_CRITERIA, ByScores, JudgeCriterion
 from adaptive_eval.graders.transcript import InstructionWriter, Transcript, transcript_of, warning_words
@@ -53,6 +54,8 @@ class Judge(AskedGrader):
     better is worth 1, a tie 0.5, worse 0."""
     votes: Count = Field(1, ge=1, le=15)
     """Verdicts on each answer; more than half of them must agree. Of scores and comparisons the middle one counts."""
+    panel: tuple[FurtherJudge, ...] = Field((), max_length=MOST_FURTHER)
+    """Further judges, each on a server of its own, which give as many votes; more than half of all must agree."""
     structured: bool | None = None
     """Whether its server sees to the form of a reply (`response_format`, a JSON schema); default: where it takes that,
     which the first request shows."""
@@ -114,6 +117,27 @@ class Judge(AskedGrader):
         """One a vote, and one for each order."""
         return self.votes * self.form.orders
 
+    @property
+    def seats(self) -> tuple["Judge", ...]:
+        """This judge alone, and each further one as such a judge."""
+        alone: dict[str, object] = {"panel": ()}
+        further: list[dict[str, object]] = [
+            {
+                "server": one.server,
+                "sampling": self.sampling if one.sampling is None else one.sampling,
+                "concurrency": self.concurrency if one.concurrency is None else one.concurrency,
+                "price": one.price,
+                "gpus": one.gpus,
+            }
+            for one in self.panel
+        ]
+        return tuple(self.model_copy(update={**alone, **own}) for own in ({}, *further))
+
+    @property
+    def all_votes(self) -> int:
+        """Of all judges together."""
+        return self.votes * (1 + len(self.panel))
+
     def key_problem(self, question: Question) -> str | None:
         return self.form.key_problem(question)
 
@@ -155,9 +179,9 @@ class Judge(AskedGrader):
 
     def voted(self, votes: Sequence[Sequence[Said]]) -> Voted:
         """What the votes come to, each with its replies; `GraderError` where there are too few, or they differ."""
-        if 2 * len(votes) <= self.votes:
+        if 2 * len(votes) <= self.all_votes:
             raise GraderError("the judge has given too few verdicts")
-        return self.form.voted(votes, self.votes)
+        return self.form.voted(votes, self.all_votes)
 
     def signals_of(self, said: Said) -> dict[str, SignalValue]:
         """What is known of an answer of which this is said; () of an empty one."""

@@ -25,7 +25,7 @@ from adaptive_eval.graders.transcript import Transcript
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 
-UNSTRUCTURED = "the judge's server refuses response_format, so its replies are read line by line ({})"
+UNSTRUCTURED = "the judge's server refuses response_format, so the replies of {} are read line by line ({})"
 Transcripts = Callable[[bool], Sequence[Transcript]]
 """What is sent for one vote, with the form of the reply seen to by the server, or without."""
 
@@ -48,6 +48,12 @@ class JudgePool(AskingPool):
         self._judge = judge
         self._structured = judge.may_be_structured
         """Its server is asked to see to the form of replies."""
+        self._further = [
+            JudgePool(one, rubric, folder=folder, keys=keys, lost=lost) for one in judge.seats[1:] if judge.panel
+        ]
+        """Those of the other judges, which give votes alone."""
+        for one in self._further:
+            one.notices = self.notices
 
     async def grade(self, answer: Answer, question: Question, again: Again | None = None) -> Grade:
         """The grade of an answer; `JudgeFailed` says why there is none, and what was spent.
@@ -63,9 +69,13 @@ class JudgePool(AskingPool):
         def sent(structured: bool) -> tuple[Transcript, ...]:
             return judge.transcripts(question, answer.text, structured=structured)
 
-        seeds = range(answer.seed, answer.seed + judge.votes)
-        votes = await asyncio.gather(*(self._vote(sent, seed, again) for seed in seeds))
-        used, tokens = self._used([reply for vote in votes for reply in vote.replies], again)
+        seats = [self, *self._further]
+        found = await asyncio.gather(*(seat._votes(sent, answer.seed, again) for seat in seats))
+        used, tokens = NO_COST, (0, 0)
+        for seat, given in zip(seats, found, strict=True):
+            cost, (prompt, completion) = seat._used([reply for vote in given for reply in vote.replies], again)
+            used, tokens = used.plus(cost), (tokens[0] + prompt, tokens[1] + completion)
+        votes = [vote for given in found for vote in given]
         read = [vote.said for vote in votes if not isinstance(vote.said, GraderError)]
         errors = [vote.said for vote in votes if isinstance(vote.said, GraderError)]
         try:
@@ -73,6 +83,17 @@ class JudgePool(AskingPool):
         except GraderError as error:
             raise JudgeFailed(str(errors[0] if errors else error), used) from None
         return replace(make_grade(answer, judge.marks(voted, used, tokens), self.rubric, question.id), cost=used)
+
+    async def close(self) -> None:
+        """Close every connection, of all judges."""
+        await super().close()
+        for one in self._further:
+            await one.close()
+
+    async def _votes(self, sent: Transcripts, first: int, again: Again | None) -> Sequence[Vote]:
+        """Those of this judge, each with a seed of its own."""
+        seeds = range(first, first + self._judge.votes)
+        return await asyncio.gather(*(self._vote(sent, seed, again) for seed in seeds))
 
     async def _vote(self, sent: Transcripts, seed: int, again: Again | None) -> Vote:
         orders = range(self._judge.form.orders)
@@ -92,7 +113,9 @@ class JudgePool(AskingPool):
                 reply = await self._sample(sent(False)[order].prompt, seed, again)
                 if refusal is not None and reply.answer is not None and self._structured:
                     self._structured = False
-                    self.notices.append(Notice("judge_unstructured", UNSTRUCTURED.format(refusal.error)))
+                    self.notices.append(
+                        Notice("judge_unstructured", UNSTRUCTURED.format(self._judge.server.model, refusal.error))
+                    )
         if reply.answer is None:
             return reply, reply.error or GraderError("the judge gave no reply")
         try:

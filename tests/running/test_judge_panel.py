@@ -1,0 +1,126 @@
+"""Several judges: each gives its votes on every answer, and more than half of all decide."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from live_runs import ENDED, MODELS, Found, Site, small_world, stored
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results import read_results
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
+
+ALWAYS_WRONG = (0.0, 1.0)
+AWAY = "http://127.0.0.1:9/v1"
+QUICK = {"concurrency": 4, "attempts": 1, "patience": 0}
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[tuple[str, str, str]]:
+    """Servers of the small world: two with a judge that makes no mistakes, one whose judge is always wrong."""
+    with ExitStack() as stack:
+        kinds = (SimulatedJudge(), SimulatedJudge(), SimulatedJudge(says_right=ALWAYS_WRONG, structured=False))
+        one, two, three = (stack.enter_context(serving(SimulatedServer(small_world(), judge=judge))) for judge in kinds)
+        yield one, two, three
+
+
+def server(url: str) -> dict[str, object]:
+    return {"server": {"base_url": url, "model": "judge"}}
+
+
+def settings(first: str, *further: str, **changes: object) -> dict[str, object]:
+    models = [{"name": name, "base_url": first} for name in MODELS]
+    grader = {"kind": "judge", "concurrency": QUICK, **server(first), "panel": [server(url) for url in further]}
+    return {"models": models, "grader": grader | changes, "trials": {"min": 3, "max": 6}}
+
+
+def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> None:
+    right, too, wrong = judges
+    prices = [{"input": 1.0, "output": 2.0}, {"input": 10.0, "output": 20.0}]
+    panel = [{**server(too), "price": prices[1]}, server(wrong)]
+    ended = site.run(site.write(**settings(right, price=prices[0], panel=panel)))
+    assert ended.exit_code in ENDED, ended.stderr
+    keyed = site.write("keyed", **{**settings(right), "grader": "math"})
+    assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
+    assert Found.of(site.directory()) == Found.of(site.directory("keyed"))
+    trials = stored(site)
+    assert {trial.signals["agreement"] for trial in trials} == {2 / 3}
+    alone = site.write("alone", **settings(right, price=prices[0]))
+    assert site.run(alone, "--run-dir", str(site.directory("alone"))).exit_code in ENDED
+    each = {(one.model, one.question, one.trial): one for one in stored(site, "alone")}
+    for trial in trials:
+        of_one = each[trial.model, trial.question, trial.trial]
+        # the two that are sent the same text cost 1 and 10 times as much; the third has no price
+        assert float(trial.signals["judge_usd"]) == pytest.approx(11.0 * float(of_one.signals["judge_usd"]), rel=0.05)
+        assert float(trial.signals["judge_prompt_tokens"]) > 2.5 * float(of_one.signals["judge_prompt_tokens"])
+    results = read_results(site.directory())
+    assert results is not None
+    told = [one.text for one in results.warnings if one.kind == "judge_unstructured"]
+    assert len(told) == 1 and "replies of judge are read line by line" in told[0]
+
+
+def test_what_the_judges_do_not_agree_on_has_no_grade_until_they_do(site: Site, judges: tuple[str, str, str]) -> None:
+    right, _, wrong = judges
+    undecided = site.run(site.write(**settings(right, wrong)))
+    assert undecided.exit_code not in (ExitCode.REACHED, ExitCode.CONFIGURATION)
+    assert stored(site)
+    assert all("votes of the judge differ" in str(trial.grader_error) for trial in stored(site))
+    before = [trial.answer for trial in stored(site)]
+    # the address of a judge changes no meaning: the next start asks the one that is there now
+    assert site.run(site.write(**settings(right, right))).exit_code in ENDED
+    after = stored(site)
+    assert [trial.answer for trial in after][: len(before)] == before
+    assert all(trial.category is not None for trial in after)
+
+
+def test_one_of_three_may_be_away(site: Site, judges: tuple[str, str, str]) -> None:
+    right, too, _ = judges
+    assert site.run(site.write(**settings(right, too, AWAY))).exit_code in ENDED
+    assert {trial.signals["agreement"] for trial in stored(site)} == {2 / 3}
+
+
+def test_another_judge_in_the_panel_is_another_grader(site: Site, judges: tuple[str, str, str]) -> None:
+    right, too, _ = judges
+    assert site.run(site.write(**settings(right, too))).exit_code in ENDED
+    changed = settings(right, panel=[{"server": {"base_url": too, "model": "other"}}])
+    refused = site.run(site.write(**changed))
+    assert refused.exit_code == ExitCode.CONFIGURATION and "grader" in refused.stderr
+
+
+def test_caps_need_what_every_judge_may_cost(site: Site, judges: tuple[str, str, str]) -> None:
+    right, too, wrong = judges
+    price = {"input": 1.0, "output": 2.0}
+    models = [{"name": name, "base_url": right, "price": price} for name in MODELS]
+    capped = {**settings(right, too, wrong, price=price), "models": models, "budget": {"usd": 20.0}}
+    refused = site.run(site.write(**capped))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "add grader.panel.0.price" in refused.stderr and "add grader.panel.1.price" in refused.stderr
+    panel = [{**server(url), "price": {"input": 2.0, "output": 4.0}} for url in (too, wrong)]
+    config = load_config(site.write(**{**capped, **settings(right, price=price, panel=panel), "models": models}))
+    alone = load_config(site.write("alone", **{**settings(right, price=price), "models": models}))
+    assert config.grader.worst_cost([]).usd == pytest.approx(5.0 * alone.grader.worst_cost([]).usd)  # type: ignore[union-attr]
+    ended = site.run(
+        site.write(**{**settings(right, price=price, panel=panel), "models": models, "budget": {"usd": 20.0}})
+    )
+    assert ended.exit_code in ENDED
+    results = read_results(site.directory())
+    assert results is not None and results.cost.in_all("usd") <= 20.0
+
+
+@pytest.mark.parametrize(
+    ("panel", "message"),
+    [
+        ([{"server": {"base_url": AWAY, "model": "judge", "api": "completions"}}], "must have `api: chat`"),
+        ([{"server": {"base_url": AWAY, "model": "judge"}, "votes": 3}], "votes"),
+    ],
+)
+def test_what_is_wrong_in_a_panel_is_told(site: Site, panel: list[dict[str, object]], message: str) -> None:
+    refused = site.run(site.write(**settings(AWAY, panel=panel)))
+    assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
+
+
+def test_keys_of_all_judges_are_known(site: Site) -> None:
+    panel = [{"server": {"base_url": AWAY, "model": "judge", "api_key_env": "FURTHER_KEY"}}]
+    assert load_config(site.write(**settings(AWAY, panel=panel))).keys == {"FURTHER_KEY"}
