@@ -13,7 +13,7 @@ from adaptive_eval.graders.asked import USED, AskedGrader, spent_signals
 from adaptive_eval.graders.ballots import BallotField, Said, lines_wanted, object_wanted, reply_format
 from adaptive_eval.graders.comparing import ByComparison
 from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, Voted
-from adaptive_eval.graders.panel import MOST_FURTHER, FurtherJudge
+from adaptive_eval.graders.panel import MOST_FURTHER, FurtherJudge, agreement_signals
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.graders.scoring import MOST_CRITERIA, ByScores, JudgeCriterion
 from adaptive_eval.graders.transcript import InstructionWriter, Transcript, transcript_of, warning_words
@@ -55,7 +55,8 @@ class Judge(AskedGrader):
     votes: Count = Field(1, ge=1, le=15)
     """Verdicts on each answer; more than half of them must agree. Of scores and comparisons the middle one counts."""
     panel: tuple[FurtherJudge, ...] = Field((), max_length=MOST_FURTHER)
-    """Further judges, each on a server of its own, which give as many votes; more than half of all must agree."""
+    """Further judges, each on a server of its own, which give as many votes; more than half of all must agree. How far
+    each of them agrees with what was decided are the signals `agreement_1` (this judge), `agreement_2` ..."""
     structured: bool | None = None
     """Whether its server sees to the form of a reply (`response_format`, a JSON schema); default: where it takes that,
     which the first request shows."""
@@ -138,6 +139,11 @@ class Judge(AskedGrader):
         """Of all judges together."""
         return self.votes * (1 + len(self.panel))
 
+    @property
+    def agreements(self) -> tuple[str, ...]:
+        """With a panel, the signals of how far each judge agrees with what was decided; the first is this one's."""
+        return agreement_signals(len(self.panel) + 1) if self.panel else ()
+
     def key_problem(self, question: Question) -> str | None:
         return self.form.key_problem(question)
 
@@ -171,7 +177,7 @@ class Judge(AskedGrader):
 
     @property
     def gives(self) -> frozenset[str]:
-        return frozenset({"has_answer", "agreement", *USED, *self.form.gives})
+        return frozenset({"has_answer", "agreement", *USED, *self.agreements, *self.form.gives})
 
     @property
     def own_rubric(self) -> RubricConfig | None:

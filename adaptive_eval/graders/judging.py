@@ -22,7 +22,7 @@ from adaptive_eval.graders.judge import EMPTY, Judge
 from adaptive_eval.graders.pool import make_grade
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.transcript import Transcript
-from adaptive_eval.graders.types import Grade
+from adaptive_eval.graders.types import Grade, SignalValue
 from adaptive_eval.questions.types import Question
 
 UNSTRUCTURED = "the judge's server refuses response_format, so the replies of {} are read line by line ({})"
@@ -82,7 +82,20 @@ class JudgePool(AskingPool):
             voted = judge.voted(read)
         except GraderError as error:
             raise JudgeFailed(str(errors[0] if errors else error), used) from None
-        return replace(make_grade(answer, judge.marks(voted, used, tokens), self.rubric, question.id), cost=used)
+        marks = judge.marks(voted, used, tokens)
+        if self._further:
+            marks = marks._replace(signals={**marks.signals, **self._agreeing(found, voted.said)})
+        return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
+
+    def _agreeing(self, found: Sequence[Sequence[Vote]], decided: Said) -> dict[str, SignalValue]:
+        """Of each judge the share of its votes that say what was decided; one that gave none is left out."""
+        shares: dict[str, SignalValue] = {}
+        for name, votes in zip(self._judge.agreements, found, strict=True):
+            read = [one.said for one in votes if not isinstance(one.said, GraderError)]
+            said = [self._judge.form.voted([replies], 1).said for replies in read]
+            if said:
+                shares[name] = sum(one == decided for one in said) / len(said)
+        return shares
 
     async def close(self) -> None:
         """Close every connection, of all judges."""

@@ -31,3 +31,8 @@ class FurtherJudge(Section):
     @classmethod
     def _chats(cls, server: EndpointConfig) -> EndpointConfig:
         return chats(server)
+
+
+def agreement_signals(judges: int) -> tuple[str, ...]:
+    """The names of the signals that say how far each of so many judges agrees with what was decided."""
+    return tuple(f"agreement_{number}" for number in range(1, judges + 1))

@@ -42,7 +42,7 @@ AskRun = Callable[[StartingPoint], Awaitable[Ended]]
 """Asks for what such a run lacks, to its end."""
 
 
-class Spent(NamedTuple):
+class SpentByNow(NamedTuple):
     """What a run has used, with what was lost."""
 
     trials: int
@@ -146,7 +146,7 @@ def _left_for_it(config: RunConfig, reader: RunReader) -> BudgetConfig:
     if before is not None:
         cost = spent.cost.plus(Cost(before.tokens, before.usd, before.gpu_seconds).times(-1))
         counted = spent.counted_gpu_seconds - before.counted_gpu_seconds
-        spent = Spent(spent.trials - before.trials, cost, counted, spent.seconds - before.seconds)
+        spent = SpentByNow(spent.trials - before.trials, cost, counted, spent.seconds - before.seconds)
     budget = config.budget
 
     def without(cap: float | None, used: float) -> float | None:
@@ -163,7 +163,7 @@ def _left_for_it(config: RunConfig, reader: RunReader) -> BudgetConfig:
     )
 
 
-def _spent_in(reader: RunReader, config: RunConfig) -> Spent:
+def _spent_in(reader: RunReader, config: RunConfig) -> SpentByNow:
     """What a run has used by now, models that left included."""
     events, names = reader.events(), [model.name for model in config.models]
     removed = spent_on_removed_models(reader, names, events)
@@ -176,4 +176,4 @@ def _spent_in(reader: RunReader, config: RunConfig) -> Spent:
     held = reader.held() or {}
     counted = gpu_seconds_used([held.get(name) for name in names], launched_models(config.models), [*requests.values()])
     trials = reader.trial_count() + sum(row.trials for row in removed.rows if row.what == FOLDER)
-    return Spent(trials, all_spent(reader), counted + removed.gpu_seconds, reader.elapsed)
+    return SpentByNow(trials, all_spent(reader), counted + removed.gpu_seconds, reader.elapsed)

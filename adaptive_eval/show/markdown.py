@@ -305,8 +305,20 @@ def _judged(view: RunView) -> str:
     return (
         f"\n\nOf this the judge has used, for its verdicts on {count(one.answers)} answers: "
         f"{count(one.prompt_tokens)} tokens of requests and {count(one.completion_tokens)} of replies{usd}{held}."
-        f"{_in_both_orders(one)}"
+        f"{_in_both_orders(one)}{_among_judges(view, one)}"
     )
+
+
+def _among_judges(view: RunView, one: JudgeUse) -> str:
+    """How far each of several judges agrees with what most of them have said."""
+    if not any(share is not None for share in one.agreements):
+        return ""
+    grader = view.configuration["grader"]
+    assert isinstance(grader, dict)
+    names = [str(seat["server"]["model"]) for seat in (grader, *grader["panel"])]
+    each = zip(names, one.agreements, strict=False)
+    told = (f"{markdown_cell(name)} {'no vote' if share is None else f'{share:.1%}'}" for name, share in each)
+    return f" Votes that said what was decided, by judge: {', '.join(told)}."
 
 
 def _in_both_orders(one: JudgeUse) -> str:

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
@@ -141,11 +142,14 @@ def _selected(names: tuple[str, ...], *, checked: bool = True, segmented: bool =
 
 _USES = _selected(TrialUse._fields) + "ORDER BY trials.id"
 _MARKED = _selected(TrialFacts._fields) + "WHERE category IS NOT NULL ORDER BY trials.id"
+_AGREEMENTS = [f"avg(json_extract(signals, '$.agreement_{number}'))" for number in range(1, 10)]
+"""Of as many judges as there may be."""
 _JUDGE_USE = (
     "SELECT count(*), total(json_extract(signals, '$.judge_prompt_tokens')), "
     "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
     "total(json_extract(signals, '$.judge_gpu_seconds')), count(json_extract(signals, '$.order_dependent')), "
-    "total(json_extract(signals, '$.order_dependent')), total(json_extract(signals, '$.prefers_first')) FROM trials "
+    "total(json_extract(signals, '$.order_dependent')), total(json_extract(signals, '$.prefers_first')), "
+    f"{', '.join(_AGREEMENTS)} FROM trials "
     "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
 )
 _GRADING_USES = (
@@ -313,7 +317,8 @@ class RunReader:
     def judge_use(self) -> JudgeUse | None:
         """What a judge has used on these answers; None where there was none."""
         (row,) = self._rows(_JUDGE_USE)
-        return JudgeUse(*row) if row[0] else None
+        used, agreements = row[: -len(_AGREEMENTS)], row[-len(_AGREEMENTS) :]
+        return replace(JudgeUse(*used), agreements=tuple(agreements)) if row[0] else None
 
     def grading_uses(self) -> dict[str, GradingUse]:
         """By model, what grades have used that somebody was asked for."""

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core import Budget, Plan
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.history import fresh_directory, newest_directory
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.store import require_same_meaning
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
+from adaptive_eval.study.grading import expected_grade
 from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs, paces_to_try
 from adaptive_eval.study.pilot import (
     AnswerUsage,
@@ -71,13 +73,20 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     begun = pilot if request.gap is None and _is_the_run(request.pilot, prepared) else None
     prepared = _begun(prepared, begun, request.pilot)
     usage, guesses = _usage(prepared, pilot)
-    scene = _scene(prepared, usage, begun, request.seed)
+    grade, told = expected_grade(prepared, usage, None if pilot is None else pilot.grading)
+    scene = _scene(prepared, usage, begun, request.seed, grade)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, request, pilot))
     budget, left_out = _simulable(prepared.plan.budget, usage)
     paces = paces_to_try(prepared, scene)
     simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch, paces)
-    basis = (*_basis(request, pilot, begun is not None, len(bench.recorded)), *guesses, *_swaps(scene), *left_out)
+    basis = (
+        *_basis(request, pilot, begun is not None, len(bench.recorded)),
+        *guesses,
+        *told,
+        *_swaps(scene),
+        *left_out,
+    )
     found = summarise(prepared, scene, pilot, worlds, simulations, basis)
     configured = scene.plan(simulations.configured)
     runs, confidence = simulations.runs[simulations.configured], prepared.config.stopping.confidence
@@ -128,7 +137,7 @@ def _begun(prepared: PreparedRun, begun: Pilot | None, directory: Path | None) -
     return load_starting_point(prepared, directory).prepared
 
 
-def _scene(prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed: int) -> Scene:
+def _scene(prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed: int, grade: Cost = NO_COST) -> Scene:
     models = prepared.config.models
     return Scene(
         bench=prepared.plan.bench,
@@ -136,7 +145,7 @@ def _scene(prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed:
         names=prepared.models,
         served=ServiceCosts(
             usage=usage,
-            costs=cost_table(models, usage),
+            costs=cost_table(models, usage, grade),
             slots=[_slots(model, prepared.plan) for model in models],
             recorded=None if begun is None else begun.outcomes,
             in_turn=groups_in_turn(prepared),

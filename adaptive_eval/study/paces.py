@@ -7,6 +7,7 @@ import numpy as np
 
 from adaptive_eval.config.pace import Favour
 from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.study.grading import who_is_paid
 from adaptive_eval.study.simulated import Scene, Simulated
 from adaptive_eval.study.types import PaceCosts
 
@@ -38,8 +39,8 @@ def pace_costs(
 def _costs_of(
     favour: str, runs: Sequence[Simulated], own: Sequence[Simulated], prepared: PreparedRun, scene: Scene
 ) -> PaceCosts:
-    usage, models = scene.served.usage, prepared.config.models
-    priced, held = any(model.price is not None for model in models), _paid_by_the_hour(prepared, scene)
+    usage, priced = scene.served.usage, any(one.price is not None for one in who_is_paid(prepared.config))
+    held = _paid_by_the_hour(prepared, scene)
 
     def median(value: Callable[[Simulated], float], known: bool = True) -> float | None:
         return ratio_estimate(list(map(value, runs)), list(map(value, own))) if known else None

@@ -16,10 +16,20 @@ from adaptive_eval.config.pace import GUESSED_SHARE, GUESSED_SPEED
 from adaptive_eval.config.planning import prompt_bytes, usage_cost
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
-from adaptive_eval.core.types import Cost
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.store import BatchEnded, BatchTaken, Event, Roster, RunHeader, RunReader, TrialUse, differences
+from adaptive_eval.store import (
+    BatchEnded,
+    BatchTaken,
+    Event,
+    JudgeUse,
+    Roster,
+    RunHeader,
+    RunReader,
+    TrialUse,
+    differences,
+)
 from adaptive_eval.store.same_meaning import with_sources
 from scorio.moments import FloatArray
 
@@ -147,11 +157,13 @@ def _means(sums: FloatArray, trials: FloatArray) -> FloatArray:
     return np.where(trials > 0.0, sums / np.maximum(trials, 1.0), overall)
 
 
-def cost_table(models: Sequence[ModelConfig], usage: AnswerUsage) -> tuple[tuple[Cost, ...], ...]:
-    """What a trial of each model and category costs; what is not known counts as nothing."""
+def cost_table(
+    models: Sequence[ModelConfig], usage: AnswerUsage, grade: Cost = NO_COST
+) -> tuple[tuple[Cost, ...], ...]:
+    """What a trial of each model and category costs with its `grade`; what is not known counts as nothing."""
     columns = (np.nan_to_num(each).tolist() for each in (usage.prompt_tokens, usage.completion_tokens, usage.seconds))
     rows = zip(models, *columns, strict=True)
-    return tuple(tuple(usage_cost(model, *used) for used in zip(*own, strict=True)) for model, *own in rows)
+    return tuple(tuple(usage_cost(model, *used).plus(grade) for used in zip(*own, strict=True)) for model, *own in rows)
 
 
 SHOWN = 3
@@ -175,6 +187,8 @@ class Pilot:
     """What does not fit, in sentences."""
     batches: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Seconds that its batches took, by model."""
+    grading: JudgeUse | None = None
+    """What its grades have used, where somebody was asked for them."""
 
 
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
@@ -182,6 +196,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     with RunReader.intact(directory) as reader:
         header, elapsed, batches = reader.header(), reader.elapsed, times_of_batches(reader.events())
         graded = [use for use in reader.trial_uses() if use.category is not None]
+        grading = reader.judge_use()
     _require_the_rubric(directory, header, prepared)
     models, questions = prepared.models, tuple(question.id for question in prepared.questions)
     known = PilotTrials.of(_matching(directory, graded, prepared.roster), prepared.roster)
@@ -203,6 +218,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         header=header,
         remarks=(*_absent(counts, models, questions), *_asked_otherwise(header, prepared.header)),
         batches=batches,
+        grading=grading,
     )
 
 

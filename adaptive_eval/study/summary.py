@@ -15,6 +15,7 @@ from adaptive_eval.core.judge import first_call
 from adaptive_eval.core.rules import Correctable, Rule
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
+from adaptive_eval.study.grading import who_is_paid
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.simulated import CAPS, DECIDED, EndedComparison, Scene, Simulated, counts_of_recorded, priced
 from adaptive_eval.study.simulations import Simulations
@@ -181,11 +182,12 @@ def _gate(runs: Sequence[Simulated], scene: Scene, prepared: PreparedRun) -> dic
 
 def _known(scene: Scene, prepared: PreparedRun) -> dict[str, bool]:
     """What the configuration and the usage tell of: tokens, usd, gpu_hours, seconds."""
-    models, usage = prepared.config.models, scene.served.usage
+    usage = scene.served.usage
+    paid = {of: any(getattr(one, of) is not None for one in who_is_paid(prepared.config)) for of in ("price", "gpus")}
     return {
         "tokens": usage.knows_tokens,
-        "usd": usage.knows_tokens and any(model.price is not None for model in models),
-        "gpu_hours": usage.knows_seconds and any(model.gpus is not None for model in models),
+        "usd": usage.knows_tokens and paid["price"],
+        "gpu_hours": usage.knows_seconds and paid["gpus"],
         "seconds": usage.knows_seconds,
     }
 

@@ -5,7 +5,9 @@ from contextlib import ExitStack
 
 import pytest
 from live_runs import ENDED, MODELS, Found, Site, small_world, stored
+from typer.testing import CliRunner
 
+from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.results import read_results
@@ -57,6 +59,9 @@ def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> N
         assert float(trial.signals["judge_prompt_tokens"]) > 2.5 * float(of_one.signals["judge_prompt_tokens"])
     results = read_results(site.directory())
     assert results is not None
+    assert {tuple(float(trial.signals[f"agreement_{at}"]) for at in (1, 2, 3)) for trial in trials} == {(1.0, 1.0, 0.0)}
+    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
+    assert "Votes that said what was decided, by judge: judge 100.0%, judge 100.0%, judge 0.0%." in report
     told = [one.text for one in results.warnings if one.kind == "judge_unstructured"]
     assert len(told) == 1 and "replies of judge are read line by line" in told[0]
 

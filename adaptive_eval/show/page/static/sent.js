@@ -76,6 +76,7 @@
  * @property {number} compared
  * @property {number} order_dependent
  * @property {number} prefers_first
+ * @property {(number | null)[]} agreements
  */
 
 /**

@@ -1,0 +1,70 @@
+"""What the grades of a run to come cost that a judge or a verifier is asked for: as in a pilot, else guessed."""
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+
+from adaptive_eval.config.pace import GUESSED_SHARE, GUESSED_SPEED
+from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.types import gpu_share
+from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.store import JudgeUse
+from adaptive_eval.study.pilot import BYTES_A_TOKEN, AnswerUsage
+
+NO_TIME = "the time that grades take is left out"
+
+
+def who_is_paid(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
+    """The models, and whoever is asked for grades."""
+    return (*config.models, *(config.grader.seats if isinstance(config.grader, AskedGrader) else ()))
+
+
+def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> tuple[Cost, list[str]]:
+    """What the grade of one answer costs, and where that is from, in sentences; nothing where nobody is asked for it.
+
+    `seen` is what grades have used in the pilot.
+    """
+    grader = prepared.config.grader
+    if not isinstance(grader, AskedGrader):
+        return NO_COST, []
+    if seen is not None:
+        cost = _as_seen(grader, seen)
+        return cost, [f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in the pilot", NO_TIME]
+    cost = _guessed(prepared, grader, usage)
+    told = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
+    return cost, [told, NO_TIME]
+
+
+def _as_seen(grader: AskedGrader, seen: JudgeUse) -> Cost:
+    """The mean of the pilot, at the prices of today where only one is asked."""
+    prompt, completion = seen.prompt_tokens / seen.answers, seen.completion_tokens / seen.answers
+    usd = seen.usd / seen.answers
+    if len(grader.seats) == 1:
+        usd = 0.0 if grader.price is None else grader.price.usd(prompt, completion)
+    return Cost(round(prompt + completion), usd, seen.gpu_seconds / seen.answers)
+
+
+def _guessed(prepared: PreparedRun, grader: AskedGrader, usage: AnswerUsage) -> Cost:
+    """Each request has the question and the answer in it, and its reply a share of what it may have."""
+    answer = min(float(np.nanmean(usage.completion_tokens)) if usage.knows_tokens else 0.0, grader.longest)
+    return reduce(Cost.plus, (_guessed_of(seat, prepared, answer) for seat in grader.seats))
+
+
+def _guessed_of(seat: AskedGrader, prepared: PreparedRun, answer: float) -> Cost:
+    prompt = _mean_bytes(seat, prepared) / BYTES_A_TOKEN + answer
+    completion = max(GUESSED_SHARE * (seat.sampling.max_tokens or 0), 1.0)
+    seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.server, seat.concurrency.concurrency)
+    usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)
+    return Cost(round(seat.replies * (prompt + completion)), seat.replies * usd, seat.replies * seconds)
+
+
+def _mean_bytes(seat: AskedGrader, prepared: PreparedRun) -> float:
+    """Of a request without an answer."""
+    sent: Sequence[int] = [
+        len(one.system.encode()) + len(one.user.encode())
+        for one in (seat.transcript(question, "") for question in prepared.questions)
+    ]
+    return float(np.mean(sent))

@@ -1,0 +1,71 @@
+"""Forecasts have what grades will cost that a judge is asked for: as in a pilot, else guessed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_runs import ENDED, MODELS, Site, small_world
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.record.results import read_results
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
+
+PRICE = {"input": 1.0, "output": 2.0}
+DEAR = {"input": 30.0, "output": 40.0}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
+        yield url
+
+
+def settings(url: str, **changes: object) -> dict[str, object]:
+    models = [{"name": name, "base_url": url, "price": PRICE} for name in MODELS]
+    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, "price": DEAR} | changes
+    return {"models": models, "grader": grader, "trials": {"min": 6, "max": 6}}
+
+
+def planned(site: Site, config: Path, *options: str) -> tuple[dict[str, Any], str]:
+    """The costs of the configured run, and all that was said."""
+    told = CliRunner().invoke(
+        app, ["plan", str(config), "--worlds", "20", "--json", str(site.folder / "plan.json"), *options]
+    )
+    assert told.exit_code == 0, told.output
+    forecast = json.loads((site.folder / "plan.json").read_text())
+    return forecast["need"]["costs"], told.output
+
+
+def test_a_pilot_says_what_the_run_will_cost(site: Site, url: str) -> None:
+    """All trials of a fixed design are asked for: what they cost in a run is what the plan must say."""
+    assert site.run(site.write("pilot", **settings(url)), "--run-dir", str(site.directory("pilot"))).exit_code in ENDED
+    config = site.write(**settings(url), seed=1)
+    costs, said = planned(site, config, "--pilot", str(site.directory("pilot")))
+    assert "tokens of the judge, as in the pilot" in said and "the time that grades take is left out" in said
+    assert site.run(config).exit_code in ENDED
+    results = read_results(site.directory())
+    assert results is not None and results.cost.grading is not None
+    assert results.cost.grading.usd > 0.5 * results.cost.usd
+    assert costs["usd"]["median"] == pytest.approx(results.cost.usd, rel=0.05)
+    assert costs["tokens"]["median"] == pytest.approx(results.cost.tokens, rel=0.05)
+
+
+def test_without_a_pilot_every_judge_and_every_vote_is_guessed(site: Site, url: str) -> None:
+    none, _ = planned(site, site.write("none", **{**settings(url), "grader": "math"}))
+    one, said = planned(site, site.write("one", **settings(url)))
+    assert "a grade is guessed to take" in said
+    further = [{"server": {"base_url": url, "model": "other"}, "price": PRICE}]
+    three, _ = planned(site, site.write("three", **settings(url, votes=3)))
+    two, _ = planned(site, site.write("two", **settings(url, panel=further)))
+
+    def more(costs: dict[str, Any], of: str) -> float:
+        return float(costs[of]["median"] - none[of]["median"])
+
+    assert more(one, "tokens") > 0 and more(one, "usd") > 0
+    assert more(three, "usd") == pytest.approx(3.0 * more(one, "usd"), rel=0.01)
+    assert more(two, "tokens") == pytest.approx(2.0 * more(one, "tokens"), rel=0.01)
+    assert more(one, "usd") < more(two, "usd") < 1.2 * more(one, "usd")
