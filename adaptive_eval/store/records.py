@@ -312,8 +312,8 @@ class JudgeUse:
     prefers_first: float = 0.0
     """By how many more of them, both orders taken together, the first place was preferred than the second."""
     agreements: tuple[float | None, ...] = ()
-    """Of as many judges as there may be, in their order, how far the votes of each agree with what was decided: from 0 to
-    1; None for one that is not there, or gave no vote."""
+    """Of as many judges as there may be, in their order, how far the votes of each agree with what was decided, from 0
+    to 1; None for one that is not there, or gave no vote."""
 
 
 class GradingUse(NamedTuple):

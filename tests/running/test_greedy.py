@@ -169,7 +169,7 @@ def test_a_model_that_cannot_be_had_now_is_asked_at_a_later_start(site: Site) ->
     away = [*models[:2], {"name": "cyd", "base_url": "http://127.0.0.1:9/v1"}]
     quick = {"concurrency": {"concurrency": 8, "patience": 0, "attempts": 1}}
     ended = site.run(site.write(**FIRST, **quick, models=away))
-    assert ended.exit_code == ExitCode.SPENT, ended.stderr
+    assert ended.exit_code in {ExitCode.SPENT, ExitCode.ENDPOINTS}, ended.stderr
     assert taken(site)[-1].outcomes.keys() == {"ada", "bob"} and stored(site)
     assert site.run(site.write(**FIRST, **quick, models=models)).exit_code in ENDED
     assert taken(site)[-1].outcomes.keys() == set(MODELS)
