@@ -6,7 +6,6 @@ cost, so that nobody who reads the run needs the folder. The caps of the run are
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from typing import NamedTuple
 
 from adaptive_eval.config.decisions import (
@@ -71,7 +70,7 @@ async def ask_greedily(beginning: StartingPoint, store: Store, ask: AskRun, stop
     ended = await ask(greedy)
     if stopped() or ended.reason is None or ended.reason in SPENT:
         return GreedyFound(None, ended=_ended_early(ended, store, stopped=stopped()))
-    with closing(RunReader.open(directory)) as reader:
+    with RunReader.intact(directory) as reader:
         found = first_outcomes(reader, earlier_run(reader), set(names))
         spent = _spent_in(reader, greedy.prepared.config)
     if not found:
