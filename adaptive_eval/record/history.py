@@ -9,7 +9,6 @@ earlier horizon stays spent, so a run begins with the horizons that it had befor
 
 import re
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +33,6 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.prior import PriorOutcomes, kept_prior
 from adaptive_eval.record.recorded import Recorded, kept_outcomes, recorded_counts
 from adaptive_eval.store import Event, Roster, RunBegun, RunReader, TrialsImported, events_of_kind
-from adaptive_eval.store.database import is_run
 from adaptive_eval.store.looks import changed_horizons
 from adaptive_eval.store.same_meaning import require_same_meaning
 from scorio.moments import CountArray
@@ -165,9 +163,9 @@ def stored_trial_count(prepared: PreparedRun, directory: Path, *, grader_chosen:
 
     Raises `RunChanged` where their meaning is another; with `grader_chosen` the grader becomes that of `prepared`.
     """
-    if not is_run(directory):
-        return None
-    with closing(RunReader.open(directory)) as reader:
+    with RunReader.if_begun(directory) as reader:
+        if reader is None:
+            return None
         stored, now = reader.header(), prepared.header
         grader = {"grader": now.meaning["grader"]} if grader_chosen else {}
         try:

@@ -59,8 +59,9 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     Raises `ConfigError` where the configuration has no room for the trials that are there, or what it needs of earlier
     runs cannot be had.
     """
-    prepared = _as_it_began(prepared, directory)
-    held = _held(prepared, directory)
+    with RunReader.if_begun(directory) as reader:
+        prepared = prepared if reader is None else _as_it_began(prepared, reader)
+        held = _StoredBeginning() if reader is None else _held(prepared, reader)
     had = kept_thresholds(prepared.config.rubric, held.events)
     thresholds = thresholds_from_run(prepared.config.rubric) if had is None else None
     prepared = replace(prepared, rubric=open_rubric(prepared.config.rubric, frozen_of(had or thresholds)))
@@ -79,12 +80,11 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     return StartingPoint(_planned(prepared, held, prior, recorded), prior.event(section), thresholds, taken, kept=kept)
 
 
-def _as_it_began(prepared: PreparedRun, directory: Path) -> PreparedRun:
+def _as_it_began(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
     """A run that chooses its pace by itself keeps the one that it began with."""
-    if prepared.why_favoured is None or not is_run(directory):
+    if prepared.why_favoured is None:
         return prepared
-    with closing(RunReader.open(directory)) as reader:
-        began = stored_config(reader.header()).trials.favour
+    began = stored_config(reader.header()).trials.favour
     if began == "auto" or began == prepared.config.trials.favour:
         return prepared
     return replace(at_pace(prepared, began), why_favoured="the run began with it")
@@ -98,14 +98,11 @@ class _StoredBeginning(NamedTuple):
     horizons: tuple[EarlierHorizon, ...] = ()
 
 
-def _held(prepared: PreparedRun, directory: Path) -> _StoredBeginning:
-    if not is_run(directory):
-        return _StoredBeginning()
-    with closing(RunReader.open(directory)) as reader:
-        events = reader.events()
-        first = imported_cells(prepared.config, prepared.roster, reader, events)
-        require_same_first_look(prepared.config, reader)
-        return _StoredBeginning(events, first, earlier_horizons(prepared.config, reader, events))
+def _held(prepared: PreparedRun, reader: RunReader) -> _StoredBeginning:
+    events = reader.events()
+    first = imported_cells(prepared.config, prepared.roster, reader, events)
+    require_same_first_look(prepared.config, reader)
+    return _StoredBeginning(events, first, earlier_horizons(prepared.config, reader, events))
 
 
 def _read(

@@ -1,6 +1,5 @@
 """Going on with imported trials whose grades no known grader gives: with one that does, or after grading all anew."""
 
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, 
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.store import GraderChosen, RunHeader, RunReader, Store
-from adaptive_eval.store.database import is_run
 
 
 async def adopt_grader(prepared: PreparedRun, directory: Path) -> None:
@@ -29,9 +27,9 @@ async def adopt_grader(prepared: PreparedRun, directory: Path) -> None:
 
 async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement | None:
     """Grade a sample of the stored answers by the configuration's grader; None where the run has a grader already."""
-    if not is_run(directory):
-        return None
-    with closing(RunReader.open(directory)) as reader:
+    with RunReader.if_begun(directory) as reader:
+        if reader is None:
+            return None
         header = reader.header()
         if not isinstance(stored_config(header).grader, Logged):
             return None

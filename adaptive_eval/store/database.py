@@ -264,14 +264,31 @@ def open_readonly(directory: Path) -> sqlite3.Connection:
     """The database of a run that may be running in another process."""
     if not (directory / DATABASE_FILE).exists():
         raise StoreError(f"{directory} holds no run: there is no {DATABASE_FILE} in it")
+    connection = _connect_to_read(directory)
+    with explained(directory):
+        _require_ours(connection, directory)
+    return connection
+
+
+def open_if_begun(directory: Path) -> sqlite3.Connection | None:
+    """The same, or None where no run was begun: a start that was killed may have left a database without a table."""
+    if not (directory / DATABASE_FILE).exists():
+        return None
+    connection = _connect_to_read(directory)
+    with explained(directory):
+        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            connection.close()
+            return None
+        _require_ours(connection, directory)
+    return connection
+
+
+def _connect_to_read(directory: Path) -> sqlite3.Connection:
     if not is_held(directory):
         _require_whole_log(directory)
     # where nothing can be written, SQLite cannot share the database with anyone, and nobody is writing it
     unshared = not os.access(directory, os.W_OK) and not (directory / f"{DATABASE_FILE}-wal").exists()
-    connection = _connect(directory, "ro&immutable=1" if unshared else "ro")
-    with explained(directory):
-        _require_ours(connection, directory)
-    return connection
+    return _connect(directory, "ro&immutable=1" if unshared else "ro")
 
 
 def identity(directory: Path) -> tuple[int, int] | None:

@@ -224,6 +224,17 @@ class RunReader:
         """Read the run in `directory`, whether or not another process is writing it."""
         return cls(directory, database.open_readonly(directory))
 
+    @classmethod
+    @contextmanager
+    def if_begun(cls, directory: Path) -> Iterator[Self | None]:
+        """The same for a while; None where no run was begun in `directory`."""
+        connection = database.open_if_begun(directory)
+        if connection is None:
+            yield None
+            return
+        with closing(cls(directory, connection)) as reader:
+            yield reader
+
     def close(self) -> None:
         """Close a reader that was opened by `open`."""
         self.close_texts()
