@@ -18,6 +18,7 @@ from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, que
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.gate import gate_of, gate_rows
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
+from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import (
     FORMAT,
     CallRow,
@@ -41,7 +42,6 @@ from adaptive_eval.record.warnings import (
     rule_caution,
     unknown_cautions,
 )
-from adaptive_eval.scheduler.server_times import gpu_seconds_used
 from adaptive_eval.store.records import NO_GRADING, GradingUse
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import FloatArray, question_moments
@@ -302,8 +302,7 @@ def _cost(snapshot: Snapshot) -> RunCost:
         **_fixed_cost(result.fixed_trials, [one for at, one in enumerate(usages) if at not in snapshot.recorded]),
         server_seconds=sum(one.seconds for one in held if one is not None) if known else None,
         server_gpu_seconds=sum(one.gpu_seconds for one in held if one is not None) if known else None,
-        counted_gpu_seconds=gpu_seconds_used(held, snapshot.subject.launched, requests)
-        + sum(row.counted_gpu_seconds for row in snapshot.beside),
+        counted_gpu_seconds=counted_gpu_seconds(held, snapshot.subject.launched, requests, snapshot.beside),
         beside=snapshot.beside,
         grading=grading_cost(usages),
     )

@@ -5,7 +5,7 @@ answers that came first (R0), and on verdicts of a `regrade` that did not come t
 and count it, too.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
@@ -16,7 +16,8 @@ from adaptive_eval.core.plan import SpentFirst
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.results import BesideRow
 from adaptive_eval.scheduler.ledger import cost_of, lost_so_far, spent_on_baseline, spent_on_greedy, spent_on_unused
-from adaptive_eval.store import AnswersLost, Event, RunBegun, RunReader, ServerLaunched, events_of_kind
+from adaptive_eval.scheduler.server_times import gpu_seconds_used
+from adaptive_eval.store import AnswersLost, Event, HeldTime, RunBegun, RunReader, ServerLaunched, events_of_kind
 from adaptive_eval.store.roster import Names
 
 
@@ -64,15 +65,22 @@ def spent_on_removed_models(
 
 
 def spent_beside(
-    removed: RemovedModelsSpending, models: Names, launched: Container[int], events: Sequence[Event]
+    removed: RemovedModelsSpending, models: Names, as_held: Container[int], events: Sequence[Event]
 ) -> tuple[BesideRow, ...]:
-    """What caps count besides the stored answers of these models; the servers of those that are `launched` are held,
-    whatever became of an answer."""
+    """What caps count besides the stored answers of these models; where their servers count `as_held`, whatever became
+    of an answer is in that."""
     lost = (
-        BesideRow("lost", models.name_of(model), 0, *cost, 0.0 if model in launched else cost.gpu_seconds)
+        BesideRow("lost", models.name_of(model), 0, *cost, 0.0 if model in as_held else cost.gpu_seconds)
         for model, cost in sorted(lost_so_far(events, models).items())
     )
     return (*removed.rows, *lost)
+
+
+def counted_gpu_seconds(
+    held: Sequence[HeldTime | None], launched: Collection[int], stored: Sequence[float], beside: Sequence[BesideRow]
+) -> float:
+    """What a cap on GPU time counts by what is stored: each model's answers or its servers, and all beside them."""
+    return gpu_seconds_used(held, launched, stored) + sum(row.counted_gpu_seconds for row in beside)
 
 
 def _rows_before_any(events: Sequence[Event]) -> Iterator[BesideRow]:

@@ -19,19 +19,24 @@ from numpy.typing import NDArray
 from adaptive_eval.config.prepare import StoredSetup, setup_of
 from adaptive_eval.config.run import RunConfig, launched_models
 from adaptive_eval.core import Controller, Outcome, Plan
-from adaptive_eval.core.types import Cost, SetAside
+from adaptive_eval.core.types import SetAside
 from adaptive_eval.errors import StoreError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.record.build import build_results, iso_time
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.history import stored_plan, stored_prior_counts
-from adaptive_eval.record.removed_models import RemovedModelsSpending, spent_beside, spent_on_removed_models
+from adaptive_eval.record.removed_models import (
+    RemovedModelsSpending,
+    counted_gpu_seconds,
+    spent_beside,
+    spent_on_removed_models,
+)
 from adaptive_eval.record.results import BesideRow, Caution, Results, read_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.scheduler.ledger import cost_of, lost_so_far
-from adaptive_eval.scheduler.server_times import gpu_seconds_used
+from adaptive_eval.scheduler.server_times import counted_as_held
 from adaptive_eval.store import (
     AnswersLost,
     Event,
@@ -125,16 +130,13 @@ class StoredRun:
     @property
     def beside(self) -> tuple[BesideRow, ...]:
         """What caps count besides the stored answers of today's models."""
-        launched = launched_models(self.setup.config.models)
-        return spent_beside(self.removed_models, self.setup.roster.models, launched, self.events)
+        as_held = models_counted_as_held(self.setup, self.reader)
+        return spent_beside(self.removed_models, self.setup.roster.models, as_held, self.events)
 
     def _gpu_seconds(self, usages: Sequence[TrialUsage]) -> float:
-        """What a cap on GPU time counts, requests that were lost included."""
-        setup = self.setup
-        lost = lost_so_far(self.events, setup.roster.models)
-        requests = [usage.gpu_seconds + lost.get(model, Cost()).gpu_seconds for model, usage in enumerate(usages)]
-        launched = launched_models(setup.config.models)
-        return self.removed_models.gpu_seconds + gpu_seconds_used(_held(self.reader, setup.roster), launched, requests)
+        """What a cap on GPU time counts."""
+        held, launched = _held(self.reader, self.setup.roster), launched_models(self.setup.config.models)
+        return counted_gpu_seconds(held, launched, [usage.gpu_seconds for usage in usages], self.beside)
 
     def results(self, *, running: bool) -> Results | None:
         """What was published when the run ended, or what its trials come to by now; None before the first look."""
@@ -255,6 +257,11 @@ def _held(reader: RunReader, roster: Roster) -> list[HeldTime | None]:
     """How long each model has held its servers, where that is known."""
     held = reader.held() or {}
     return [held.get(name) for name in roster.models]
+
+
+def models_counted_as_held(setup: StoredSetup, reader: RunReader) -> frozenset[int]:
+    """The models of which a cap on GPU time counts for how long their servers were held."""
+    return counted_as_held(_held(reader, setup.roster), launched_models(setup.config.models))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,6 @@
 """A run that is to begin or go on: with what it takes from earlier runs, and what of that has to be written down."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

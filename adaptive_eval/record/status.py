@@ -14,10 +14,10 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.record.build import Findings, findings_of, grading_cost, question_posteriors
 from adaptive_eval.record.pending import rows_of
+from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import BatchRow, BesideRow, CallRow, GradingCost, ModelRow, PairRow
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.words import promise_in_short
-from adaptive_eval.scheduler.server_times import gpu_seconds_used
 from adaptive_eval.store import Roster, Spending
 from scorio.moments import question_moments
 
@@ -351,8 +351,7 @@ class StatusTaker:
                 models=tuple(self._models_traffic()),
                 promise=promise_in_short(self._subject.decisions),
                 batches=rows_of(scheduler.pending_batches),
-                gpu_seconds=gpu_seconds_used(scheduler.held(), self._subject.launched, requests)
-                + sum(row.counted_gpu_seconds for row in beside),
+                gpu_seconds=counted_gpu_seconds(scheduler.held(), self._subject.launched, requests, beside),
                 beside=beside,
                 grading=grading_cost(usages),
             )

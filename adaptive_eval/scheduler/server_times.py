@@ -89,10 +89,17 @@ class ServerTimes:
             self._done[model] += self._until.pop(model, self._clock()) - since
 
 
-def gpu_seconds_used(held: Sequence[HeldTime | None], launched: Collection[int], requests: Sequence[float]) -> float:
-    """What a cap on GPU time counts: for how long servers were held that the run starts, of others the requests.
+def counted_as_held(held: Sequence[HeldTime | None], launched: Collection[int]) -> frozenset[int]:
+    """The models of which a cap on GPU time counts for how long their servers were held: those that the run starts.
 
-    Where it is not known how long they were held, as in a run of an earlier version, it is the requests of all.
+    Of others it counts the requests, and of all where it is not known how long they were held, as in a run of an
+    earlier version.
     """
+    return frozenset(model for model, one in enumerate(held) if model in launched and one is not None)
+
+
+def gpu_seconds_used(held: Sequence[HeldTime | None], launched: Collection[int], requests: Sequence[float]) -> float:
+    """What a cap on GPU time counts of these models; `requests` are theirs, with those that were lost."""
+    by_time = counted_as_held(held, launched)
     each = enumerate(zip(held, requests, strict=True))
-    return sum(one.gpu_seconds if model in launched and one is not None else spent for model, (one, spent) in each)
+    return sum(one.gpu_seconds if one is not None and model in by_time else spent for model, (one, spent) in each)

@@ -11,14 +11,20 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.record.removed_models import RemovedModelsSpending, spent_beside, spent_on_removed_models
+from adaptive_eval.record.removed_models import (
+    RemovedModelsSpending,
+    counted_gpu_seconds,
+    spent_beside,
+    spent_on_removed_models,
+)
 from adaptive_eval.record.results import BesideRow, read_results
 from adaptive_eval.running.rejudging_costs import VerdictLedger
+from adaptive_eval.scheduler.server_times import counted_as_held
 from adaptive_eval.scheduler.verdict_costs import all_spent
 from adaptive_eval.show.beside import beside_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
-from adaptive_eval.store import AnswersLost, CommitBatch, Regrade, Store
+from adaptive_eval.store import AnswersLost, CommitBatch, HeldTime, Regrade, Store
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.roster import Names
 
@@ -84,7 +90,8 @@ def removed(store: Store) -> RemovedModelsSpending:
 
 
 def test_what_never_came_counts_as_the_caps_count_it() -> None:
-    """GPU hours of a server that the run starts are those for which it is held, whatever was lost."""
+    """GPU hours of a server that the run starts are those for which it is held, whatever was lost; where an earlier
+    version has not measured them, those of requests, and lost ones are among these."""
     events = [
         AnswersLost("ada", 2, 100, 0.5, 30.0),
         AnswersLost("bob", 1, 50, 0.25, 10.0, killed=True),
@@ -98,6 +105,9 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         ("lost", "ada", 107, 31.0, 31.0),
         ("lost", "bob", 50, 10.0, 0.0),
     ]
+    held = [None, HeldTime(100.0, 50.0)]
+    assert counted_as_held(held, {0, 1}) == {1}, "of ada it is not known for how long a server was held"
+    assert counted_gpu_seconds(held, {0, 1}, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0
     said = beside_in_short(rows)
     assert said is not None and said.startswith(
         "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, which the run has no"

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, setup_of
-from adaptive_eval.config.run import launched_models
 from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
-from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.record.restore import StoredRun, models_counted_as_held
 from adaptive_eval.record.results import RESULTS_FILE, BesideRow, Results, read_results
 from adaptive_eval.record.view import STEPS, RunView, assemble_view
 from adaptive_eval.store import (
@@ -239,8 +238,7 @@ class Feed:
     @property
     def beside(self) -> tuple[BesideRow, ...]:
         """What caps count besides the stored answers of today's models."""
-        launched = launched_models(self.stored.config.models)
-        return spent_beside(self._removed, self.stored.roster.models, launched, self.sums.events())
+        return spent_beside(self._removed, self.stored.roster.models, self._as_held, self.sums.events())
 
     def elapsed(self) -> float:
         """Seconds the run has been active until now; what is stored of them goes up to its latest commit."""
@@ -250,6 +248,7 @@ class Feed:
         if anew or not self.sums.update(reader):
             self.stored, self.sums = setup_of(reader.header()), StoredSums(reader)
             self._removed = spent_on_removed_models(reader, self.stored.roster.models, self.sums.events())
+        self._as_held = models_counted_as_held(self.stored, reader)
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         if not mark.running:
