@@ -98,7 +98,7 @@ def _ended_early(ended: Ended, store: Store, *, stopped: bool = False) -> Ended:
     """The end of the run before it has begun: nothing of it is shown as its result."""
     reason = None if stopped else ended.reason
     store.commit(CommitBatch(events=[RunStopped() if reason is None else RunFinished(reason)]))
-    return Ended(reason, ended.status, None, store.directory, ended.lost, ended.fatal_error, ended.servers_up)
+    return Ended(reason, ended.status, None, store.directory, ended.lost, ended.fatal_error)
 
 
 def _greedy_run(prepared: PreparedRun, left: BudgetConfig) -> PreparedRun:

@@ -148,12 +148,14 @@ BEGUN = re.compile(r"^const \$_(\w+) = \(\(\) => \{$", re.MULTILINE)
 
 
 def test_every_module_is_in_a_script() -> None:
-    """The monitor and the report have all but those of the demonstration, which has what it needs."""
-    page, demo = ({f"{name}.js" for name in BEGUN.findall(bundle.script(entry))} for entry in ("main.js", "demo.js"))
-    assert page == set(MODULES) - DEMO and demo > DEMO
+    """The monitor and the report have all but those of the demonstration and of the page to label on, which have what
+    they need."""
+    entries = ("main.js", "demo.js", "label.js")
+    page, demo, label = ({f"{name}.js" for name in BEGUN.findall(bundle.script(entry))} for entry in entries)
+    assert page == set(MODULES) - DEMO - {"label.js"} and demo > DEMO and "label.js" in label
 
 
-@pytest.mark.parametrize("entry", ["main.js", "demo.js"])
+@pytest.mark.parametrize("entry", ["main.js", "demo.js", "label.js"])
 def test_every_module_is_in_the_script_once_and_after_those_it_needs(entry: str) -> None:
     code = bundle.script(entry)
     begun = BEGUN.findall(code)
