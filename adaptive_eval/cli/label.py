@@ -86,7 +86,7 @@ def _serve(session: LabelSession, port: int) -> None:
     from adaptive_eval.show.serve.labelling import serve_labelling
 
     if session.current is None:
-        typer.echo("every answer has a label")
+        typer.echo("every answer that a look has judged has a label")
         return
     told = "label at {}  q on the page or Ctrl-C ends it; whoever has the address can label"
     asyncio.run(serve_labelling(session, port, lambda url: typer.echo(told.format(url))))
@@ -101,7 +101,7 @@ def _label(session: LabelSession) -> None:
         if not (given and session.label(given)):
             session.skip()
     if not session.finished:
-        typer.echo("every answer has a label")
+        typer.echo("every answer that a look has judged has a label")
 
 
 def _asked(answer: AnswerToLabel) -> str | None:

@@ -2,12 +2,14 @@
 
 import json
 import re
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import MODELS, EndedRuns, Found, Site, small_world
+from live_runs import ENDED, MODELS, EndedRuns, Found, Site, kill, small_world, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -15,8 +17,10 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.labelled import LEAST, LabelledRun, labelled_run, next_to_label
 from adaptive_eval.record.labels import LABELS_FILE, Labelled, add_labels, labels_in, read_labels
 from adaptive_eval.record.restore import opened_run
+from adaptive_eval.record.verified import verify_run
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.store.database import DATABASE_FILE
 
 TRIALS = {"min": 4, "max": 4}
 
@@ -97,6 +101,46 @@ def test_a_session_asks_blindly_and_keeps_what_was_said(site: Site, erring_url: 
     assert again.exit_code == ExitCode.REACHED
     after = read_labels(directory)
     assert len(after) == 6 and {at: after[at] for at in known} == known
+
+
+def test_while_somebody_thinks_a_run_can_empty_its_log(
+    site: Site, ended_runs: EndedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = ended_runs.copy(site, trials=TRIALS)
+    emptied: list[bool] = []
+
+    def think() -> str:
+        with closing(sqlite3.connect(directory / DATABASE_FILE, timeout=0.0)) as writer:
+            writer.execute("UPDATE run SET value = value WHERE key = 'elapsed'")
+            writer.commit()
+            emptied.append(writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
+        return "1"
+
+    monkeypatch.setattr("typer.getchar", think)
+    assert CliRunner().invoke(app, ["label", str(directory), "-n", "3"]).exit_code == ExitCode.REACHED
+    assert emptied == [True] * 3 and len(read_labels(directory)) == 3
+
+
+@pytest.mark.slow
+def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site, unhurried_url: str) -> None:
+    models = [{"name": name, "base_url": unhurried_url} for name in MODELS]
+    config = site.write(models=models, trials={"min": 1, "max": 8}, concurrency=2)
+    process = site.start(config)
+    assert wait_for_trials(site.directory(), 40, process)  # a look has been taken
+    given = CliRunner().invoke(app, ["label", str(site.directory()), "-n", "4"], input="1212")
+    assert given.exit_code == ExitCode.REACHED, given.output
+    kill(process)
+    known = dict(read_labels(site.directory()))
+    assert len(known) == 4
+    process = site.start(config)
+    assert wait_for_trials(site.directory(), 60, process)
+    assert CliRunner().invoke(app, ["label", str(site.directory()), "-n", "2"], input="11").exit_code == 0
+    process.communicate()
+    after = read_labels(site.directory())
+    assert len(after) == 6 and known.items() <= after.items() and verify_run(site.directory()).damages == ()
+    plain = site.directory("plain")
+    assert site.run(config, "--run-dir", str(plain)).exit_code in ENDED
+    assert Found.of(site.directory()) == Found.of(plain)
 
 
 def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site: Site, erring_url: str) -> None:
