@@ -292,7 +292,7 @@ def _usd(model: ModelConfig, prompt_tokens: float, completion_tokens: float) -> 
 def _most_gpu_seconds(model: ModelConfig) -> float:
     """What one answer may cost over all its attempts: its share of the GPUs when the model's servers are full."""
     share = gpu_share(model.gpus, model, model.concurrency.concurrency)
-    return model.sampling.timeout * model.concurrency.attempts * share
+    return model.sampling.timeout * model.concurrency.attempts * share if share else 0.0  # of an endless time, too
 
 
 def _objective(config: Decisions, names: Sequence[str], recorded: frozenset[int]) -> Objective:

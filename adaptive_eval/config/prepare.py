@@ -129,12 +129,21 @@ def stored_config(header: RunHeader) -> RunConfig:
     """The configuration with which a stored run was started last; `StoreError` where it is none, or one no more."""
     sections = {name: section for name, section in header.configuration.items() if name != PLUG_INS}
     try:
-        return RunConfig.model_validate_json(json.dumps(sections))
-    except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
+        body = json.dumps(sections)
+        json.loads(body, parse_constant=_require_number)
+        return RunConfig.model_validate_json(body)
+    except ValueError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else str(error)
         raise StoreError(
             f"the stored configuration is damaged, or another version's (see {place!a:.80}); restore a copy of the run"
         ) from error
+
+
+def _require_number(name: str) -> float:
+    """NaN is above and below no limit."""
+    if name == "NaN":
+        raise ValueError(name)
+    return float(name)
 
 
 def stored_words(header: RunHeader) -> dict[str, str]:

@@ -90,7 +90,7 @@ class AskedGrader(GraderOptions):
         """What one reply has cost."""
         usd = 0.0 if self.price is None else self.price.usd(prompt_tokens, completion_tokens)
         share = gpu_share(self.gpus, self.server, self.concurrency.concurrency)
-        return Cost(prompt_tokens + completion_tokens, usd, latency * share)
+        return Cost(prompt_tokens + completion_tokens, usd, latency * share if share else 0.0)
 
     def worst_cost(self, questions: Sequence[Question]) -> Cost:
         """The most that all replies about one answer may cost: hard caps reserve it with the answer."""
