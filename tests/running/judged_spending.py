@@ -3,17 +3,19 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from lives import Start, share_of
+from lives import Killed, Start, share_of
 from spending import Attempt, Spender, SpendingWire
 
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+from adaptive_eval.running.regrade import regrade
 
 JUDGE = "judge"
 REPLY_TOKENS = 1000
@@ -44,6 +46,11 @@ class JudgedSpender(Spender):
         place = "adaptive_eval.graders.asking.open_endpoint"
         with super()._in_place_of_the_world(start), patch(place, opened):
             yield
+
+    def judge_anew(self, config: RunConfig, directory: Path, start: Start) -> None:
+        """`adaptive-eval regrade --config`: every verdict is asked for once more."""
+        with self._in_place_of_the_world(start), suppress(Killed):
+            self._carried_out(regrade(directory, config))
 
     @property
     def judged(self) -> list[Attempt]:

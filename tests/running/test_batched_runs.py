@@ -1,6 +1,7 @@
 """Whole runs through batch services over HTTP: the same looks as asked directly, through faults, kills and stops."""
 
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -201,3 +202,35 @@ def test_a_kill_at_any_point_pays_nothing_twice(site: Site, kind: str, point: st
     lost = sum(event.answers for event in events_of_kind(told, AnswersLost))
     assert (lost > 0) == (point == "planned" and kind == "openrouter")
     assert server.batch_counts["answered"] == len(found.outcomes), "nothing was paid for twice"
+
+
+MOST_KILLS = 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(6))
+def test_kills_one_after_the_other_among_faults_pay_nothing_twice(site: Site, number: int) -> None:
+    """What the service has answered is stored, or lost and counted; a cap counts both."""
+    rng = random.Random(number)
+    kind = rng.choice(["openai", "openrouter"])
+    habits = {name: rng.choice([0.0, share, 2.0 * share]) for name, share in FAULTS.items()}
+    failed = {"failed": rng.choice([0.0, 0.2]), "broken": rng.choice([0.0, 0.1])}
+    budget = {"tokens": 3_000_000}
+    patient = {"concurrency": 8, "attempts": 50}  # no model is set aside
+    with service(seconds=0.2, seed=number, **habits, **failed) as (server, url):
+        config = site.write(models=batched(url, kind), trials=TRIALS, budget=budget, concurrency=patient)
+        for point in rng.sample(POINTS, rng.randint(1, MOST_KILLS)):
+            command = [sys.executable, str(SCRIPT), point, "run", str(config), "--run-dir", str(site.directory())]
+            killed = subprocess.run(command, cwd=site.folder, capture_output=True, timeout=HANGS, check=False)
+            # a run may come to its end before the point comes again
+            assert killed.returncode in (-signal.SIGKILL, ExitCode.REACHED, ExitCode.SPENT), killed.stderr
+        found = ended_well(site, config, site.directory())
+    assert found == directly(site, budget=budget)
+    told = events(site.directory())
+    assert pending_batches(told) == []
+    lost = sum(event.answers for event in events_of_kind(told, AnswersLost))
+    answered = server.batch_counts["answered"] + server.counts["answered"]
+    assert len(found.outcomes) <= answered <= len(found.outcomes) + lost
+    assert server.batch_counts["left out"] <= lost
+    with closing(RunReader.open(site.directory())) as reader:
+        assert not any(reader.in_flight().values())

@@ -4,7 +4,9 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ from thoroughness import examples
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.errors import AdaptiveEvalError, Unavailable
+from adaptive_eval.errors import AdaptiveEvalError, ConfigError, StoreError, Unavailable
 from adaptive_eval.store import RunReader
 
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
@@ -58,7 +60,9 @@ class JudgedLife:
     """What the last start has ended with."""
 
 
-def judged_config(folder: Path, budget: Mapping[str, float], slots: int, votes: int, structured: object) -> RunConfig:
+def judged_config(
+    folder: Path, budget: Mapping[str, float], slots: int, votes: int, structured: object, horizon: int = 6
+) -> RunConfig:
     rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     model = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": PRICE, "output": PRICE}, "gpus": GPUS}
@@ -80,7 +84,7 @@ def judged_config(folder: Path, budget: Mapping[str, float], slots: int, votes: 
         "grader": grader,
         "stop_on_alarm": "never",
         "stopping": UNDECIDED,  # budgets end it
-        "trials": {"min": 1, "max": 6},
+        "trials": {"min": 1, "max": horizon},
         "budget": dict(budget),
         "concurrency": {"concurrency": slots, "attempts": 3, "patience": 5.0},
     }
@@ -94,18 +98,25 @@ def lead_judged(
     votes: int = 1,
     structured: object = None,
     starts: tuple[Start, ...] = (),
+    regrades: tuple[Start | None, ...] = (),
     **world: Any,
 ) -> JudgedLife:
-    """A run with these starts, and then one that is left alone."""
+    """A run with these starts, and then one that is left alone; after each of them all may be judged anew, and from
+    then on the horizon is larger."""
     place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
-        folder, servers = Path(name), JudgedSpender(**world)
-        for start in (*starts, Start()):
+        folder, servers, horizon = Path(name), JudgedSpender(**world), 6
+        for start, anew in zip_longest((*starts, Start()), regrades[: len(starts) + 1]):
             ended = failed = None
+            config = judged_config(folder, budget, slots, votes, structured, horizon)
             try:
-                ended = servers.run(judged_config(folder, budget, slots, votes, structured), folder / "run", start)
+                ended = servers.run(config, folder / "run", start)
             except Unavailable as error:
                 failed = error
+            if anew is not None:
+                with suppress(ConfigError, StoreError, Unavailable):  # the caps do not bear it, or there is no run yet
+                    servers.judge_anew(config, folder / "run", anew)
+                horizon *= 2
         reader = RunReader.open(folder / "run")
         try:
             sums = reader.sums()
@@ -164,6 +175,9 @@ JUDGED = {
         st.builds(Start, st.sampled_from([Fate.KILL, Fate.KILL, Fate.NOTHING, Fate.STOP_AT_ONCE]), st.integers(2, 300)),
         max_size=3,
     ).map(tuple),
+    "regrades": st.lists(
+        st.none() | st.builds(Start, st.sampled_from([Fate.KILL, Fate.NOTHING]), st.integers(2, 80)), max_size=3
+    ).map(tuple),
 }
 
 
@@ -207,6 +221,13 @@ def test_a_judge_that_goes_beyond_what_was_reserved_ends_a_run(starts: tuple[Sta
     assert 0 < len(life.world.judged) <= (len(starts) + 1) * 2 * JUDGE_SLOTS
     ended = "" if life.failed is None else str(life.failed)
     assert "does not keep to grader.sampling.max_tokens" in ended or (starts and life.reason == "budget")
+
+
+def test_all_that_is_judged_anew_counts_once_more() -> None:
+    life = lead_judged({"tokens": 4_000_000}, regrades=(Start(),))
+    generated = sum(sum(one.tokens) for one in life.world.attempts)
+    assert len(life.world.judged) > len(life.rows) and life.stored["tokens"] == generated
+    caps_hold(life)
 
 
 def test_nothing_is_judged_twice_without_a_kill() -> None:

@@ -1,0 +1,170 @@
+"""Whatever befalls a run of recorded models and a new one: those are never asked, and nothing is bought twice."""
+
+import json
+import shutil
+import tempfile
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from ledger_check import Books, stored_looks, stored_rows
+from lives import QUESTIONS, SKILLS, Fate, Start, World
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.record.restore import read_counts
+
+NEW = "cyd"
+OLD = tuple(name for name in SKILLS if name != NEW)
+LONGEST = 10
+MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+SETTINGS: dict[str, Any] = {
+    "questions": "questions.jsonl",
+    "sampling": {"temperature": 0.6, "max_tokens": 100},
+    "grader": "exact",
+}
+
+
+def write_questions(folder: Path) -> None:
+    rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+@cache
+def earlier() -> Path:
+    """A finished run of the others, made once."""
+    folder = Path(tempfile.mkdtemp(dir=MEMORY))
+    write_questions(folder)
+    models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in OLD]
+    (folder / "old.yaml").write_text(json.dumps({**SETTINGS, "models": models, "trials": {"min": 2, "max": 4}}))
+    assert World().run(load_config(folder / "old.yaml"), folder / "old", Start()) is not None
+    return folder / "old"
+
+
+class RecordedLives(RuleBasedStateMachine):
+    """The lives of one such run."""
+
+    @initialize(
+        run_seed=st.integers(0, 2**31 - 1),
+        slots=st.sampled_from([1, 3, 16]),
+        samples=st.sampled_from([1, 2]),
+        objective=st.sampled_from(["place", "ranking"]),
+        least=st.integers(1, 2),
+        budget=st.one_of(st.none(), st.integers(8, 40)),
+        broken=st.sets(st.sampled_from(QUESTIONS), max_size=1),
+    )
+    def begin(
+        self, run_seed: int, slots: int, samples: int, objective: str, least: int, budget: int | None, broken: set[str]
+    ) -> None:
+        self.stack = ExitStack()
+        self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(dir=MEMORY)))
+        write_questions(self.folder)
+        shutil.copytree(earlier(), self.folder / "old")
+        self.settings: dict[str, Any] = {
+            **SETTINGS,
+            "seed": run_seed,
+            "objective": objective,
+            "trials": {"min": least, "max": 4},
+            "concurrency": {"concurrency": slots, "samples_per_request": samples},
+        }
+        self.settings |= {} if budget is None else {"budget": {"trials": budget}}
+        self.extended = False
+        self.sound = True
+        self.world = World(broken=broken)
+        self.directory = self.folder / "new"
+        self.books = Books(self.directory, run_seed, consecutive=False)
+
+    def config(self) -> RunConfig:
+        recorded = [{"name": name, "recorded": str(self.folder / "old")} for name in OLD]
+        models = [*recorded, {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}]
+        path = self.folder / "new.yaml"
+        path.write_text(json.dumps(self.settings | {"models": models}))
+        return load_config(path)
+
+    @rule(
+        fate=st.sampled_from([Fate.NOTHING, Fate.KILL, Fate.KILL, Fate.STOP, Fate.STOP_AT_ONCE]),
+        at=st.one_of(st.integers(1, 12), st.integers(1, 120)),
+    )
+    def start(self, fate: Fate, at: int) -> None:
+        self.sound = False
+        before = len(self.books.rows)
+        self.world.run(self.config(), self.directory, Start(fate, at))
+        self.books.check(self.world, fate, [NEW])
+        now = len(self.books.rows)
+        assert now <= max(self.settings.get("budget", {}).get("trials", now), before)
+        self.sound = True
+
+    @rule(question=st.none() | st.sampled_from(QUESTIONS))
+    def break_or_mend_the_grader(self, question: str | None) -> None:
+        self.world.broken = set() if question is None else {question}
+
+    @precondition(lambda self: self.settings["trials"]["max"] < LONGEST)
+    @rule()
+    def double_the_horizon(self) -> None:
+        self.settings["trials"]["max"] *= 2
+        self.extended = True
+
+    @precondition(lambda self: "budget" in self.settings)
+    @rule(by=st.integers(1, 30))
+    def raise_the_budget(self, by: int) -> None:
+        self.settings["budget"] = {"trials": self.settings["budget"]["trials"] + by}
+
+    @rule()
+    def lose_the_earlier_run(self) -> None:
+        """What was taken of it is stored, once there is a look."""
+        if (self.directory / "run.sqlite").exists() and self.books.rows:
+            shutil.rmtree(self.folder / "old", ignore_errors=True)
+
+    def teardown(self) -> None:
+        if hasattr(self, "stack"):
+            with self.stack:
+                if self.sound:
+                    self.mended()
+
+    def mended(self) -> None:
+        """In the end an undisturbed run of the same settings is the judge."""
+        self.world.broken = set()
+        ended = self.world.run(self.config(), self.directory, Start())
+        self.books.check(self.world, Fate.NOTHING, [NEW])
+        assert {one.model for one in self.world.log} <= {NEW}
+        counts = read_counts(self.directory)
+        held = dict(zip(counts.roster.models, counts.cells.sum(axis=1).tolist(), strict=True))
+        before = read_counts(earlier())
+        taken = dict(zip(before.roster.models, before.cells.sum(axis=1).tolist(), strict=True))
+        assert all(held[name] == taken[name] for name in OLD), "all that was recorded counts, once"
+        if not (self.folder / "old").exists():
+            shutil.copytree(earlier(), self.folder / "old")
+        reference = World().run(self.config(), self.folder / "reference", Start())
+        assert ended is not None and reference is not None
+        there = stored_rows(self.folder / "reference")
+        if reference.results is None or self.extended or self.books.rows.keys() > there.keys():
+            return
+        assert ended.reason == reference.reason
+        assert stored_looks(self.directory) == stored_looks(self.folder / "reference")
+        assert there.items() <= self.books.rows.items()
+
+
+def recorded_lives(histories: int, number: int = 0) -> None:
+    chosen = settings(
+        max_examples=histories,
+        stateful_step_count=6,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(seed(number)(type("RecordedLives", (RecordedLives,), {})), settings=chosen)
+
+
+def test_some_lives_among_recorded_models() -> None:
+    recorded_lives(histories=2)
+
+
+@pytest.mark.slow
+def test_many_lives_among_recorded_models() -> None:
+    recorded_lives(histories=60, number=1)
