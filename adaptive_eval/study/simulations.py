@@ -45,7 +45,7 @@ CHANCE_TO = 0.06
 """How well the chance to reach the objective is known."""
 CELL_TO = 0.10
 """The same in a cell of the table, for a chance and for the share of comparisons that are decided."""
-PACE_TO = 0.05
+PACE_TO = 0.10
 """The ratio of a pace's trials to those of the configured pace in the same world, by which it is told: the median of a
 few worlds by themselves would be off by several times as much."""
 MEDIAN_ERROR = float(np.sqrt(np.pi / 2.0))

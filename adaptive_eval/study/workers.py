@@ -99,8 +99,11 @@ class SimulationWorkers:
         return self._ready is not None and self._ready.done()
 
     def _in_parts(self, bundles: Iterable[Sequence[int]]) -> deque[list[int]]:
-        """Each bundle in a part for every process."""
-        return deque(part for one in bundles for part in _parts(one, math.ceil(len(one) / self._processes)))
+        """At least as many as there are processes; smaller ones take more work in all."""
+        whole = deque(map(list, bundles))
+        if len(whole) >= self._processes:
+            return whole
+        return deque(part for one in whole for part in _parts(one, math.ceil(len(one) / self._processes)))
 
     def _share(
         self,

@@ -163,6 +163,13 @@ def test_a_helper_is_called_at_once_where_all_runs_are_long(monkeypatch: pytest.
     assert hired == [2]
 
 
+def test_bundles_are_parted_only_where_there_are_fewer_than_processes() -> None:
+    workers = SimulationWorkers(scene(), 0, 12)
+    workers._processes = 2
+    assert list(workers._in_parts([[0, 1, 2, 3]])) == [[0, 1], [2, 3]]
+    assert list(workers._in_parts([[0, 1], [2, 3, 4]])) == [[0, 1], [2, 3, 4]]
+
+
 def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left() -> None:
     one = scene(elapsed=50.0)
     made = one.plan(Variant(0.9, Budget(wall_seconds=80.0)))
