@@ -18,7 +18,10 @@ TRIALS = 8
 
 
 def made_up_rows(models: Sequence[str] = MODELS) -> list[dict[str, object]]:
-    """A row for each trial; numbers of trials differ by model, and one answer is not graded."""
+    """A row for each trial; numbers of trials differ by model, and one answer is not graded.
+
+    Every text boxes a number that is not the key: no grader gives these grades, and none needs a process to say so.
+    """
     rows: list[dict[str, object]] = []
     for at, (name, share) in enumerate(zip(models, RIGHT.values(), strict=True)):
         for place, question in enumerate(QUESTIONS):
@@ -26,7 +29,9 @@ def made_up_rows(models: Sequence[str] = MODELS) -> list[dict[str, object]]:
                 right = (7 * trial + 3 * place + at) % 10 < 10 * share
                 row = {"model": name, "question": question, "trial": trial, "category": int(right)}
                 rows.append(
-                    row | {"text": f"{name}, {place}, {trial}", "prompt": question, "answer": "1", "tokens": 9 + at}
+                    row
+                    | {"text": f"{name}, {place}, {trial}: \\boxed{{2}}", "prompt": question, "answer": "1"}
+                    | {"tokens": 9 + at}
                 )
     del rows[-1]["category"]
     rows[-1]["grader_error"] = "nobody graded it"
