@@ -440,7 +440,7 @@ async def test_an_answer_that_never_ends_is_over_its_time_limit(client: str, str
         await asking.close()
 
 
-@pytest.mark.parametrize("client", ["http", "openai"])
+@pytest.mark.parametrize("client", ["http", pytest.param("openai", marks=pytest.mark.slow)])
 async def test_a_thousand_requests_at_once(client: str) -> None:
     """The default pool of the SDK breaks there."""
     many = 1024

@@ -120,7 +120,9 @@ def test_what_is_no_unicode_does_not_stop_an_export(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "inspect", "scorio"])
+@pytest.mark.parametrize(
+    "form", ["jsonl", *(pytest.param(one, marks=pytest.mark.slow) for one in ("csv", "inspect", "scorio"))]
+)
 def test_texts_are_in_memory_one_at_a_time(tmp_path: Path, form: str) -> None:
     """10 MB of text, in at most 2 MB."""
     text = "0123456789abcdef" * 6_250

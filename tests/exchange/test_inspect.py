@@ -98,6 +98,7 @@ def test_a_model_whose_samples_all_fail_is_set_aside(tmp_path: Path) -> None:
     assert len(logs["mockllm/cyd"].samples or []) < 4 * 12  # those that had begun by then
 
 
+@pytest.mark.slow
 def test_a_model_whose_task_dies_is_set_aside_and_the_others_end(tmp_path: Path) -> None:
     manager = AdaptiveStopping(list(SKILLS), DECISIONS)
     logs = evaluate(manager, SKILLS, tmp_path, fails=lambda model, sample, epoch: "cyd" in model and epoch == 2)

@@ -136,8 +136,26 @@ def takes_less(seconds: float, work: Callable[[], object]) -> bool:
     return any(taken() < seconds for _ in range(3))
 
 
+OTHERS_LIKE_THEM = {
+    "words",
+    "spaces",
+    "lines",
+    "answers",
+    "answer and colons",
+    "number and spaces",
+    "box of spaces",
+} | {
+    "digits",
+    "empty boxes",
+    "answers far from lines",
+}
+"""Of these another kind has the same repeated parts in another way; they are tried with the long tests."""
+
+
 @names
-@pytest.mark.parametrize("kind", BIG)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in OTHERS_LIKE_THEM else []) for kind in BIG]
+)
 def test_a_megabyte_takes_less_than_the_time_limit_and_milliseconds_in_the_loop(name: str, kind: str) -> None:
     grader, question = CASES[name]
     assert takes_less(0.05, lambda: grader.quick(BIG[kind], question)), "the event loop would stand still"

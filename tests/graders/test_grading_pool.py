@@ -111,7 +111,8 @@ async def test_what_a_function_may_return_raise_and_print() -> None:
         assert (await grade("light")).category == 1, "a worker is ready sooner without numpy"
 
 
-@pytest.mark.parametrize("deed", [pytest.param("spin", marks=pytest.mark.slow), "swallow"])
+@pytest.mark.slow
+@pytest.mark.parametrize("deed", ["spin", "swallow"])
 async def test_a_hung_worker_is_replaced_and_only_its_answer_is_lost(deed: str) -> None:
     async with pool(custom()) as grade:
         before = (await grade("pid")).extracted

@@ -125,6 +125,7 @@ def test_message_batches_have_no_seeds_and_every_trial_comes_once(site: Site) ->
     assert all(category is not None for category in found.outcomes.values())
 
 
+@pytest.mark.slow
 def test_models_with_and_without_batches_are_in_one_run(site: Site) -> None:
     with service() as (server, url):
         models = [*batched(url)[:2], {"name": MODELS[2], "base_url": url}]

@@ -57,7 +57,11 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("build", "delta"),
-    [("coin-11", "5%"), ("coin-08", "30%"), pytest.param("coin-08", "5%", marks=pytest.mark.slow)],
+    [
+        pytest.param("coin-11", "5%", marks=pytest.mark.slow),
+        ("coin-08", "30%"),
+        pytest.param("coin-08", "5%", marks=pytest.mark.slow),
+    ],
 )
 def test_a_build_that_is_better_or_as_good_passes(tmp_path: Path, build: str, delta: str) -> None:
     code, output = gate(tmp_path, build, "true", **{"stopping.delta": delta})

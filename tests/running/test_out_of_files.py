@@ -15,7 +15,8 @@ from adaptive_eval.store import ModelSetAside, OnlyFailures, ReplicaLost, RunRea
 FILES = 72
 
 
-@pytest.mark.parametrize("client", ["http", pytest.param("openai", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("client", ["http", "openai"])
 def test_few_open_files_are_this_machines_trouble(tmp_path: Path, client: str) -> None:
     with listening(lambda asked: None) as server:
         models = [{"name": name, "base_url": server.base_url, "client": client} for name in MODELS]

@@ -151,9 +151,13 @@ def read_until(master: int, word: str, seconds: float = HANGS) -> str:
     ("changes", "told"),
     [
         ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: not set → 'Think. {prompt}'"),
-        ({"sampling": {"temperature": 0.7, "max_tokens": 2000}}, "models.ada.sampling.temperature: 0.6 → 0.7"),
+        pytest.param(
+            {"sampling": {"temperature": 0.7, "max_tokens": 2000}},
+            "models.ada.sampling.temperature: 0.6 → 0.7",
+            marks=pytest.mark.slow,
+        ),
         ({"grader": "contains"}, "grader.kind: 'numeric' → 'contains'"),
-        ({"seed": 5}, "seed: 0 → 5"),
+        pytest.param({"seed": 5}, "seed: 0 → 5", marks=pytest.mark.slow),
     ],
 )
 def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
@@ -307,11 +311,11 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_committed(site: Site, unin
 
 @pytest.mark.slow
 def test_a_really_full_disk(site: Site, uninterrupted: Found, tmp_path: Path) -> None:
-    """The same on a file system of half a MiB, where mounting one is allowed."""
+    """The same on a file system of a third of a MiB, where mounting one is allowed."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", disk], capture_output=True, check=False
     )
     if mounted.returncode != 0:
         pytest.skip("mounting a file system is not allowed here")

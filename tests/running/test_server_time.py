@@ -29,6 +29,7 @@ def held_of(directory: Path) -> dict[str, HeldTime]:
     return held
 
 
+@pytest.mark.slow
 def test_servers_of_their_own_are_held_until_the_end_and_those_in_turn_until_the_next(site: Site) -> None:
     models = [{**one, "gpus": 2} for one in launched(site, exclusive=None)]
     ended = site.run(site.write(trials=TRIALS, models=models))

@@ -78,9 +78,13 @@ def test_the_same_is_found_whoever_serves_and_a_command_is_run_once(site: Site) 
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        (["no-such-program"], "could not be started"),
+        pytest.param(["no-such-program"], "could not be started", marks=pytest.mark.slow),
         ([sys.executable, "-c", "raise SystemExit(3)"], "exit code 3"),
-        ([sys.executable, "-c", "import time; time.sleep(600)"], "longer than 0.2 s, and was killed"),
+        pytest.param(
+            [sys.executable, "-c", "import time; time.sleep(600)"],
+            "longer than 0.2 s, and was killed",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_command_that_fails_is_told_and_hurts_nothing(site: Site, command: list[str], problem: str) -> None:

@@ -60,7 +60,7 @@ def labels(trial: TrialRecord) -> list[float]:
     return [float(trial.signals[f"verifier_{one}"]) for one in "abc"]
 
 
-@pytest.mark.parametrize(("calibrated", "temperature"), [(True, 3.0), (False, 2.0)])
+@pytest.mark.parametrize(("calibrated", "temperature"), [(True, 3.0), pytest.param(False, 2.0, marks=pytest.mark.slow)])
 def test_the_probabilities_are_those_of_the_verifier(
     site: Site, fair_url: str, calibrated: bool, temperature: float
 ) -> None:

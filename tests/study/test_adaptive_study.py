@@ -55,6 +55,7 @@ def rows_of(found: Experiment) -> dict[tuple[str, str], dict[str, object]]:
     return {(str(row[0]), str(row[1])): dict(zip(COLUMNS, row, strict=True)) for row in found.tables[0].rows}
 
 
+@pytest.mark.slow
 def test_what_is_saved_is_against_as_many_calls() -> None:
     found = study_adaptive(AdaptiveRequest(("coins", "exact_ties"), replicates=2, trials=12, seed=5))
     rows = rows_of(found)

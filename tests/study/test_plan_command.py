@@ -150,7 +150,14 @@ def test_models_and_questions_that_the_pilot_lacks_are_said() -> None:
     assert width[2] > max(width[:2])
 
 
-@pytest.mark.parametrize("objective", ["best", "{kind: threshold, value: 0.5}", "{kind: precision, half_width: 5%}"])
+@pytest.mark.parametrize(
+    "objective",
+    [
+        "best",
+        pytest.param("{kind: threshold, value: 0.5}", marks=pytest.mark.slow),
+        "{kind: precision, half_width: 5%}",
+    ],
+)
 def test_every_kind_of_objective(objective: str) -> None:
     found = forecast(str(write_config(Path())), "--set", f"objective={objective}")
     assert found["need"]["comparisons"] == (2 if objective == "best" else 3)
@@ -263,6 +270,7 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     assert "gate: PASS " in broad["shown"] and "with which an equal build passes in 80%" in broad["shown"]
 
 
+@pytest.mark.slow
 def test_batches_are_waited_for_and_priced_as_such() -> None:
     """Every round takes the turn of a batch, so that the pace of fewest looks takes the least time by far."""
     path = write_config(Path())

@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -25,17 +25,29 @@ KNOWN = {"confidence": 0.95, "start": 0.05, "models": MODELS, "recorded": frozen
 KEY = Question("q", "?", "4", metadata={"year": 2024})
 
 
-@pytest.mark.parametrize("name", RULES)
+SELDOM = {
+    *("zscore", "published", "intervals", "expected_loss"),
+    *("unresolved_pairs", "uniform"),
+    *("best", "top_k", "place", "baseline"),
+}
+"""Built-ins whose boundaries, allocations and runs the default tests of `core` try too: these long ones are for all."""
+
+
+def named(registry: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in SELDOM else []) for name in registry]
+
+
+@pytest.mark.parametrize("name", named(RULES))
 def test_every_rule_keeps_to_its_contract(name: str) -> None:
     check_rule(make(RULES[name].make, {}, KNOWN))
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", named(POLICIES))
 def test_every_policy_keeps_to_its_contract(name: str) -> None:
     check_policy(make(POLICIES[name].make, {}, KNOWN))
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", named(OBJECTIVES))
 def test_every_objective_keeps_to_its_contract(name: str) -> None:
     options = {option.name: option.example for option in OBJECTIVES[name].options}
     check_objective(make(OBJECTIVES[name].make, options, KNOWN))

@@ -31,7 +31,17 @@ def test_every_function_is_finite() -> None:
         assert -1e-12 <= values[0] <= 1.0 + 1e-12, name
 
 
-@pytest.mark.parametrize(("successes", "k"), [(1, K), (20, K), (N - 3, K), (N - 1, 1), (1, 1), (40_000, 5)])
+@pytest.mark.parametrize(
+    ("successes", "k"),
+    [
+        (1, K),
+        pytest.param(20, K, marks=pytest.mark.slow),
+        (N - 3, K),
+        pytest.param(N - 1, 1, marks=pytest.mark.slow),
+        (1, 1),
+        (40_000, 5),
+    ],
+)
 def test_all_and_any_of_the_bank(successes: int, k: int) -> None:
     every = ratio(math.comb(successes, k), math.comb(N, k))
     missed = ratio(math.comb(N - successes, k), math.comb(N, k))
