@@ -20,9 +20,10 @@ from adaptive_eval.store import (
     SettledCommandEnded,
 )
 
-TRIALS = {"min": 4, "max": 40}
+IN_STEP = {"trials": {"min": 4, "max": 40}, "allocation": {"lookahead": 0}}
+"""One look at a time: where several are taken at once, a model may be settled by no look but the last."""
 LAST = MODELS[-1]
-"""Far from the others, which are close together."""
+"""Far from the others, which are closer together."""
 NOTE = "import os, sys; open(sys.argv[1], 'a').write(os.environ['ADAPTIVE_EVAL_MODEL'] + ' ' + sys.argv[2] + '\\n')"
 
 
@@ -34,7 +35,7 @@ def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a_resume(site: Site) -> None:
-    config = site.write(trials=TRIALS, models=launched(site, "slow", exclusive=None), concurrency=64)
+    config = site.write(**IN_STEP, models=launched(site, "slow", exclusive=None), concurrency=64)
     process = site.start(config, "--run-dir", str(site.directory()))
     printed(process, f"{LAST} is settled, nothing can want it again: its server is stopped")
     deadline = time.monotonic() + HANGS
@@ -60,7 +61,7 @@ def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a
 def test_the_same_is_found_whoever_serves_and_a_command_is_run_once(site: Site) -> None:
     told = site.folder / "told.txt"
     command = [sys.executable, "-c", NOTE, str(told), "{model}; rm -rf /"]
-    config = site.write(trials=TRIALS, on_settled={"command": command})
+    config = site.write(**IN_STEP, on_settled={"command": command})
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.SPENT, ExitCode.REACHED), ended.output
     settled = [event.model for event in events(site.directory(), ModelSettled)]
@@ -70,25 +71,28 @@ def test_the_same_is_found_whoever_serves_and_a_command_is_run_once(site: Site) 
     found = Found.of(site.directory())
     site.run(config)
     assert len(told.read_text().splitlines()) == len(settled), "once, over all starts"
-    plain = site.write("plain", trials=TRIALS)
+    plain = site.write("plain", **IN_STEP)
     site.run(plain, "--run-dir", str(site.directory("plain")))
     assert Found.of(site.directory("plain")) == found
 
 
 @pytest.mark.parametrize(
-    ("command", "problem"),
+    ("command", "seconds", "problem"),
     [
-        pytest.param(["no-such-program"], "could not be started", marks=pytest.mark.slow),
-        ([sys.executable, "-c", "raise SystemExit(3)"], "exit code 3"),
+        pytest.param(["no-such-program"], HANGS, "could not be started", marks=pytest.mark.slow),
+        ([sys.executable, "-c", "raise SystemExit(3)"], HANGS, "exit code 3"),
         pytest.param(
             [sys.executable, "-c", "import time; time.sleep(600)"],
+            0.2,
             "longer than 0.2 s, and was killed",
             marks=pytest.mark.slow,
         ),
     ],
 )
-def test_a_command_that_fails_is_told_and_hurts_nothing(site: Site, command: list[str], problem: str) -> None:
-    ended = site.run(site.write(trials=TRIALS, on_settled={"command": command, "timeout": 0.2}))
+def test_a_command_that_fails_is_told_and_hurts_nothing(
+    site: Site, command: list[str], seconds: float, problem: str
+) -> None:
+    ended = site.run(site.write(**IN_STEP, on_settled={"command": command, "timeout": seconds}))
     assert ended.exit_code in (ExitCode.SPENT, ExitCode.REACHED), ended.output
     told = events(site.directory(), SettledCommandEnded)
     assert told and all(problem in str(event.problem) for event in told)
