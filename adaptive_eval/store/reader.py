@@ -5,18 +5,15 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Any, Literal, Self, cast
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.errors import StoreError
-from adaptive_eval.store import checksums, database
+from adaptive_eval.store import checksums, database, queries
 from adaptive_eval.store.events import Event, Json, event_of
 from adaptive_eval.store.forms import MISFORMED
 from adaptive_eval.store.records import (
-    AWAITS,
-    LARGEST_SIZE,
-    WAITS,
     CellCount,
     GradedCell,
     GradingUse,
@@ -41,160 +38,6 @@ from adaptive_eval.store.stored_texts import StoredTexts
 
 Row = tuple[Any, ...]
 
-# what is longer than the size that counts is stored compressed, as a BLOB
-_SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {LARGEST_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
-_SAID = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
-
-
-class _OutcomeRow(NamedTuple):
-    """The columns of a trial without its texts."""
-
-    model: str
-    question: str
-    trial: int
-    category: int | None
-    tokens: int
-    usd: float
-    gpu_seconds: float
-    flags: str | None
-    digest: int | None
-    size: int
-    correct: int | None
-    found: int | None
-    completion_bpt: float | None
-    completion_tokens: int
-    latency: float
-    awaits: int | None
-    waits: int | None
-
-
-class _TrialRow(NamedTuple):
-    """The columns of a trial with its texts."""
-
-    model: str
-    question: str
-    trial: int
-    round: int
-    seed: int
-    category: int | None
-    signals: str | None
-    extracted: str | None
-    grader_error: str | None
-    flags: str | None
-    text: str | bytes | None
-    reasoning: str | bytes | None
-    finish_reason: str
-    prompt_tokens: int
-    completion_tokens: int
-    latency: float
-    ttft: float | None
-    replica: str
-    attempts: int
-    completion_bpt: float | None
-    prompt_bpt: float | None
-    tokens: int
-    usd: float
-    gpu_seconds: float
-    damaged: int | None
-    """None: it has no checksum."""
-    digest: int | None
-    segment: int | None
-    """Where its texts lie, if not here."""
-    row: int | None
-
-
-class _PlaceRow(NamedTuple):
-    """The columns of a trial that say where it belongs."""
-
-    model: str
-    round: int
-    question: str
-    trial: int
-    flags: str | None
-
-
-_MEANT = {
-    "model": "models.name",
-    "question": "questions.key",
-    "size": f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}",
-    "correct": _SAID.format("is_correct"),
-    "found": _SAID.format("has_answer"),
-    "trials": "count(*)",
-    "awaits": f"category IS NULL AND grader_error = '{AWAITS}'",
-    "waits": f"category IS NULL AND grader_error = '{WAITS}'",
-    "damaged": "(SELECT crc FROM trial_checks WHERE id = trials.id) <> "
-    + checksums.checksum_in_sql("trials", "trials."),
-    "segment": "NULL",
-    "row": "NULL",
-}
-"""What a name stands for where the table of trials has no column of that name."""
-_MEANT_SEGMENTED = {"size": f"ifnull(moved.size, {_MEANT['size']})", "segment": "moved.segment", "row": "moved.row"}
-"""The same where texts may lie in segments."""
-_NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
-
-
-def _selected(names: tuple[str, ...], *, checked: bool = True, segmented: bool = False) -> str:
-    """The start of a query for these columns, in this order: that of the fields of a row."""
-    meant = _MEANT | (_MEANT_SEGMENTED if segmented else {}) | ({} if checked else {"damaged": "NULL"})
-    beside = "LEFT JOIN moved ON moved.id = trials.id " if segmented else ""
-    return f"SELECT {', '.join(meant.get(name, f'trials.{name}') for name in names)} {_NAMED}{beside}"
-
-
-_USES = _selected(TrialUse._fields) + "ORDER BY trials.id"
-_MARKED = _selected(TrialFacts._fields) + "WHERE category IS NOT NULL ORDER BY trials.id"
-_AGREEMENTS = [f"avg(json_extract(signals, '$.agreement_{number}'))" for number in range(1, 10)]
-"""Of as many judges as there may be."""
-_JUDGE_USE = (
-    "SELECT count(*), total(json_extract(signals, '$.judge_prompt_tokens')), "
-    "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
-    "total(json_extract(signals, '$.judge_gpu_seconds')), count(json_extract(signals, '$.order_dependent')), "
-    "total(json_extract(signals, '$.order_dependent')), total(json_extract(signals, '$.prefers_first')), "
-    f"{', '.join(_AGREEMENTS)} FROM trials "
-    "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
-)
-_GRADING_USES = (
-    "SELECT name, count(*), total(json_extract(signals, '$.judge_prompt_tokens')) + "
-    "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
-    "total(json_extract(signals, '$.judge_gpu_seconds')) FROM trials JOIN models ON models.id = model "
-    "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL GROUP BY name"
-)
-_PLACES = _selected(_PlaceRow._fields) + "ORDER BY trials.id"
-_CELLS = _selected(CellCount._fields) + "WHERE trials.id <= ? GROUP BY model, question"
-_LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
-_SPENDING = (
-    "SELECT max(at) AS at, count(*) AS trials, sum(tokens) AS tokens, sum(usd) AS usd, sum(gpu_seconds) AS gpu_seconds "
-    "FROM trials GROUP BY (id - 1) * ? / (SELECT max(id) FROM trials) ORDER BY max(id)"
-)
-# both by number: the index by model and question would be read from one end to the other for a few new trials
-_GRADED = (
-    "SELECT models.name, questions.key, category, graded FROM (SELECT model, question, category, count(*) AS graded "
-    "FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL GROUP BY model, question, category) "
-    "JOIN models ON models.id = model JOIN questions ON questions.id = question"
-)
-_ROUND_COUNTS = _selected(RoundCount._fields) + "WHERE category IS NOT NULL GROUP BY model, question, round, category"
-_SUMMED = {
-    "replica": "replica",
-    "trials": "count(*)",
-    "retries": "sum(attempts - 1)",
-    "prompt_tokens": "sum(prompt_tokens)",
-    "completion_tokens": "sum(completion_tokens)",
-    "latency": "sum(latency)",
-    "timed": "count(ttft)",
-    "ttft": "total(ttft)",
-    "tokens": "sum(tokens)",
-    "usd": "sum(usd)",
-    "gpu_seconds": "sum(gpu_seconds)",
-    "last": "max(id)",
-    "at": "max(at)",
-}
-_SUMS = (
-    f"SELECT models.name, {', '.join(f'summed.{name}' for name in ReplicaSums._fields[1:])} "
-    f"FROM (SELECT model, {', '.join(f'{meant} AS {name}' for name, meant in _SUMMED.items())} "
-    "FROM trials NOT INDEXED WHERE id > ? GROUP BY model, trials.replica) AS summed "
-    "JOIN models ON models.id = summed.model ORDER BY models.id, summed.replica"
-)
-"""By the names of the fields of what is made of a row."""
-
 
 class RunReader:
     """Everything that is stored of a run, as frozen values."""
@@ -206,8 +49,8 @@ class RunReader:
         self._texts: StoredTexts | None = None
         with database.explained(directory):
             segmented, checked = database.has_segments(connection), checksums.has_checksums(connection)
-            self._outcomes = _selected(_OutcomeRow._fields, segmented=segmented) + "ORDER BY trials.id"
-            self._trials = _selected(_TrialRow._fields, checked=checked, segmented=segmented)
+            self._outcomes = queries.selected(queries.OutcomeRow._fields, segmented=segmented) + "ORDER BY trials.id"
+            self._trials = queries.selected(queries.TrialRow._fields, checked=checked, segmented=segmented)
             if segmented:
                 self._texts = StoredTexts(directory, connection, given)
 
@@ -308,7 +151,7 @@ class RunReader:
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
-        for row in map(_OutcomeRow._make, self._rows(self._outcomes)):
+        for row in map(queries.OutcomeRow._make, self._rows(self._outcomes)):
             cost, said = Cost(row.tokens, row.usd, row.gpu_seconds), (_truth(row.correct), _truth(row.found))
             digest = (row.flags or "", row.digest, row.size)
             trial = (row.model, row.question, row.trial, row.category)
@@ -323,28 +166,28 @@ class RunReader:
 
     def trial_facts(self) -> Iterator[TrialFacts]:
         """Every graded trial with what a rubric could go by, in the order of commitment."""
-        return map(TrialFacts._make, self._rows(_MARKED))
+        return map(TrialFacts._make, self._rows(queries.MARKED))
 
     def judge_use(self) -> JudgeUse | None:
         """What a judge has used on these answers; None where there was none."""
-        (row,) = self._rows(_JUDGE_USE)
-        used, agreements = row[: -len(_AGREEMENTS)], row[-len(_AGREEMENTS) :]
+        (row,) = self._rows(queries.JUDGE_USE)
+        used, agreements = row[: -len(queries.AGREEMENTS)], row[-len(queries.AGREEMENTS) :]
         return replace(JudgeUse(*used), agreements=tuple(agreements)) if row[0] else None
 
     def grading_uses(self) -> dict[str, GradingUse]:
         """By model, what grades have used that somebody was asked for."""
-        rows = self._rows(_GRADING_USES)
+        rows = self._rows(queries.GRADING_USES)
         return {str(name): GradingUse(int(answers), Cost(int(tokens), *rest)) for name, answers, tokens, *rest in rows}
 
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and whether it timed out."""
-        for row in map(_PlaceRow._make, self._rows(_PLACES)):
+        for row in map(queries.PlaceRow._make, self._rows(queries.PLACES)):
             key, flags = TrialKey(row.question, row.trial), (row.flags or "").split()
             yield TrialPlace(row.model, row.round, key, timed_out="timed_out" in flags)
 
     def cells(self, rows: int) -> Iterator[CellCount]:
         """Trials by model and question among the first so many that were committed."""
-        return map(CellCount._make, self._rows(_CELLS, rows))
+        return map(CellCount._make, self._rows(queries.CELLS, rows))
 
     def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
         """Trials with their texts, in the order of commitment; one at a time, since texts are long."""
@@ -364,11 +207,11 @@ class RunReader:
 
     def sums(self, after: int = 0) -> list[ReplicaSums]:
         """What the trials come to, by model and replica, counted from after the trial with this number."""
-        return list(map(ReplicaSums._make, self._rows(_SUMS, after)))
+        return list(map(ReplicaSums._make, self._rows(queries.SUMS, after)))
 
     def trial_uses(self) -> Iterator[TrialUse]:
         """What every trial used, in the order of commitment."""
-        return map(TrialUse._make, self._rows(_USES))
+        return map(TrialUse._make, self._rows(queries.USES))
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks that were taken under the newest configuration, from number `first` on."""
@@ -385,11 +228,11 @@ class RunReader:
 
     def graded(self, after: int = 0) -> dict[GradedCell, int]:
         """How many trials of each model, question and category there are after the trial with this number."""
-        return {GradedCell(*cell): trials for *cell, trials in self._rows(_GRADED, after)}
+        return {GradedCell(*cell): trials for *cell, trials in self._rows(queries.GRADED, after)}
 
     def round_counts(self) -> Iterator[RoundCount]:
         """How many graded trials of each model and question have each category, by round."""
-        return map(RoundCount._make, self._rows(_ROUND_COUNTS))
+        return map(RoundCount._make, self._rows(queries.ROUND_COUNTS))
 
     def count_until(self, at: float) -> int:
         """How many trials were stored by a moment."""
@@ -404,7 +247,7 @@ class RunReader:
     def spending(self, steps: int) -> list[Spending]:
         """What had been used after about each 1/steps of the trials, in the order of commitment."""
         used = [Spending(0.0, 0, 0, 0.0, 0.0)]
-        for part in (Spending(*row) for row in self._rows(_SPENDING, steps)):
+        for part in (Spending(*row) for row in self._rows(queries.SPENDING, steps)):
             used.append(used[-1].and_then(part))
         return used[1:]
 
@@ -438,7 +281,7 @@ class RunReader:
 
     def _looks(self, which: str, *parameters: object) -> Iterator[StoredLook]:
         """Looks of the newest configuration."""
-        for number, body in self._rows(_LOOKS + which, *parameters):
+        for number, body in self._rows(queries.LOOKS + which, *parameters):
             found = unpack_json(body)
             if not isinstance(found, dict):
                 raise self._damaged(f"look {number} is not as looks are written")
@@ -457,7 +300,7 @@ class RunReader:
                 raise self._damaged(f"{fault}; {database.order_anew(self.directory)}")
 
     def _record(self, values: Row) -> TrialRecord:
-        row = _TrialRow._make(values)
+        row = queries.TrialRow._make(values)
         if row.damaged:
             raise self._damaged(f"trial {row.trial} of {row.model} on {row.question} is not what was written")
         if row.segment is None or row.row is None or self._texts is None:
@@ -482,7 +325,7 @@ def _truth(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _record(row: _TrialRow, text: str, reasoning: str | None) -> TrialRecord:
+def _record(row: queries.TrialRow, text: str, reasoning: str | None) -> TrialRecord:
     answer = Answer(
         text=text,
         finish_reason=row.finish_reason,

@@ -41,7 +41,7 @@ def test_it_says_before_while_and_after_what_it_does_not_promise(site: Site) -> 
     view = read_view(site.directory())
     text = markdown(view)
     assert "As published with Bayes@N" in view.words.rule and "What is compared, and put in order, is Bayes@N" in text
-    assert "Bayes@N is what decides" in text and "avg@N is what decides" not in text
+    assert "made by Bayes@N" in text and "made by avg@N" not in text
     assert latest(site)["decisions"]["stopping"]["rule"] == "published"
 
 
@@ -49,7 +49,7 @@ def test_the_default_says_there_what_it_does_promise(site: Site) -> None:
     config = site.write()
     checked = CliRunner().invoke(app, ["validate", str(config)])
     assert "promise: each call is right with at least 95%" in checked.stdout
-    assert "avg@N is what decides" in markdown(read_view(site.directory())) if site.run(config) else False
+    assert "made by avg@N" in markdown(read_view(site.directory())) if site.run(config) else False
 
 
 @pytest.mark.slow

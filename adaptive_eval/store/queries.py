@@ -1,0 +1,169 @@
+"""The queries that read a run: the columns of rows by their names, and what is summed over the trials."""
+
+from typing import NamedTuple
+
+from adaptive_eval.store import checksums
+from adaptive_eval.store.records import (
+    AWAITS,
+    LARGEST_SIZE,
+    WAITS,
+    CellCount,
+    ReplicaSums,
+    RoundCount,
+    TrialFacts,
+    TrialUse,
+)
+
+# what is longer than the size that counts is stored compressed, as a BLOB
+_SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {LARGEST_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
+_SAID = "CASE json_type(signals, '$.{0}') WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+
+
+class OutcomeRow(NamedTuple):
+    """The columns of a trial without its texts."""
+
+    model: str
+    question: str
+    trial: int
+    category: int | None
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    flags: str | None
+    digest: int | None
+    size: int
+    correct: int | None
+    found: int | None
+    completion_bpt: float | None
+    completion_tokens: int
+    latency: float
+    awaits: int | None
+    waits: int | None
+
+
+class TrialRow(NamedTuple):
+    """The columns of a trial with its texts."""
+
+    model: str
+    question: str
+    trial: int
+    round: int
+    seed: int
+    category: int | None
+    signals: str | None
+    extracted: str | None
+    grader_error: str | None
+    flags: str | None
+    text: str | bytes | None
+    reasoning: str | bytes | None
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+    latency: float
+    ttft: float | None
+    replica: str
+    attempts: int
+    completion_bpt: float | None
+    prompt_bpt: float | None
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    damaged: int | None
+    """None: it has no checksum."""
+    digest: int | None
+    segment: int | None
+    """Where its texts lie, if not here."""
+    row: int | None
+
+
+class PlaceRow(NamedTuple):
+    """The columns of a trial that say where it belongs."""
+
+    model: str
+    round: int
+    question: str
+    trial: int
+    flags: str | None
+
+
+_MEANT = {
+    "model": "models.name",
+    "question": "questions.key",
+    "size": f"{_SIZE.format('text')} + {_SIZE.format('reasoning')}",
+    "correct": _SAID.format("is_correct"),
+    "found": _SAID.format("has_answer"),
+    "trials": "count(*)",
+    "awaits": f"category IS NULL AND grader_error = '{AWAITS}'",
+    "waits": f"category IS NULL AND grader_error = '{WAITS}'",
+    "damaged": "(SELECT crc FROM trial_checks WHERE id = trials.id) <> "
+    + checksums.checksum_in_sql("trials", "trials."),
+    "segment": "NULL",
+    "row": "NULL",
+}
+"""What a name stands for where the table of trials has no column of that name."""
+_MEANT_SEGMENTED = {"size": f"ifnull(moved.size, {_MEANT['size']})", "segment": "moved.segment", "row": "moved.row"}
+"""The same where texts may lie in segments."""
+_NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
+
+
+def selected(names: tuple[str, ...], *, checked: bool = True, segmented: bool = False) -> str:
+    """The start of a query for these columns, in this order: that of the fields of a row."""
+    meant = _MEANT | (_MEANT_SEGMENTED if segmented else {}) | ({} if checked else {"damaged": "NULL"})
+    beside = "LEFT JOIN moved ON moved.id = trials.id " if segmented else ""
+    return f"SELECT {', '.join(meant.get(name, f'trials.{name}') for name in names)} {_NAMED}{beside}"
+
+
+USES = selected(TrialUse._fields) + "ORDER BY trials.id"
+MARKED = selected(TrialFacts._fields) + "WHERE category IS NOT NULL ORDER BY trials.id"
+AGREEMENTS = [f"avg(json_extract(signals, '$.agreement_{number}'))" for number in range(1, 10)]
+"""Of as many judges as there may be."""
+JUDGE_USE = (
+    "SELECT count(*), total(json_extract(signals, '$.judge_prompt_tokens')), "
+    "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
+    "total(json_extract(signals, '$.judge_gpu_seconds')), count(json_extract(signals, '$.order_dependent')), "
+    "total(json_extract(signals, '$.order_dependent')), total(json_extract(signals, '$.prefers_first')), "
+    f"{', '.join(AGREEMENTS)} FROM trials "
+    "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
+)
+GRADING_USES = (
+    "SELECT name, count(*), total(json_extract(signals, '$.judge_prompt_tokens')) + "
+    "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
+    "total(json_extract(signals, '$.judge_gpu_seconds')) FROM trials JOIN models ON models.id = model "
+    "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL GROUP BY name"
+)
+PLACES = selected(PlaceRow._fields) + "ORDER BY trials.id"
+CELLS = selected(CellCount._fields) + "WHERE trials.id <= ? GROUP BY model, question"
+LOOKS = "SELECT number, body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) "
+SPENDING = (
+    "SELECT max(at) AS at, count(*) AS trials, sum(tokens) AS tokens, sum(usd) AS usd, sum(gpu_seconds) AS gpu_seconds "
+    "FROM trials GROUP BY (id - 1) * ? / (SELECT max(id) FROM trials) ORDER BY max(id)"
+)
+# both by number: the index by model and question would be read from one end to the other for a few new trials
+GRADED = (
+    "SELECT models.name, questions.key, category, graded FROM (SELECT model, question, category, count(*) AS graded "
+    "FROM trials NOT INDEXED WHERE id > ? AND category IS NOT NULL GROUP BY model, question, category) "
+    "JOIN models ON models.id = model JOIN questions ON questions.id = question"
+)
+ROUND_COUNTS = selected(RoundCount._fields) + "WHERE category IS NOT NULL GROUP BY model, question, round, category"
+_SUMMED = {
+    "replica": "replica",
+    "trials": "count(*)",
+    "retries": "sum(attempts - 1)",
+    "prompt_tokens": "sum(prompt_tokens)",
+    "completion_tokens": "sum(completion_tokens)",
+    "latency": "sum(latency)",
+    "timed": "count(ttft)",
+    "ttft": "total(ttft)",
+    "tokens": "sum(tokens)",
+    "usd": "sum(usd)",
+    "gpu_seconds": "sum(gpu_seconds)",
+    "last": "max(id)",
+    "at": "max(at)",
+}
+SUMS = (
+    f"SELECT models.name, {', '.join(f'summed.{name}' for name in ReplicaSums._fields[1:])} "
+    f"FROM (SELECT model, {', '.join(f'{meant} AS {name}' for name, meant in _SUMMED.items())} "
+    "FROM trials NOT INDEXED WHERE id > ? GROUP BY model, trials.replica) AS summed "
+    "JOIN models ON models.id = summed.model ORDER BY models.id, summed.replica"
+)
+"""By the names of the fields of what is made of a row."""
