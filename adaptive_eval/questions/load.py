@@ -154,7 +154,7 @@ def _choices_problem(fields: Mapping[str, Any], names: str | tuple[str, ...] | N
     if isinstance(names, tuple) or value is None or value is _ABSENT:
         return None
     if isinstance(value, str):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             value = json.loads(value or "[]")
     if isinstance(value, Mapping):
         inner = next((key for key, entry in value.items() if isinstance(entry, list | tuple)), None)

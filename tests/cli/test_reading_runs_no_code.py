@@ -67,7 +67,12 @@ Path(__file__).parents[1].joinpath({MARK!r}).touch()
 """
 
 CASES: dict[str, Sequence[str] | None] = {
-    "run": ("run NEW.yaml --run-dir NEW", "run NEW.yaml --dry-run --run-dir RUN"),
+    "run": (
+        "run NEW.yaml --run-dir NEW",
+        "run NEW.yaml --dry-run --run-dir RUN",
+        "run RECORDED.yaml --run-dir NEW",
+        "run FITTED.yaml --run-dir NEW",
+    ),
     "monitor": ("monitor RUN --once", "monitor RUN --once --display json", "monitor RUN --display plain"),
     "check": None,  # asks servers, and reads no run
     "report": (
@@ -75,6 +80,7 @@ CASES: dict[str, Sequence[str] | None] = {
         "report RUN --format md",
         "report RUN --format json",
         "report RUN --format csv --output -",
+        "report RUN --format junit",
         "report RUN --plots PLOTS",
     ),
     "track": ("track RUN --mlflow",),
@@ -100,6 +106,8 @@ CASES: dict[str, Sequence[str] | None] = {
 """Of every command, the ways in which it comes across a run; None where there is none."""
 REFUSED = {
     "run NEW.yaml --dry-run --run-dir RUN",
+    "run RECORDED.yaml --run-dir NEW",  # whose outcomes another grader has given
+    "report RUN --format junit",  # of a run without a gate
     "regrade RUN",
     "study adaptive RUN --replicates 1",  # some question has four trials alone
     "import RUN/report.csv --to IMPORTED",
@@ -160,6 +168,12 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     plain = site.config(trials={"min": 2, "max": 4})
     (site.folder / "PLAIN.yaml").write_text(yaml.safe_dump(plain))
     (site.folder / "NEW.yaml").write_text(yaml.safe_dump(plain | {"prior_evidence": {"run": "RUN"}}))
+    recorded = [{"name": "ada", "recorded": "RUN"}, *plain["models"][1:]]  # type: ignore[index]
+    (site.folder / "RECORDED.yaml").write_text(yaml.safe_dump(plain | {"models": recorded}))
+    short = {"is_correct": True, "completion_tokens": {"at_most": "p33"}}
+    categories = [{"name": "short", "weight": 1, "when": short}, {"name": "other", "weight": 0}]
+    fitted = {"rubric": {"categories": categories, "fit": {"run": "RUN"}}}
+    (site.folder / "FITTED.yaml").write_text(yaml.safe_dump(plain | fitted))
     (site.folder / "RUBRIC.yaml").write_text("rubric: {name: exact_match, assume: {verifier_c: 0}}\n")
     (site.folder / ".env").write_text("PORT=1\n")
     payload.write_text(ATTACK)

@@ -232,6 +232,9 @@ class TestFields:
     def test_choices_that_are_no_list_are_an_error(self, tmp_path: Path) -> None:
         told = refusal(jsonl(tmp_path, self.ROW), fields={"prompt": "a", "answer": "b", "choices": "passage"})
         assert "line 1: the choices are no list, but 'p1'" in told
+        deep = {**self.ROW, "passage": "[" * 50_000 + "]" * 50_000}
+        told = refusal(jsonl(tmp_path, deep), fields={"prompt": "a", "answer": "b", "choices": "passage"})
+        assert "line 1: the choices are no list, but '[[[" in told
 
     def test_choices_beside_their_labels_are_found_by_a_dotted_name(self, tmp_path: Path) -> None:
         row = {"prompt": "?", "answer": "B", "choices": {"label": "AB", "text": ["x", "y"]}}
