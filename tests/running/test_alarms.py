@@ -177,7 +177,9 @@ def test_servers_that_ignore_the_seed_are_told_of_everywhere(place: Place, serve
     assert all_of_them.exit_code == ExitCode.SPENT and "ignores the seed or serves a cache" in all_of_them.stderr
 
 
-@pytest.mark.parametrize("stuck", [True, False], ids=["cache", "honest"])
+@pytest.mark.parametrize(
+    "stuck", [pytest.param(True, id="cache"), pytest.param(False, id="honest", marks=pytest.mark.slow)]
+)
 def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: Saying, stuck: bool) -> None:
     """Thirty tokens each, all but one wrong, from one cache for every model; an honest server uses the same words."""
     place = Place(tmp_path, server, questions=25)

@@ -199,7 +199,7 @@ def drawn_judged(lives: int) -> settings:
 
 
 @seed(1)
-@drawn_judged(examples(4))
+@drawn_judged(examples(2))
 @given(**JUDGED)
 def test_some_judged_budgets_hold(**chosen: Any) -> None:
     check_judged(**chosen)

@@ -162,7 +162,7 @@ def recorded_lives(histories: int, number: int = 0) -> None:
 
 
 def test_some_lives_among_recorded_models() -> None:
-    recorded_lives(histories=2)
+    recorded_lives(histories=1)
 
 
 @pytest.mark.slow
