@@ -112,7 +112,7 @@ class AskedGrader(GraderOptions):
 def chats(server: EndpointConfig) -> EndpointConfig:
     """The server, if it is asked in chats."""
     if server.api != "chat":
-        raise refuse("must have `api: chat`", "who grades is told apart from what is graded by the turns of a chat")
+        raise refuse("must have `api: chat`", "its instructions and the answer are separate messages of a chat")
     return server
 
 

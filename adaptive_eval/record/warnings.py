@@ -209,8 +209,8 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 def repeats_left_out(number: int) -> str:
     """What an import has done with so many answers that repeat another one."""
     return (
-        f"{number} answers of its logs equal another one to the same question word for word, as from a server that "
-        "ignores the seed or serves a cache, and were counted once; `import --repeats-are-samples` counts each of them"
+        f"{number} answers of its logs are identical to another one to the same question, as from a server that "
+        "ignores the seed or serves a cache, and were not counted; `import --repeats-are-samples` counts each of them"
     )
 
 
@@ -220,17 +220,16 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         for model, reasons in event.missing.items():
             worst = max(reasons, key=lambda why: reasons[why])
             text = (
-                f"{sum(reasons.values())} records of its logs are no trials ({worst}); if those failed that take "
-                "longest, its score is that of its quick answers, which are more often right"
+                f"{sum(reasons.values())} records of its logs are no trials ({worst}); if it was the longest answers "
+                "that failed, its score is that of its quick ones, which are more often right"
             )
             yield Caution("missing", model, text)
         if event.repeats_count:
             yield Caution(
                 "repeats_count",
                 None,
-                "answers of the logs that equal another one word for word count each, since `import "
-                "--repeats-are-samples` has called them samples; of whom they agree more often than samples do is said "
-                "all the same",
+                "identical answers of the logs were counted each, because of `import --repeats-are-samples`; of a "
+                "model whose answers agree more often than independent samples would, a warning says so all the same",
             )
         for model, number in event.repeated.items():
             yield Caution("repeats", model, repeats_left_out(number))

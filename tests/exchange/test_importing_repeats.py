@@ -62,7 +62,7 @@ def test_counted_each_they_are_an_alarm_of_the_run_and_of_its_replay(tmp_path: P
     found = {(one.model, one.kind) for one in view_of(run).results.warnings}
     assert {("long", "repeats"), ("short", "repeats")} <= found and ("sampled", "repeats") not in found
     (said,) = [one for one in view_of(run).results.warnings if one.kind == "repeats_count"]
-    assert said.model is None and "has called them samples" in said.text
+    assert said.model is None and "identical answers of the logs were counted each" in said.text
     replayed = CliRunner().invoke(app, ["replay", str(run), "--set", "trials.max=8"])
     assert "long: the answers of 40 of 40 pairs of trials agree word for word" in replayed.output.replace("\n", " ")
     alone = tmp_path / "alone"
