@@ -107,7 +107,8 @@ def test_what_a_reader_of_the_format_should_know_is_noted(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
-    config = site.write(concurrency=2)
+    undecided = {"trials": {"min": 4, "max": 60}, "stopping": {"confidence": 0.9999999, "futility": False}}
+    config = site.write(concurrency=2, **undecided)  # it goes on for long
     process = site.start(config)
     assert wait_for_trials(site.directory(), 150, process)
     for form in EXPORTS:

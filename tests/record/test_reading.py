@@ -75,7 +75,8 @@ def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site, ended_r
 @pytest.mark.slow
 def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site, unhurried_url: str) -> None:
     site = replace(site, base_url=unhurried_url)
-    process = site.start(site.write(concurrency=4))
+    undecided = {"stopping": {"confidence": 0.9999999, "futility": False}}  # it goes on for long
+    process = site.start(site.write(concurrency=4, **undecided))
     assert wait_for_trials(site.directory(), 150, process)
     assert is_held(site.directory())
     live = read_view(site.directory())
@@ -85,7 +86,7 @@ def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site, unhurri
     view = read_view(site.directory())
     assert view.results is not None and view.results.run.status == "stopped"
     assert live.looks == view.looks[: len(live.looks)]
-    assert site.run(site.write(concurrency=64)).exit_code in (0, 3)
+    assert site.run(site.write(concurrency=64, **undecided)).exit_code in (0, 3)
     assert worked_out(read_view(site.directory())) == published(site.directory())
 
 
