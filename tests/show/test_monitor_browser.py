@@ -71,8 +71,8 @@ def tabs(tabs: Tabs) -> Iterator[Tabs]:
 
 @pytest.fixture
 def live(site: Site) -> Iterator[Path]:
-    """The directory of a run that takes some twenty seconds, in a process of its own."""
-    slow = SimulatedServer(replace(small_world(), latency=Latency(median=0.25)))
+    """The directory of a run that takes half a minute, in a process of its own."""
+    slow = SimulatedServer(replace(small_world(), latency=Latency(median=0.45)))
     with serving(slow) as url:
         process = replace(site, base_url=url).start(site_config(site, url))
         directory = site.directory()
