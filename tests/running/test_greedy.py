@@ -153,10 +153,11 @@ def test_the_caps_are_on_both_together(site: Site) -> None:
 
 @pytest.mark.slow
 def test_with_a_judge_under_a_cap_on_tokens(site: Site) -> None:
-    cap = 1_000_000
+    cap = 800_000
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
         grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, "longest": 4096}
-        capped = {**FIRST, "grader": grader, "trials": {"min": 3, "max": 60}, "stopping": SURE}
+        alike = [{"name": name, "model": "ada", "base_url": url} for name in ("one", "two")]
+        capped = {**FIRST, "models": alike, "grader": grader, "trials": {"min": 3, "max": 80}, "stopping": SURE}
         assert site.run(site.write(**capped, budget={"tokens": cap})).exit_code == ExitCode.SPENT
     results = results_of(site)
     assert results.run.reason == "budget"

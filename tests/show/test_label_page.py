@@ -143,7 +143,10 @@ def test_two_things_at_once_are_refused(run: Path) -> None:
 
 
 @pytest.mark.browser
-def test_by_keyboard_in_a_browser(run: Path, tabs: Tabs) -> None:
+def test_by_keyboard_in_a_browser(site: Site, tabs: Tabs) -> None:
+    run = site.directory()
+    process = site.start(site.write(trials={"min": 4, "max": 4}))  # a browser has the loop of this process
+    process.communicate(timeout=HANGS)
     with serving_page(run, "-n", "3") as (process, url):
         page = tabs.open()
         page.goto(url)
