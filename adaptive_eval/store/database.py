@@ -263,7 +263,8 @@ def keep_segments(connection: sqlite3.Connection) -> str:
 def open_readonly(directory: Path) -> sqlite3.Connection:
     """The database of a run that may be running in another process."""
     if not (directory / DATABASE_FILE).exists():
-        raise StoreError(f"{directory} holds no run: there is no {DATABASE_FILE} in it")
+        why = f"there is no {DATABASE_FILE} in it" if directory.is_dir() else "it is not there"
+        raise StoreError(f"{directory} holds no run: {why}")
     connection = _connect_to_read(directory)
     with explained(directory):
         _require_ours(connection, directory)

@@ -226,8 +226,10 @@ def test_a_start_that_died_before_its_first_commit_begins_anew(directory: Path, 
 
 
 def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="holds no run"):
+    with pytest.raises(StoreError, match=r"holds no run: there is no run\.sqlite in it"):
         RunReader.open(tmp_path)
+    with pytest.raises(StoreError, match="holds no run: it is not there"):
+        RunReader.open(tmp_path / "nowhere")
 
 
 def test_a_reader_sees_commits_while_the_run_goes_on(open_store: OpenStore, directory: Path) -> None:
