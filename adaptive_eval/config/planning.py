@@ -215,7 +215,8 @@ def trial_cost(model: ModelConfig) -> Callable[[Answer], Cost]:
 
     def cost(answer: Answer) -> Cost:
         used = (answer.prompt_tokens, answer.completion_tokens, answer.latency)
-        return usage_cost(model, *used, answer.abreast, batched=came_by_batch(answer.replica))
+        batched = model.batch is not None and came_by_batch(answer.replica)
+        return usage_cost(model, *used, answer.abreast, batched=batched)
 
     return cost
 

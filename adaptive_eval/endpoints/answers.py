@@ -88,8 +88,6 @@ def _count(value: object) -> int:
 
 def mean_bits(logprobs: Sequence[object]) -> float | None:
     """Bits per token over the tokens whose log-probability is known, None where none is."""
-    if not logprobs:
-        return None
     from scorio.categorical import bits_per_token  # few servers are asked for them
 
     known = [float(value) for value in logprobs if isinstance(value, (int, float)) and abs(value) < _MOST]
@@ -344,8 +342,8 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: 
         completion_tokens=tokens,
         ttft=arrival.ttft,
         attempts=arrival.attempts,
-        completion_bpt=mean_bits(draft.logprobs),
-        prompt_bpt=mean_bits(draft.prompt_logprobs),
+        completion_bpt=mean_bits(draft.logprobs) if draft.logprobs else None,
+        prompt_bpt=mean_bits(draft.prompt_logprobs) if draft.prompt_logprobs else None,
         signals=signals_of_text(draft.text, draft.finish_reason) | (_REFUSAL if draft.refused else frozenset()),
         abreast=arrival.abreast,
         slot=draft.slot,

@@ -19,6 +19,7 @@ from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
 from adaptive_eval.endpoints.posting import httpx_time_outs, incoming_of
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.server_access import ServerAccess
+from adaptive_eval.endpoints.time_limit import TimeLimit
 from adaptive_eval.endpoints.transport import Incoming
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
@@ -138,6 +139,7 @@ class HttpCaller:
         self._beside = reach.client(headers, BESIDE_BYTES)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
+        self._time_limit = TimeLimit(sampling.timeout)
         sent = httpx2.Headers({"Content-Type": "application/json", **headers})
         self._posters = {
             base_url: reach.poster(self._http, base_url + PATHS[config.api], sent, sampling.timeout)
@@ -151,9 +153,13 @@ class HttpCaller:
         content = orjson.dumps(body)
         begun = perf_counter()
         try:
-            async with asyncio.timeout(self._limit):
-                came = await self._posters[base_url].post(content, longest_response(body, len(content)))
-                whole = await read_to_end(came, reader, pulse)
+            async with asyncio.timeout(None) as block:
+                self._time_limit.begin(block)
+                try:
+                    came = await self._posters[base_url].post(content, longest_response(body, len(content)))
+                    whole = await read_to_end(came, reader, pulse)
+                finally:
+                    self._time_limit.end(block)
         except (TimeoutError, httpx2.HTTPError) as error:
             raise failure_of(error, self.secrets, self._limit) from None
         return reply_of(came, whole, reader, begun, perf_counter(), self.secrets)
@@ -183,6 +189,7 @@ class HttpCaller:
 
     async def close(self) -> None:
         """Close every connection."""
+        self._time_limit.close()
         await self._http.aclose()
         await self._beside.aclose()
 

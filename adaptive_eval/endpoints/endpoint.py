@@ -263,15 +263,21 @@ class ModelEndpoint:
         traffic.in_flight += 1
         traffic.requests += 1
         request.attempts += 1
-        pulse = LastHeard(self._clock(), bool(request.body.get("stream")), request.cuts)
+        body: Mapping[str, object] = request.body
+        now, expected = self._clock(), 0.0
+        pulse = LastHeard(now, bool(body.get("stream")), request.cuts, partial(self._doubts.accepted, replica, now))
         try:
             async with asyncio.timeout(None) as lease:
                 replica.leases.add(lease)
-                server = self._servers.known_identity(replica.url) or await self._servers.identity_of(replica.url)
-                expected = 0.0 if self._pacer.unlimited else await self._keep_pace(len(request.seeds))
-                body = counted_apart(request.body) if server.llama else request.body
-                now = self._clock()
-                pulse.send(now, bool(body.get("stream")), partial(self._doubts.accepted, replica, now))
+                server = self._servers.known_identity(replica.url)
+                if server is None or not self._pacer.unlimited:
+                    server = server or await self._servers.identity_of(replica.url)
+                    expected = 0.0 if self._pacer.unlimited else await self._keep_pace(len(request.seeds))
+                    now = self._clock()
+                    pulse.send(now, partial(self._doubts.accepted, replica, now))
+                if server.llama:
+                    body = counted_apart(body)
+                    pulse.streamed = bool(body.get("stream"))
                 self._overdue.enter(lease, replica.url, pulse)
                 reply = await self._caller.ask(replica.url, body, pulse)
             answers = self._read(request, replica, reply)

@@ -55,10 +55,10 @@ class LastHeard:
         self.overdue: str | None = None
         """Why it was cut."""
 
-    def send(self, now: float, streamed: bool, begun: Callable[[], None]) -> None:
+    def send(self, now: float, begun: Callable[[], None]) -> None:
         """It is sent only now."""
         self.sent_at = self.heard_at = now
-        self.streamed, self.begun = streamed, begun
+        self.begun = begun
 
     def beat(self, now: float) -> None:
         """A piece has come."""

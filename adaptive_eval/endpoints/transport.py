@@ -86,8 +86,12 @@ class Connection(asyncio.Protocol):
         self._silence = silence
         if silence is not None:
             self._timer = self._loop.call_at(self._heard_at + silence, self._expire)
-        while not parser.begun:
-            await self._more()
+        try:
+            while not parser.begun:
+                await self._more()
+        except BaseException:
+            self.abort()
+            raise
         return parser
 
     async def body(self) -> AsyncIterator[bytes]:
@@ -99,7 +103,11 @@ class Connection(asyncio.Protocol):
             elif self._parser.complete:
                 return
             else:
-                await self._more()
+                try:
+                    await self._more()
+                except BaseException:
+                    self.abort()
+                    raise
 
     def taken(self) -> bytes:
         """What of the body has come and was not taken yet."""
@@ -140,18 +148,12 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _more(self) -> None:
-        """Wait for the next bytes, or for the end."""
+    def _more(self) -> asyncio.Future[None]:
+        """Done with the next bytes, or at the end; who waits for it closes the connection where that fails."""
         if self._error is not None:
             raise self._error
-        waiter = self._waiter = self._loop.create_future()
-        try:
-            await waiter
-        except BaseException:
-            self.abort()
-            raise
-        finally:
-            self._waiter = None
+        self._waiter = self._loop.create_future()
+        return self._waiter
 
     def _wake(self, error: Exception | None = None) -> None:
         self._error = error
@@ -202,12 +204,13 @@ class Connection(asyncio.Protocol):
             return
         if complete:
             self._be_still()
-        if parser.begun:
-            self._hand_over(complete)
+            self._wake()
+        elif parser.begun:
+            self._hand_over()
 
-    def _hand_over(self, complete: bool) -> None:
+    def _hand_over(self) -> None:
         self._pieces += 1
-        if complete or self._pieces <= FIRST_PIECES:
+        if self._pieces <= FIRST_PIECES:
             self._wake()
         elif self._pause is None:
             self._pause = self._loop.call_later(PAUSE_SECONDS, self._end_pause)

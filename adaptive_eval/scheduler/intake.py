@@ -24,8 +24,9 @@ class Intake:
 
     def take(self, stored: StoredOutcome) -> Outcome:
         """What the core is told of an answer."""
-        self.spend(stored)
-        return self.judge(stored)
+        model, question = self._roster.cell(stored.model, stored.question)
+        self.usages[model].spend(stored)
+        return self._judged(model, question, stored)
 
     def spend(self, stored: StoredOutcome) -> None:
         """Count what an answer has used."""
@@ -33,7 +34,9 @@ class Intake:
 
     def judge(self, stored: StoredOutcome) -> Outcome:
         """What the core is told of an answer that is counted, and has its category now."""
-        model, question = self._roster.cell(stored.model, stored.question)
+        return self._judged(*self._roster.cell(stored.model, stored.question), stored)
+
+    def _judged(self, model: int, question: int, stored: StoredOutcome) -> Outcome:
         self.usages[model].judge(stored)
         if self._alarms is not None:
             self._alarms.add(model, question, stored)
@@ -64,5 +67,5 @@ class Intake:
 
     def see(self, record: TrialRecord) -> None:
         """The alarms may show it."""
-        if self._alarms is not None:
+        if self._alarms is not None and record.trial == 0:
             self._alarms.see(self._roster.models.position_of(record.model), record)

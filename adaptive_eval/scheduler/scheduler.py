@@ -495,6 +495,8 @@ class Scheduler:
 
     def _graded(self, batch: CommitBatch) -> list[TrialRecord]:
         """What has a grade now, or never will: answers whose verdict is on its way are taken in with it."""
+        if not self._grading.lasting:
+            return list(batch.trials)
         records = [record for record in batch.trials if not record.waits]
         verdicts = [one for one in batch.verdicts if place_of(one) in self._unjudged]
         self._unjudged |= {place_of(record): record for record in batch.trials if record.waits}

@@ -45,7 +45,8 @@ class ServerTimes:
     def sent(self, model: int) -> None:
         """A request is wanted of a model."""
         if model not in self._launched:
-            self._begin(model, None)
+            if not self._since.get(model):
+                self._begin(model, None)
             self._until.pop(model, None)
 
     def quiet(self, model: int) -> None:

@@ -49,7 +49,7 @@ class SharedTraits:
 
     def add(self, outcome: StoredOutcome) -> None:
         """One more; what has no grade, or has timed out, says nothing."""
-        if outcome.category is None or outcome.timed_out:
+        if outcome.category is None or (outcome.flags and outcome.timed_out):
             return
         self.number += 1
         self.empty += bool(outcome.flags) and "empty" in outcome.flags.split()

@@ -50,11 +50,12 @@ class StoredOutcome(NamedTuple):
     @property
     def timed_out(self) -> bool:
         """Nothing came within the time limit."""
-        return bool(self.flags) and "timed_out" in self.flags.split()
+        return "timed_out" in self.flags.split()
 
     def as_outcome(self, model: int, question: int) -> Outcome:
         """The trial as the core takes it, with the core's numbers."""
-        return Outcome(model, question, self.trial, self.category, self.cost, self.timed_out, self.seconds)
+        timed_out = bool(self.flags) and self.timed_out
+        return Outcome(model, question, self.trial, self.category, self.cost, timed_out, self.seconds)
 
 
 class TrialKey(NamedTuple):

@@ -138,7 +138,7 @@ class AnswerPairs:
 
     def add(self, outcome: StoredOutcome) -> None:
         """One more answer; an empty one, or none in time, is no part of a pair."""
-        if outcome.digest is None or outcome.timed_out:
+        if outcome.digest is None or (outcome.flags and outcome.timed_out):
             return
         place = outcome.question, outcome.trial // 2
         other = self._waiting.pop(place, None)
