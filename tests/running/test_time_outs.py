@@ -19,6 +19,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.endpoints.client import HttpCaller, Reply
 from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.endpoints.time_limit import TimeLimit
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.store import ModelSetAside, RunReader, events_of_kind
@@ -92,6 +93,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     ) -> Reply:
         caller = copy(self)
         caller._limit = SOON if listening.hangs(body) else HANGS
+        caller._time_limit = TimeLimit(caller._limit)
         return await ask(caller, base_url, body, pulse)
 
     monkeypatch.setattr(HttpCaller, "ask", patient_ask)
