@@ -438,6 +438,10 @@ class PriorTaken(Event):
     seconds: float = 0.0
     """For how long they were asked for."""
 
+    def body(self) -> dict[str, object]:
+        whole = Event.body(self)
+        return whole if self.greedy else {name: whole[name] for name in ("section", "run", "outcomes")}
+
 
 @dataclass(frozen=True, slots=True)
 class LabelsTaken(Event):
