@@ -193,6 +193,7 @@ def setup_of(header: RunHeader) -> StoredSetup:
 
 
 SHOWN_PROBLEMS = 10
+NAMED_ALIKE = 5
 CACHED_BASES = 65_536
 
 
@@ -290,13 +291,28 @@ def make_lane(prepared: PreparedRun, number: int, endpoint: Endpoint, secrets: t
 
 def _require_gradable(config: RunConfig, questions: tuple[Question, ...]) -> None:
     """An answer key that the grader cannot read would fail on every answer."""
-    told = ((question.id, config.grader.key_problem(question)) for question in questions)
-    problems = [f"  question {key}: {problem}" for key, problem in told if problem is not None]
-    if problems:
-        shown = problems[:SHOWN_PROBLEMS]
-        more = [f"  and {len(problems) - len(shown)} more"] if len(problems) > len(shown) else []
+    alike: dict[str, list[str]] = {}
+    for question in questions:
+        if (problem := config.grader.key_problem(question)) is not None:
+            # what differs by the question's own answer alone is told once
+            told = alike.setdefault(
+                problem.replace(repr(question.answer), "\0"), [f"question {question.id}: {problem}"]
+            )
+            told.append(question.id)
+    if alike:
+        lines = [f"  {first}{_so_are(others)}" for first, _, *others in alike.values()]
+        shown = lines[:SHOWN_PROBLEMS]
+        more = [f"  and {len(lines) - len(shown)} more"] if len(lines) > len(shown) else []
         kind = config.grader.kind
         raise ConfigError("\n".join([f"the grader {kind} cannot use the answer key of some questions:", *shown, *more]))
+
+
+def _so_are(others: Sequence[str]) -> str:
+    """Further questions of which the same is true."""
+    if not others:
+        return ""
+    more = ", ..." if len(others) > NAMED_ALIKE else ""
+    return f" (the same is true of {len(others)} more: {', '.join(others[:NAMED_ALIKE])}{more})"
 
 
 def prompts_of(config: RunConfig, questions: tuple[Question, ...]) -> tuple[tuple[Prompt, ...], ...]:

@@ -26,7 +26,18 @@ NAMES = {
 def check_exporter(form: ExportFormat, read: Callable[[Path], Iterable[Trial]], ungraded: bool = True) -> None:
     """Raise AssertionError unless the exporter keeps to its contract.
 
-    `read` gives the trials in a file of the format; `ungraded`: those without a grade are among them.
+    Args:
+        form: The format, as in the list of exports.
+        read: Gives the trials in a file of the format: model, question, trial and category.
+        ungraded: Trials without a grade are among them.
+
+    Raises:
+        AssertionError: It does not; the message says what is broken, and for which trial.
+
+    Example:
+        The tables that `export --format csv` writes, read by `read_csv`, a function of your own:
+
+            check_exporter(EXPORTS["csv"], read_csv)
     """
     rows = [{**row, "model": _named(row["model"]), "question": _named(row["question"])} for row in made_up_rows()]
     fail_unless(Path(form.place).name == form.place, f"its place must be a plain name, but is {form.place!r}")

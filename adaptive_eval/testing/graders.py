@@ -59,7 +59,19 @@ def check_grader(
 ) -> None:
     """Raise AssertionError unless the grader, or the function of your own, keeps to its contract.
 
-    `right` and `wrong` are answers to the question that it has to tell apart.
+    Args:
+        grader: One of this package, or a function as `grader: {kind: python}` calls it.
+        question: With its answer key.
+        right: Answers to it that are right.
+        wrong: Answers that are not, and that it has to tell from those.
+
+    Raises:
+        AssertionError: It does not; the message says what is broken, and for which answer.
+
+    Example:
+        A function `grade(text, question)` of your own:
+
+            check_grader(grade, Question("q1", "2 + 2?", "4"), right=["It is 4."], wrong=["It is 5."])
     """
     function = getattr(grader, "func", grader)  # a partial hands options to a function of another name
     name = getattr(function, "__name__", type(grader).__name__)

@@ -44,8 +44,18 @@ Row = Mapping[str, Any]
 def check_importer(table: TableFormat, logged: Sequence[tuple[Row, Mapping[str, Any]]]) -> None:
     """Raise AssertionError unless the importer keeps to its contract.
 
-    `logged` are rows of the tool, one trial each, with what their records must say: any of `model`, `question`,
-    `trial`, `text`, `category`, `value`, and `missing`, whether it is no trial.
+    Args:
+        table: The format.
+        logged: Rows of the tool, one trial each, with what their records must say: any of `model`, `question`,
+            `trial`, `text`, `category`, `value`, and `missing`, whether it is no trial.
+
+    Raises:
+        AssertionError: It does not; the message says what is broken, and for which row.
+
+    Example:
+        One row of a tool, and what its record must say:
+
+            check_importer(TOOL, [({"llm": "big", "task": "q1", "ok": 1}, {"model": "big", "value": 1.0})])
     """
     fail_unless(len(table.name.split()) > 1 and "_" not in table.name, f"its name must be plain words: {table.name!r}")
     with TemporaryDirectory() as folder:

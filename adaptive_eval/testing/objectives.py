@@ -12,7 +12,19 @@ ORDERS = 40
 
 
 def check_objective(objective: Objective, models: int = 4) -> None:
-    """Raise AssertionError unless the objective keeps to its contract in runs of so many models."""
+    """Raise AssertionError unless the objective keeps to its contract.
+
+    Args:
+        objective: What a run is to find out.
+        models: Of the runs that it is tried in.
+
+    Raises:
+        AssertionError: It does not; the message says what is broken.
+
+    Example:
+        >>> from adaptive_eval.core import Ranking
+        >>> check_objective(Ranking())
+    """
     name, reference = type(objective).__name__, objective.reference
     known = reference is None or math.isfinite(reference)
     fail_unless(known, f"{name}: reference must be a finite number, or None, but got {reference!r}")

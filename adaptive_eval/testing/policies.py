@@ -13,7 +13,18 @@ CASES = 60
 
 
 def check_policy(policy: Policy) -> None:
-    """Raise AssertionError unless the policy keeps to its contract."""
+    """Raise AssertionError unless the policy keeps to its contract.
+
+    Args:
+        policy: What hands out the trials of a round.
+
+    Raises:
+        AssertionError: It does not; the message says what is broken, and in which state of a run.
+
+    Example:
+        >>> from adaptive_eval.core import Uniform
+        >>> check_policy(Uniform())
+    """
     for view in view_cases():
         check_allocation(policy, view)
     check_runs(type(policy).__name__, policy=policy)

@@ -27,7 +27,18 @@ NOTHING_Z, NOTHING_SIGMA = 0.1, 0.5
 
 
 def check_rule(rule: Rule) -> None:
-    """Raise AssertionError unless the rule keeps to its contract; its p-values are tried where it gives any."""
+    """Raise AssertionError unless the rule keeps to its contract; its p-values are tried where it gives any.
+
+    Args:
+        rule: When a pair is called.
+
+    Raises:
+        AssertionError: It does not; the message says what is broken, and for which evidence.
+
+    Example:
+        >>> from adaptive_eval.core import Sequential
+        >>> check_rule(Sequential(confidence=0.95))
+    """
     name = type(rule).__name__
     has = [part for part in CORRECTABLE if hasattr(rule, part)]
     fail_unless(

@@ -1,5 +1,6 @@
 """What is known of a run before it begins."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from adaptive_eval.config.prepare import prepare, stored_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS
-from adaptive_eval.errors import StoreError
+from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.store.events import Json
 from adaptive_eval.store.records import RunHeader
 
@@ -59,3 +60,19 @@ def test_models_that_are_asked_alike_have_their_prompts_rendered_once(
 def test_a_stored_configuration_that_is_none_is_named_as_such(damage: dict[str, Json]) -> None:
     with pytest.raises(StoreError, match="stored configuration is damaged.*restore a copy"):
         stored_config(RunHeader("run", damage, {}, {}, {}))
+
+
+def test_answer_keys_that_are_wrong_in_the_same_way_are_told_once(tmp_path: Path) -> None:
+    rows = [{"id": f"q{at}", "prompt": "?", "answer": "B" if at == 3 else f"colour {at}"} for at in range(12)]
+    rows.append({"id": "odd", "prompt": "?", "answer": "F", "choices": ["red", "blue"]})
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    text = CONFIG.replace("{world: coins}", json.dumps(str(tmp_path / "questions.jsonl"))).replace("math", "choice")
+    text = text.replace("simulate: true", 'base_url: "http://127.0.0.1:9/v1"')
+    config = check_text(text, tmp_path / "run.yaml", (), {}).config
+    assert config is not None
+    with pytest.raises(ConfigError) as told:
+        prepare(config)
+    _, first, other = str(told.value).splitlines()
+    assert first.startswith("  question q0: has no choices, and its answer 'colour 0' is no letter A to E")
+    assert first.endswith("(the same is true of 10 more: q1, q2, q4, q5, q6, ...)")
+    assert other.startswith("  question odd: ")
