@@ -6,8 +6,8 @@ is decided by who asks (`replicas`), so there is no queue in which a time limit 
 
 Most requests are an `exchange` of bytes (`posting`); a client of httpx2 over this transport does the same where proxies
 or plug-ins need one. CPU per request of 0.6 kB and answer of 0.9 kB, side by side on a busy machine, in times of the
-first (`benchmarks/throughput.md` has milliseconds, and whole runs; the last row was measured earlier, and stands here by
-its ratio to the row above it):
+first (`benchmarks/throughput.md` has milliseconds, and whole runs; the last row was measured earlier, and stands here
+by its ratio to the row above it):
 
     64 / 1,024 in flight                   CPU
     exchange                               1   / 1
