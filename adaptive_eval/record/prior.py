@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.core.plan import NOTHING_SPENT, SpentFirst
-from adaptive_eval.core.types import Cost
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric
 from adaptive_eval.questions import Question
+from adaptive_eval.scheduler.ledger import cost_of
 from adaptive_eval.store import Event, Json, PriorTaken, RunReader, events_of_kind
 from scorio.moments import CountArray
 
@@ -94,7 +94,7 @@ def kept_prior(section: PriorEvidenceConfig | None, events: Sequence[Event]) -> 
 
 def taken_prior(event: PriorTaken, section: PriorEvidenceConfig) -> PriorOutcomes:
     """What a run has kept, with what it has paid for it."""
-    spent = SpentFirst(event.trials, Cost(event.tokens, event.usd, event.gpu_seconds))
+    spent = SpentFirst(event.trials, cost_of(event))
     return replace(_as_asked(event.run, event.outcomes, section), spent=spent)
 
 

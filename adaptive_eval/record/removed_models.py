@@ -15,7 +15,14 @@ from adaptive_eval.config.prepare import prompts_of, setup_of
 from adaptive_eval.core.plan import SpentFirst
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.results import BesideRow
-from adaptive_eval.scheduler.ledger import cost_of, lost_so_far, spent_on_baseline, spent_on_greedy, spent_on_unused
+from adaptive_eval.scheduler.ledger import (
+    cost_of,
+    lost_so_far,
+    spent_on_baseline,
+    spent_on_greedy,
+    spent_on_unused,
+    total_cost,
+)
 from adaptive_eval.scheduler.server_times import gpu_seconds_used
 from adaptive_eval.store import AnswersLost, Event, HeldTime, RunBegun, RunReader, ServerLaunched, events_of_kind
 from adaptive_eval.store.roster import Names
@@ -29,7 +36,7 @@ class RemovedModelsSpending(NamedTuple):
     @property
     def cost(self) -> Cost:
         """What was bought."""
-        return reduce(Cost.plus, (Cost(row.tokens, row.usd, row.gpu_seconds) for row in self.rows), NO_COST)
+        return total_cost(self.rows)
 
     @property
     def in_all(self) -> SpentFirst:
@@ -56,9 +63,7 @@ def spent_on_removed_models(
         launched = {event.model for event in events_of_kind(events, ServerLaunched)}
         for name in removed:
             stored = [one for one in sums if one.model == name]
-            cost = NO_COST
-            for more in [*(Cost(one.tokens, one.usd, one.gpu_seconds) for one in stored), *_lost(reader, events, name)]:
-                cost = cost.plus(more)
+            cost = reduce(Cost.plus, _lost(reader, events, name), total_cost(stored))
             counted = held[name].gpu_seconds if name in launched and name in held else cost.gpu_seconds
             rows.append(BesideRow("left", name, sum(one.trials for one in stored), *cost, counted))
     return RemovedModelsSpending(tuple(rows))

@@ -21,10 +21,10 @@ from adaptive_eval.config.run import ModelConfig, RunConfig, StoreConfig, launch
 from adaptive_eval.core.types import Cost, Reason
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.prior import first_outcomes, taken_prior
-from adaptive_eval.record.removed_models import spent_on_removed_models
+from adaptive_eval.record.removed_models import counted_gpu_seconds, spent_beside, spent_on_removed_models
 from adaptive_eval.record.starting_point import StartingPoint, earlier_run, load_starting_point
-from adaptive_eval.scheduler.ledger import lost_so_far, spent_on_greedy
-from adaptive_eval.scheduler.server_times import gpu_seconds_used
+from adaptive_eval.scheduler.ledger import cost_of, spent_on_greedy
+from adaptive_eval.scheduler.server_times import counted_as_held
 from adaptive_eval.scheduler.verdict_costs import all_spent
 from adaptive_eval.store import CommitBatch, PriorTaken, RunFinished, RunReader, RunStopped, Store
 from adaptive_eval.store.roster import Names
@@ -143,7 +143,7 @@ def _left_for_it(config: RunConfig, reader: RunReader) -> BudgetConfig:
     """The caps without what the run itself has used by now; as much as next to nothing where that is all."""
     spent, before = _spent_in(reader, config), spent_on_greedy(reader.events())
     if before is not None:
-        cost = spent.cost.plus(Cost(before.tokens, before.usd, before.gpu_seconds).times(-1))
+        cost = spent.cost.plus(cost_of(before).times(-1))
         counted = spent.counted_gpu_seconds - before.counted_gpu_seconds
         spent = SpentByNow(spent.trials - before.trials, cost, counted, spent.seconds - before.seconds)
     budget = config.budget
@@ -164,15 +164,12 @@ def _left_for_it(config: RunConfig, reader: RunReader) -> BudgetConfig:
 
 def _spent_in(reader: RunReader, config: RunConfig) -> SpentByNow:
     """What a run has used by now, models that left included."""
-    events, names = reader.events(), [model.name for model in config.models]
-    removed = spent_on_removed_models(reader, names, events)
-    requests = dict.fromkeys(names, 0.0)
-    for one in reader.sums():
-        if one.model in requests:
-            requests[one.model] += one.gpu_seconds
-    for model, cost in lost_so_far(events, Names(names)).items():
-        requests[names[model]] += cost.gpu_seconds
-    held = reader.held() or {}
-    counted = gpu_seconds_used([held.get(name) for name in names], launched_models(config.models), [*requests.values()])
+    events, names = reader.events(), Names([model.name for model in config.models])
+    removed, launched = spent_on_removed_models(reader, names, events), launched_models(config.models)
+    times = reader.held() or {}
+    held = [times.get(name) for name in names]
+    sums = reader.sums()
+    stored = [sum(one.gpu_seconds for one in sums if one.model == name) for name in names]
+    beside = spent_beside(removed, names, counted_as_held(held, launched), events)
     trials = reader.trial_count() + sum(row.trials for row in removed.rows if row.what == FOLDER)
-    return SpentByNow(trials, all_spent(reader), counted + removed.gpu_seconds, reader.elapsed)
+    return SpentByNow(trials, all_spent(reader), counted_gpu_seconds(held, launched, stored, beside), reader.elapsed)

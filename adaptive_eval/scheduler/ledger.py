@@ -7,8 +7,9 @@ the way while the run goes on (a reset, a stream that stops, a time-out, a dead 
 soon as it is noticed. A refusal or an error that a server reports costs nothing: nobody is charged for it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from typing import Protocol
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import EndpointStats
@@ -119,19 +120,35 @@ class LostAnswers:
         self._controller.lose(model, cost_of(event))
 
 
-def cost_of(event: AnswersLost) -> Cost:
+class HasCost(Protocol):
+    """Something on which so much was spent: an event, or a row of sums."""
+
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def usd(self) -> float: ...
+    @property
+    def gpu_seconds(self) -> float: ...
+
+
+def cost_of(spent: HasCost) -> Cost:
     """What it counts as."""
-    return Cost(event.tokens, event.usd, event.gpu_seconds)
+    return Cost(spent.tokens, spent.usd, spent.gpu_seconds)
+
+
+def total_cost(spent: Iterable[HasCost]) -> Cost:
+    """What all of it counts as."""
+    return reduce(Cost.plus, map(cost_of, spent), NO_COST)
 
 
 def spent_on_baseline(events: Sequence[Event]) -> Cost:
     """On a verifier's label scores without content."""
-    return _sum_of(events_of_kind(events, BaselineAsked))
+    return total_cost(events_of_kind(events, BaselineAsked))
 
 
 def spent_on_unused(events: Sequence[Event]) -> Cost:
     """On verdicts of a `regrade` that did not come to its end, which changes no grade."""
-    spent = _sum_of(events_of_kind(events, VerdictsAsked))
+    spent = total_cost(events_of_kind(events, VerdictsAsked))
     return spent if spent.tokens else NO_COST  # else what rounding has left of all that was taken back
 
 
@@ -139,10 +156,6 @@ def spent_on_greedy(events: Sequence[Event]) -> PriorTaken | None:
     """On greedy answers that came first (R0); None where there were none."""
     taken = [one for one in events_of_kind(events, PriorTaken) if one.greedy]
     return taken[-1] if taken else None
-
-
-def _sum_of(events: Sequence[BaselineAsked | VerdictsAsked]) -> Cost:
-    return reduce(Cost.plus, (Cost(one.tokens, one.usd, one.gpu_seconds) for one in events), NO_COST)
 
 
 def lost_so_far(events: Sequence[Event], models: Names) -> dict[int, Cost]:

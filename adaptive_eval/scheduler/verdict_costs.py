@@ -13,7 +13,14 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import Unavailable
 from adaptive_eval.scheduler.grading import Grading
-from adaptive_eval.scheduler.ledger import LostAnswers, cost_of, spent_on_baseline, spent_on_greedy, spent_on_unused
+from adaptive_eval.scheduler.ledger import (
+    LostAnswers,
+    cost_of,
+    spent_on_baseline,
+    spent_on_greedy,
+    spent_on_unused,
+    total_cost,
+)
 from adaptive_eval.scheduler.types import Decider, Lane
 from adaptive_eval.store import (
     AnswersLost,
@@ -132,15 +139,11 @@ class VerdictCosts:
 def all_spent(reader: RunReader) -> Cost:
     """On stored answers with their verdicts, on what is known to be lost, on a verifier's baseline, on greedy answers
     that came first, and on verdicts of a `regrade` that did not come to its end."""
-    total = NO_COST
-    for one in reader.sums():
-        total = total.plus(Cost(one.tokens, one.usd, one.gpu_seconds))
-    for event in events_of_kind(reader.events(), AnswersLost):
-        total = total.plus(cost_of(event))
-    greedy = spent_on_greedy(reader.events())
-    if greedy is not None:
-        total = total.plus(Cost(greedy.tokens, greedy.usd, greedy.gpu_seconds))
-    return total.plus(spent_on_baseline(reader.events())).plus(spent_on_unused(reader.events()))
+    events = reader.events()
+    greedy = spent_on_greedy(events)
+    first = [] if greedy is None else [greedy]
+    total = total_cost([*reader.sums(), *events_of_kind(events, AnswersLost), *first])
+    return total.plus(spent_on_baseline(events)).plus(spent_on_unused(events))
 
 
 def _place(one: TrialRecord) -> tuple[str, str, int]:

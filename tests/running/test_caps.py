@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, event, given, seed, settings
+from hypothesis import event, given, seed
 from hypothesis import strategies as st
 from ledger_check import stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start
@@ -33,7 +33,7 @@ from spending import (
     Attempt,
     Spender,
 )
-from thoroughness import examples
+from thoroughness import examples, only_drawn
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
@@ -168,18 +168,8 @@ def check(**chosen: Any) -> None:
     holds(life)
 
 
-def drawn(budgets: int) -> settings:
-    return settings(
-        max_examples=budgets,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-
-
 @seed(1)
-@drawn(examples(12))
+@only_drawn(examples(12))
 @given(**BUDGETS)
 def test_some_budgets_hold(**chosen: Any) -> None:
     check(**chosen)
@@ -227,7 +217,7 @@ CHUNKS = 10
 @pytest.mark.release
 @pytest.mark.parametrize("number", range(2, CHUNKS + 2))
 def test_five_hundred_budgets_hold(number: int) -> None:
-    seed(number)(drawn(500 // CHUNKS)(given(**BUDGETS)(check)))()
+    seed(number)(only_drawn(500 // CHUNKS)(given(**BUDGETS)(check)))()
 
 
 def test_what_was_in_flight_at_a_kill_counts_as_spent_at_its_worst() -> None:

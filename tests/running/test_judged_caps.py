@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, event, given, seed, settings
+from hypothesis import event, given, seed
 from hypothesis import strategies as st
 from judged_spending import JUDGE, REPLY_TOKENS, JudgedSpender
 from ledger_check import stored_rows
@@ -34,7 +34,7 @@ from spending import (
     TRUE,
     Attempt,
 )
-from thoroughness import examples
+from thoroughness import examples, only_drawn
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
@@ -188,18 +188,8 @@ def check_judged(**chosen: Any) -> None:
     caps_hold(life)
 
 
-def drawn_judged(lives: int) -> settings:
-    return settings(
-        max_examples=lives,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-
-
 @seed(1)
-@drawn_judged(examples(2))
+@only_drawn(examples(2))
 @given(**JUDGED)
 def test_some_judged_budgets_hold(**chosen: Any) -> None:
     check_judged(**chosen)
@@ -208,7 +198,7 @@ def test_some_judged_budgets_hold(**chosen: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2, 6))
 def test_a_hundred_judged_budgets_hold(number: int) -> None:
-    seed(number)(drawn_judged(25)(given(**JUDGED)(check_judged)))()
+    seed(number)(only_drawn(25)(given(**JUDGED)(check_judged)))()
 
 
 EXCESS = 60

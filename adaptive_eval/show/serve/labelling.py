@@ -8,10 +8,11 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from hmac import compare_digest
 
-from adaptive_eval.errors import AdaptiveEvalError, ConfigError
+from adaptive_eval.errors import AdaptiveEvalError
 from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.show.page.documents import label_assets, label_page
 from adaptive_eval.show.serve.http1 import HttpServer, PageRequest, PageResponse
@@ -25,6 +26,7 @@ from adaptive_eval.show.serve.site import (
     PRIVATE,
     asked_to_stop,
     is_number,
+    listening,
     problem,
 )
 
@@ -150,18 +152,11 @@ async def serve_labelling(session: LabelSession, port: int, ready: Callable[[str
 
     site = LabellingSite(session, leave)
     server = HttpServer(site.answer, HEADERS, methods=("GET", "HEAD", "POST"))
-    try:
-        bound = await server.listen(LOOPBACK, port)
-    except OSError as error:
-        site.close()
-        raise ConfigError(f"port {port} cannot be used ({error.strerror or error}); give another --port") from error
-    try:
-        ready(f"http://{LOOPBACK}:{bound}/{site.secret}/")
-        ends = [asyncio.ensure_future(over.wait()), asyncio.ensure_future(asked_to_stop())]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-        await asyncio.gather(*ends, return_exceptions=True)
-    finally:
-        await server.close()
-        site.close()
+    with closing(site):
+        async with listening(server, LOOPBACK, port) as bound:
+            ready(f"http://{LOOPBACK}:{bound}/{site.secret}/")
+            ends = [asyncio.ensure_future(over.wait()), asyncio.ensure_future(asked_to_stop())]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                end.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)

@@ -9,9 +9,9 @@ import asyncio
 import re
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, closing, suppress
 from hashlib import blake2b
 from ipaddress import ip_address
 from pathlib import Path
@@ -175,19 +175,24 @@ async def serve(path: Path, host: str, port: int, ready: Callable[[str], None]) 
     Port 0 is any that is free. Raises `ConfigError` where the port cannot be had.
     """
     site = Site(path, host)
-    server = HttpServer(site.answer, HEADERS)
+    with closing(site):
+        async with listening(HttpServer(site.answer, HEADERS), host, port) as bound:
+            ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}/")
+            await asyncio.gather(site.warm_up(), asked_to_stop())
+
+
+@asynccontextmanager
+async def listening(server: HttpServer, host: str, port: int) -> AsyncIterator[int]:
+    """Have a server listen, at the port that is given; raises `ConfigError` where the port cannot be had."""
     try:
         bound = await server.listen(host, port)
     except OSError as error:
-        site.close()
         place = f"port {port} on {host}"
         raise ConfigError(f"{place} cannot be used ({error.strerror or error}); give another --port") from error
     try:
-        ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}/")
-        await asyncio.gather(site.warm_up(), asked_to_stop())
+        yield bound
     finally:
         await server.close()
-        site.close()
 
 
 async def asked_to_stop() -> None:
