@@ -3,11 +3,10 @@
 import asyncio
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx2
 import orjson
@@ -15,7 +14,7 @@ import orjson
 from adaptive_eval.endpoints.secrets import redacted
 from adaptive_eval.endpoints.types import Endpoint
 from adaptive_eval.errors import LaunchFailed
-from adaptive_eval.launch.command import is_free
+from adaptive_eval.launch.command import HOST, is_free
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.process import ServerLog, ServerProcess
 from adaptive_eval.store import Event, ServerDied, ServerLaunched, ServerLaunching
@@ -88,20 +87,23 @@ RESTARTS = 3
 """A server that has died so often since the run was started, and dies again, is given up; so is one that was up and
 does not come up again."""
 
+PORTS = 5
+"""So many ports are tried where other programs take them, one after the other, before the server can have them."""
+
 OnEvent = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """What is started for a model, and how it is known to be ready."""
+    """What is started for a model at a port, and how it is known to be ready."""
 
     model: str
+    port: int
+    """Where it is to listen on this machine."""
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
     folder: Path
     log: Path
-    root: str
-    """Where it is to listen, such as http://127.0.0.1:20123."""
     health: str
     timeout: float
     place: str | None = None
@@ -112,19 +114,30 @@ class ServerSpec:
     """What the server knows, and must not be repeated where it fails."""
 
     @property
+    def root(self) -> str:
+        """Its address, such as http://127.0.0.1:20123."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
     def shown(self) -> str:
         """The command as a shell would read it."""
         return shlex.join(self.command)
 
 
 class LaunchedServer:
-    """One model's server, and the endpoint that goes with it."""
+    """One model's server, and the endpoint that goes with it.
 
-    def __init__(self, spec: ServerSpec, open_endpoint: Callable[[], Endpoint]) -> None:
-        self.spec = spec
-        self.endpoint = LaunchedEndpoint(open_endpoint)
+    Its port is the next of `ports`, and the one after it wherever another program has begun to listen there.
+    """
+
+    def __init__(
+        self, spec_at: Callable[[int], ServerSpec], ports: Iterator[int], open_endpoint: Callable[[str], Endpoint]
+    ) -> None:
+        self.spec = spec_at(next(ports))
+        self.endpoint = LaunchedEndpoint(lambda: open_endpoint(self.spec.root))
         self.version: str | None = None
-        self._log = ServerLog(spec.log, spec.secrets)
+        self._spec_at, self._ports = spec_at, ports
+        self._log = ServerLog(self.spec.log, self.spec.secrets)
         self._process: ServerProcess | None = None
         self._watch: asyncio.Task[None] | None = None
         self._was_up = False
@@ -208,9 +221,29 @@ class LaunchedServer:
             self._process.kill()
 
     async def _bring_up(self) -> ServerProcess:
+        """Start it where nobody else listens; raises `LaunchFailed`.
+
+        Between the choice of a port and the moment when the server has it another program may take it, and would then
+        be taken for the server.
+        """
+        for left in reversed(range(PORTS)):
+            if not is_free(self.spec.port):
+                self.spec = self._spec_at(next(self._ports))
+            try:
+                process = await self._started()
+            except LaunchFailed:
+                if not left or is_free(self.spec.port):
+                    raise
+            else:
+                break
+        self._process, self._was_up = process, True
+        self.endpoint.begin()
+        return process
+
+    async def _started(self) -> ServerProcess:
+        """Its process, when it is ready; raises `LaunchFailed`, and then it is gone."""
         spec, process = self.spec, None
         try:
-            self._require_port()
             self._log.begin(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {spec.shown}")
             process = await ServerProcess.start(
                 spec.command, environment=spec.environment, folder=spec.folder, log=spec.log, holds=self._holds
@@ -223,16 +256,7 @@ class LaunchedServer:
             if isinstance(error, LaunchFailed | OSError):
                 raise LaunchFailed(self._with_last_lines(str(error))) from None
             raise
-        self._process, self._was_up = process, True
-        self.endpoint.begin()
         return process
-
-    def _require_port(self) -> None:
-        """Whoever listens there would be taken for the server; when the run began, maybe hours ago, nobody did."""
-        port = urlsplit(self.spec.root).port
-        if port is not None and not is_free(port):
-            mend = "start the run again, which chooses another"
-            raise LaunchFailed(f"cannot be started: another program listens on its port {port} by now; {mend}")
 
     async def _keep_up(self, process: ServerProcess, tell: OnEvent) -> None:
         while True:

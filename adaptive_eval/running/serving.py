@@ -1,7 +1,7 @@
 """Opening the servers of a run: real ones, those that it starts itself, and the simulator in this process."""
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from adaptive_eval.endpoints.redaction import forms_of, kept_from_answers
 from adaptive_eval.endpoints.secrets import secrets_in
 from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Notice
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.launch.command import HOST, environment_of, free_ports
+from adaptive_eval.launch.command import environment_of, free_ports
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
 from adaptive_eval.launch.pooled import PooledEndpoint
@@ -46,12 +46,10 @@ def open_hosts(
     for group in config.serving_groups:
         for place in group.places or (None,):
             servers = {
-                number: _server(
-                    model := config.models[number],
-                    _spec(model, config, environment, next(ports), logs, place),
-                    environment,
-                    config.folder,
-                    notices,
+                number: LaunchedServer(
+                    partial(_spec, config.models[number], config, environment, logs, place),
+                    ports,
+                    _opener(config.models[number], environment, config.folder, notices),
                 )
                 for number in group.models
             }
@@ -60,8 +58,9 @@ def open_hosts(
 
 
 def _spec(
-    model: ModelConfig, config: RunConfig, environment: Mapping[str, str], port: int, logs: Path, place: str | None
+    model: ModelConfig, config: RunConfig, environment: Mapping[str, str], logs: Path, place: str | None, port: int
 ) -> ServerSpec:
+    """What is started for this model at this port."""
     launch, pool = model.launch, config.pool
     assert launch is not None
     in_pool = pool is not None and launch.exclusive is None
@@ -69,11 +68,11 @@ def _spec(
     sees = environment_of(launch, model.model, str(port), environment, place or "", placed)
     return ServerSpec(
         model=model.name,
+        port=port,
         command=launch_words(model, launch, str(port), place or ""),
         environment=sees,
         folder=config.folder,
         log=logs / f"{_file_name(f'{model.name}@{place}' if in_pool else model.name)}.log",
-        root=f"http://{HOST}:{port}",
         health=launch.health,
         timeout=launch.timeout,
         place=place,
@@ -82,23 +81,20 @@ def _spec(
     )
 
 
-def _server(
-    model: ModelConfig, spec: ServerSpec, keys: Mapping[str, str], folder: Path, notices: Sequence[Notice]
-) -> LaunchedServer:
+def _opener(
+    model: ModelConfig, keys: Mapping[str, str], folder: Path, notices: Sequence[Notice]
+) -> Callable[[str], Endpoint]:
+    """Opens the endpoint of a model whose server listens at an address."""
     if (problem := model.missing_key(keys)) is not None:
         raise ConfigError(problem)
-    address = model.model_copy(update={"base_url": f"{spec.root}/v1"})
-    opener = partial(
-        open_endpoint,
-        address,
-        model.sampling,
-        model.concurrency,
-        keys=keys,
-        ready=True,
-        folder=folder,
-        notices=notices,
-    )
-    return LaunchedServer(spec, opener)
+
+    def opened(root: str) -> Endpoint:
+        address = model.model_copy(update={"base_url": f"{root}/v1"})
+        return open_endpoint(
+            address, model.sampling, model.concurrency, keys=keys, ready=True, folder=folder, notices=notices
+        )
+
+    return opened
 
 
 def _file_name(name: str) -> str:

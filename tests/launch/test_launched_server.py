@@ -3,9 +3,12 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
+import threading
 import time
+from collections.abc import Iterable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,10 @@ from processes import SERVER, running
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Message, Prompt, ReplicaStats
 from adaptive_eval.errors import LaunchFailed, NotAskedAgain, Unavailable
+from adaptive_eval.launch import command as command_module
 from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch import server as readiness
+from adaptive_eval.launch.command import free_ports, is_free
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
 from adaptive_eval.launch.server import RESTARTS, LaunchedServer, ServerSpec
@@ -53,27 +58,32 @@ class Inner:
 
 
 class Bed:
-    """A server of this port, and what it told."""
+    """A server of this port, or of another one where it cannot have that, and what it told."""
 
     def __init__(
         self,
         folder: Path,
         port: int,
         *what: str,
+        others: Iterable[int] = (),
         timeout: float = HANGS,
         program: str = sys.executable,
         place: str | None = None,
         sleeps: bool = False,
     ) -> None:
-        command = (program, "-S", str(SERVER), str(port), *what)
-        root = f"http://127.0.0.1:{port}"
         self.log = folder / "logs" / "m.log"
-        spec = ServerSpec("m", command, os.environ, folder, self.log, root, "/health", timeout, place, sleeps)
         self.inners: list[Inner] = []
+        self.opened: list[str] = []
         self.events: list[Event] = []
-        self.server = LaunchedServer(spec, self._open)
 
-    def _open(self) -> Inner:
+        def spec_at(port: int) -> ServerSpec:
+            command = (program, "-S", str(SERVER), str(port), *what)
+            return ServerSpec("m", port, command, os.environ, folder, self.log, "/health", timeout, place, sleeps)
+
+        self.server = LaunchedServer(spec_at, chain((port,), others), self._open)
+
+    def _open(self, root: str) -> Inner:
+        self.opened.append(root)
         self.inners.append(Inner())
         return self.inners[-1]
 
@@ -330,7 +340,47 @@ async def test_one_that_was_up_and_does_not_come_up_in_its_next_turn_is_started_
     await bed.server.stop()
 
 
-async def test_another_program_on_its_port_is_not_taken_for_it(tmp_path: Path, port: int) -> None:
-    told = rf"another program listens on its port {port} by now; start the run again"
-    with socket.create_server(("127.0.0.1", port)), pytest.raises(LaunchFailed, match=told):
-        await Bed(tmp_path, port).start()
+class Stranger(BaseHTTPRequestHandler):
+    """Another program, which is not ready either."""
+
+    def do_GET(self) -> None:
+        self.send_error(503)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def taken(port: int) -> Iterator[int]:
+    """A port that another program has."""
+    with HTTPServer(("127.0.0.1", port), Stranger) as stranger:
+        thread = threading.Thread(target=stranger.serve_forever, args=(0.01,))
+        thread.start()
+        yield port
+        stranger.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["before it is started", "while it starts"])
+async def test_where_another_program_takes_its_port_it_has_another(
+    tmp_path: Path, taken: int, monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    said = iter([] if seen else [True])
+    monkeypatch.setattr(readiness, "is_free", lambda port: next(said, None) or is_free(port))
+    other = next(free_ports())
+    bed = Bed(tmp_path, taken, others=[other])
+    await bed.start()
+    launched = bed.server.launched(0.0)
+    assert bed.opened == [f"http://127.0.0.1:{other}"] and str(other) in launched.command
+    assert bed.log.read_text().count("--- 20") == (1 if seen else 2)
+    await bed.server.stop()
+    assert not running(str(other))
+
+
+async def test_where_others_take_every_port_it_says_so(
+    tmp_path: Path, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_module, "is_free", lambda port: False)
+    told = r"no free port was found among 1000 between 20000 and 29999"
+    with pytest.raises(LaunchFailed, match=told):
+        await Bed(tmp_path, taken, others=free_ports()).start()

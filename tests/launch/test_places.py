@@ -173,16 +173,16 @@ async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int)
     places = ExclusivePlaces(["gpu0"], "run")
     spec = ServerSpec(
         "m",
+        port,
         (sys.executable, "-S", str(SERVER), str(port)),
         os.environ,
         tmp_path,
         tmp_path / "logs" / "m.log",
-        f"http://127.0.0.1:{port}",
         "/health",
         HANGS,
         place="gpu0",
     )
-    host = Host("gpu0", {0: LaunchedServer(spec, lambda: pytest.fail("nobody asks"))}, places)
+    host = Host("gpu0", {0: LaunchedServer(lambda _: spec, iter([port]), lambda _: pytest.fail("nobody asks"))}, places)
     host.servers[0].endpoint.begin = lambda: None  # type: ignore[method-assign]
     await other.take("gpu0", nobody)
     began = time.monotonic()
