@@ -1,6 +1,7 @@
 """`adaptive-eval simulate`: a model server to try things on, with faults on demand."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -9,8 +10,10 @@ from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.simulate.batches import BatchHabits, parse_habits
 from adaptive_eval.simulate.faults import Faults, parse_faults
+from adaptive_eval.simulate.judging import VERIFIER
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import WORLDS, World
+from scorio.categorical import SCHEMATA
 
 
 def simulate(
@@ -58,4 +61,15 @@ async def _serve(server: SimulatedServer, world: World) -> None:
         typer.echo(f"{world.name} at {server.base_url}; Ctrl-C ends it")
         for model, score in zip(world.models, world.truth, strict=True):
             typer.echo(f"  {model}  {score:.1%}")
+        for line in _true_scores(world):
+            typer.echo(line)
         await asyncio.Event().wait()
+
+
+def _true_scores(world: World) -> Iterator[str]:
+    """Under each schema, where the world has what they look at."""
+    if world.population is None:
+        return
+    yield f"{VERIFIER} is served too; true scores under the schemata, with the percentiles of all answers:"
+    for schema in SCHEMATA.values():
+        yield f"  {schema.name}  {'  '.join(f'{score:.4f}' for score in world.population.scores(schema))}"

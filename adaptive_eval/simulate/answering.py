@@ -6,7 +6,8 @@ order, the load and the faults.
 
 A category's text follows from its weight, in the order of the rubric world: the largest weight is the right answer in
 a box, a partial one is the right answer without a box, the last zero is a wrong answer, and zeros before it are no
-answer at all.
+answer at all. Where the world has a population of answers, one of them is drawn, and the text has its number, its
+box and its length.
 """
 
 import re
@@ -19,6 +20,7 @@ from hashlib import blake2b
 from math import exp
 from statistics import NormalDist
 
+from adaptive_eval.simulate.populations import AnswerPopulation
 from adaptive_eval.simulate.worlds import World
 
 ANSWER_WORDS = 200
@@ -41,6 +43,7 @@ _FILLER = " ".join(_WORDS * 64)
 _STARTS = tuple(match.start() for match in re.finditer(r"\S+", _FILLER))
 _LONGEST = len(_STARTS) - len(_WORDS) - 1
 
+_SERIAL = re.compile(r"^Take \d+ as seed of answer (\d+)\.", re.MULTILINE)
 _QUESTION_ID = re.compile(r"^\[([^\[\]\s]+)\]", re.MULTILINE)
 _normal = NormalDist()
 
@@ -63,6 +66,10 @@ class DrawnAnswer:
     seconds: float
     noise: int
     """Seeds whatever else may be asked for, such as log-probabilities."""
+    cut_off: bool = False
+    """It does not end by itself."""
+    bits: float | None = None
+    """Bits per token, where the world says how many."""
 
 
 def forms(weights: tuple[float, ...]) -> tuple[AnswerForm, ...]:
@@ -97,6 +104,12 @@ def right_answer(question: str) -> int:
     return ANSWER_LOW + hashed_integers(1, "answer", question)[0] % ANSWER_COUNT
 
 
+def serial_in(text: str) -> int | None:
+    """The number of an answer that was drawn from a population."""
+    found = _SERIAL.search(text)
+    return None if found is None else int(found[1])
+
+
 def question_rows(world: World) -> Iterator[dict[str, str]]:
     """The world's questions as a question file has them; the server finds the id in front of the prompt."""
     for question in world.questions:
@@ -116,6 +129,8 @@ class Respondent:
             model: dict(zip(world.questions, edges[index], strict=True)) for index, model in enumerate(world.models)
         }
         self._answers = {question: right_answer(question) for question in world.questions}
+        self._models = {model: index for index, model in enumerate(world.models)}
+        self._questions = {question: index for index, question in enumerate(world.questions)}
 
     def question_in(self, prompt: str) -> str | None:
         """The id that a prompt carries, as `[id]` at the start of a line; the last one, after any examples.
@@ -135,6 +150,9 @@ class Respondent:
     def answer(self, model: str, question: str, seed: int) -> DrawnAnswer:
         """The answer of a model to a question under a request seed."""
         first, second, third, fourth, noise = hashed_integers(5, self._seed, model, question, seed)
+        if (population := self.world.population) is not None:
+            number = int(population.each * unit_float(first))
+            return self._from(population, model, question, number, (third, fourth, noise))
         category = bisect_right(self._edges[model][question], unit_float(first))
         form = self._forms[category]
         latency = self.world.latency
@@ -144,16 +162,47 @@ class Respondent:
         text = self._text(form, self._answers[question], round(ANSWER_WORDS * length), third, fourth)
         return DrawnAnswer(category, text, latency.median * length, noise)
 
+    def prompt_bits(self, prompt: str) -> float | None:
+        """Bits per token of a prompt, where the world says how many."""
+        population = self.world.population
+        question = None if population is None else self.question_in(prompt)
+        return (
+            None if population is None or question is None else float(population.prompt_bits[self._questions[question]])
+        )
+
+    def _from(
+        self, population: AnswerPopulation, model: str, question: str, number: int, noise: tuple[int, int, int]
+    ) -> DrawnAnswer:
+        """An answer of a population, written out."""
+        at = self._models[model], self._questions[question], number
+        drawn, (third, fourth, more) = population.at(*at), noise
+        answer = self._answers[question] if drawn.is_correct else _another(self._answers[question], third)
+        closing = f"So the answer is \\boxed{{{answer}}}." if drawn.has_box else f"So the answer is {answer}."
+        opening = f"Take {fourth % 10**9} as seed of answer {population.serial(*at)}."
+        between = _filler(fourth, drawn.words - len(opening.split()) - len(closing.split()))
+        seconds = self.world.latency.median * drawn.words / ANSWER_WORDS
+        text = f"{opening} {between}{closing}"
+        return DrawnAnswer(int(drawn.is_correct), text, seconds, more, drawn.cut_off, drawn.bits)
+
     @staticmethod
     def _text(form: AnswerForm, answer: int, words: int, third: int, fourth: int) -> str:
         closing = "So the question stays open."
         if form is AnswerForm.WRONG:
-            answer = ANSWER_LOW + (answer - ANSWER_LOW + 1 + third % (ANSWER_COUNT - 1)) % ANSWER_COUNT
+            answer = _another(answer, third)
         if form in (AnswerForm.RIGHT, AnswerForm.WRONG):
             closing = f"So the answer is \\boxed{{{answer}}}."
         elif form is AnswerForm.UNBOXED:
             closing = f"So the answer is {answer}."
-        start = fourth % len(_WORDS)
-        end = start + max(1, min(words, _LONGEST))
         # the number keeps the answers of different seeds apart
-        return f"Take {fourth % 10**9} as seed. {_FILLER[_STARTS[start] : _STARTS[end]]}{closing}"
+        return f"Take {fourth % 10**9} as seed. {_filler(fourth, words)}{closing}"
+
+
+def _another(answer: int, noise: int) -> int:
+    """A wrong answer."""
+    return ANSWER_LOW + (answer - ANSWER_LOW + 1 + noise % (ANSWER_COUNT - 1)) % ANSWER_COUNT
+
+
+def _filler(noise: int, words: int) -> str:
+    """So many words, each with a space after it."""
+    start = noise % len(_WORDS)
+    return _FILLER[_STARTS[start] : _STARTS[start + max(1, min(words, _LONGEST))]]

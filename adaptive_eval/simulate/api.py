@@ -3,17 +3,17 @@
 Batches in three formats are beside it (`batches`).
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import orjson
 
-from adaptive_eval.simulate.answering import DrawnAnswer, Respondent, hashed_integers, unit_float
+from adaptive_eval.simulate.answering import DrawnAnswer, Respondent
 from adaptive_eval.simulate.batches import BatchApi, BatchHabits
+from adaptive_eval.simulate.choices import SimulatedChoice, cut_short, logprobs_of, prompt_logprobs_of, words_of
 from adaptive_eval.simulate.faults import Fault, Faults, TimeWindow
 from adaptive_eval.simulate.http1 import (
     LAST_CHUNK,
@@ -33,62 +33,15 @@ STREAM_PIECES = 8
 PIECES_A_SECOND = 2
 """So many at least: a server sends each token, hence something all the time."""
 
-_WORD = re.compile(r"\S+\s*")
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedChoice:
-    """One answer as it is sent; a word is a token."""
-
-    text: str
-    finish_reason: str
-    seconds: float
-    noise: int
-    slot: tuple[tuple[str, float], ...] = ()
-    """What could have stood first, with log-probabilities: the likeliest first."""
-    scored: bool = True
-    """Log-probabilities are given where they are asked for."""
-
-    @property
-    def tokens(self) -> int:
-        return self.text.count(" ") + 1 if self.text else 0
-
-
-def cut_short(answer: DrawnAnswer, limit: int | None, stop: object) -> SimulatedChoice:
-    """An answer under a limit on its tokens and under stop sequences."""
-    text, reason = answer.text, "stop"
-    sequences = stop if isinstance(stop, list) else [stop]
-    for sequence in sequences:
-        if isinstance(sequence, str) and sequence:
-            text = text.partition(sequence)[0]
-    if limit is not None and text.count(" ") + 1 > limit:
-        text, reason = " ".join(text.split(" ")[:limit]), "length"
-    return SimulatedChoice(text, reason, answer.seconds, answer.noise)
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)
-
-
-def _logprobs(noise: int, length: int) -> list[float]:
-    """Log-probabilities -u/2 with u uniform, which depend on the answer only; eight to a hash."""
-    values: list[float] = []
-    for block in range((length + 7) // 8):
-        values += [-0.5 * unit_float(number) for number in hashed_integers(8, "logprob", noise, block)]
-    return values[:length]
-
-
-def _prompt_logprobs(prompt: str) -> list[float | None]:
-    """The first token of a prompt has nothing before it, hence no probability."""
-    values: list[float | None] = [*_logprobs(hashed_integers(1, "prompt", prompt)[0], len(_words(prompt)))]
-    return [None, *values[1:]] if values else []
-
 
 class ResponseShape:
     """How the answers to one request are written down."""
 
-    def __init__(self, body: dict[str, Any], prompt: str, chat: bool, count_one: bool) -> None:
+    def __init__(
+        self, body: dict[str, Any], prompt: str, chat: bool, count_one: bool, prompt_bits: float | None = None
+    ) -> None:
         self._body = body
+        self._prompt_bits = prompt_bits
         self._prompt = prompt
         self._chat = chat
         self._count_one = count_one
@@ -102,7 +55,7 @@ class ResponseShape:
         if "prompt_logprobs" in self._body:
             (payload if self._chat else payload["choices"][0])["prompt_logprobs"] = [
                 value if value is None else {str(index): {"logprob": value, "rank": 1, "decoded_token": ""}}
-                for index, value in enumerate(_prompt_logprobs(self._prompt))
+                for index, value in enumerate(prompt_logprobs_of(self._prompt, self._prompt_bits))
             ]
         if self._count_one:
             payload["timings"] = {"predicted_n": choices[0].tokens}
@@ -145,14 +98,14 @@ class ResponseShape:
 
     def _usage(self, choices: Sequence[SimulatedChoice]) -> dict[str, int]:
         counted = choices[:1] if self._count_one else choices
-        before, after = len(_words(self._prompt)), sum(choice.tokens for choice in counted)
+        before, after = len(words_of(self._prompt)), sum(choice.tokens for choice in counted)
         return {"prompt_tokens": before, "completion_tokens": after, "total_tokens": before + after}
 
     def _chat_tokens(self, choice: SimulatedChoice) -> list[dict[str, Any]]:
-        words, wanted = _words(choice.text), self._body.get("top_logprobs") or 0
+        words, wanted = words_of(choice.text), self._body.get("top_logprobs") or 0
         tokens: list[dict[str, Any]] = [
             {"token": word, "logprob": value, "top_logprobs": [{"token": word, "logprob": value}] * min(1, wanted)}
-            for word, value in zip(words, _logprobs(choice.noise, len(words)), strict=True)
+            for word, value in zip(words, logprobs_of(choice.noise, len(words), choice.bits), strict=True)
         ]
         if choice.slot:
             told = [{"token": token, "logprob": value} for token, value in choice.slot]
@@ -171,13 +124,13 @@ class ResponseShape:
         if self._body.get("echo") is True:
             text = self._prompt + text
         if isinstance(self._body.get("logprobs"), int):
-            before = _prompt_logprobs(self._prompt) if self._body.get("echo") is True else []
-            logprobs = {"token_logprobs": [*before, *_logprobs(choice.noise, choice.tokens)]}
+            before = prompt_logprobs_of(self._prompt, self._prompt_bits) if self._body.get("echo") is True else []
+            logprobs = {"token_logprobs": [*before, *logprobs_of(choice.noise, choice.tokens, choice.bits)]}
         return {"index": index, "text": text, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
     def _deltas(self, index: int, choice: SimulatedChoice, pieces: int) -> Iterator[dict[str, Any]]:
         """A choice in so many parts, each of which one event carries."""
-        words = _words(choice.text)
+        words = words_of(choice.text)
         tokens = self._chat_tokens(choice) if self._body.get("logprobs") is True and choice.scored else None
         for piece in range(pieces):
             start, end = len(words) * piece // pieces, len(words) * (piece + 1) // pieces
@@ -324,7 +277,7 @@ class Api:
             return _error(500, "the engine stumbled")
         if fault is Fault.RESET:
             return ApiReply((), reset_after=seconds / 2.0)
-        shape = ResponseShape(body, prompt, chat, self._faults.count_one)
+        shape = self._shape(body, prompt, chat)
         if body.get("stream") is True:
             stream = shape.stream(next(self._serial), choices, seconds, hang=fault is Fault.HANG)
             return replace(stream, sequences=sequences)
@@ -346,8 +299,12 @@ class Api:
             choices = self._choices(body, prompt)
         except BadRequest as error:
             return error.status, {"error": {"message": str(error), "type": "simulated", "code": error.code}}
-        shape = ResponseShape(body, prompt, path == _CHAT, self._faults.count_one)
-        return 200, shape.payload(next(self._serial), choices)
+        return 200, self._shape(body, prompt, path == _CHAT).payload(next(self._serial), choices)
+
+    def _shape(self, body: dict[str, Any], prompt: str, chat: bool) -> ResponseShape:
+        asked = "prompt_logprobs" in body or body.get("echo") is True
+        bits = self._respondent.prompt_bits(prompt) if asked else None
+        return ResponseShape(body, prompt, chat, self._faults.count_one, bits)
 
     def _fault(self, body: dict[str, Any], prompt: str) -> Fault | None:
         if self._is(self._faults.stuck):

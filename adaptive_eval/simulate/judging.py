@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
 
-from adaptive_eval.simulate.answering import hashed_integers, unit_float
+from adaptive_eval.simulate.answering import hashed_integers, serial_in, unit_float
+from adaptive_eval.simulate.populations import AnswerPopulation
 
 JUDGE = "judge"
 VERIFIER = "verifier"
@@ -184,3 +185,19 @@ class SimulatedVerifier:
             if left <= 0.0:
                 return token
         return slot[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class KnowingVerifier(SimulatedVerifier):
+    """A verifier of a world with a population of answers: its calibrated probabilities are the labels of the answer."""
+
+    population: AnswerPopulation | None = None
+
+    def scores(self, prompt: str) -> tuple[float, float, float]:
+        marked = {found[1]: found[3] for found in _MARKED.finditer(prompt)}
+        serial = serial_in(marked.get("answer", ""))
+        labels = None if self.population is None or serial is None else self.population.labels_of(serial)
+        if labels is None:
+            return SimulatedVerifier.scores(self, prompt)
+        a, b, c = (lean + log(share) for lean, share in zip(self.leaning, labels.tolist(), strict=True))
+        return a, b, c

@@ -21,11 +21,13 @@ from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.batches import BatchHabits
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.http1 import ApiReply, ApiRequest, ServerProtocol, ServingSlots
-from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
+from adaptive_eval.simulate.judging import KnowingVerifier, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.worlds import World
 
 HOST = "127.0.0.1"
 BACKLOG = 4096
+LEANING = (0.5, 0.0, -0.5)
+"""What the verifier of a population leans to without content."""
 
 
 class SimulatedServer:
@@ -43,7 +45,10 @@ class SimulatedServer:
         batches: BatchHabits | None = None,
         verifier: SimulatedVerifier | None = None,
     ) -> None:
-        """`judge` and `verifier`: it serves one besides, under that name."""
+        """`judge` and `verifier`: it serves one besides, under that name; of a world with a population of answers there
+        is a verifier that knows their labels."""
+        if verifier is None and world.population is not None:
+            verifier = KnowingVerifier(leaning=LEANING, population=world.population)
         self._faults = faults or Faults()
         self.places = None if max_num_seqs is None else ServingSlots(max_num_seqs)
         """The answers that are made at the same time, where that is limited."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import betaincinv, expit, logit
 
+from adaptive_eval.simulate.populations import AnswerPopulation, drawn_population
 from scorio.moments import FloatArray
 
 MODELS = 12
@@ -41,6 +42,8 @@ class World:
     latency: Latency = field(default_factory=Latency)
     models: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
+    population: AnswerPopulation | None = None
+    """Where more is known of answers than their category: those that there are; `p` is how many of them are right."""
 
     def __post_init__(self) -> None:
         models, questions, categories = self.p.shape
@@ -144,6 +147,15 @@ def rubric(models: int = 8, questions: int = QUESTIONS, seed: int = 7) -> World:
     return World("rubric", p, w)
 
 
+def schemata(models: int = 3, questions: int = QUESTIONS, answers: int = 200, seed: int = 8) -> World:
+    """Answers whose correctness, box, length, bits per token and verifier labels go together: the true score under each
+    of the twelve schemata of the Bayes@N paper is known."""
+    rng = np.random.default_rng(seed)
+    ability = np.linspace(0.7, -0.5, models)
+    population = drawn_population(ability, rng.normal(0.0, 1.5, questions), answers, rng)
+    return World("schemata", binary(population.is_correct.mean(axis=2)), population=population)
+
+
 WORLDS: dict[str, Callable[..., World]] = {
     "coins": coins,
     "shared_difficulty": shared_difficulty,
@@ -152,4 +164,5 @@ WORLDS: dict[str, Callable[..., World]] = {
     "unequal_profiles": unequal_profiles,
     "many_close": many_close,
     "rubric": rubric,
+    "schemata": schemata,
 }

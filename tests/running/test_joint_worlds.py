@@ -1,0 +1,71 @@
+"""Runs on answers that are known in every respect: what is stored of each is what was drawn, over HTTP."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from live_runs import ENDED, Site, stored
+
+from adaptive_eval.simulate.answering import question_rows, serial_in
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency, World, schemata
+from adaptive_eval.store import RunReader, ThresholdsFrozen, events_of_kind
+from scorio.categorical import SCHEMATA, Thresholds, classify
+
+
+def known_world() -> World:
+    """Two models on five questions."""
+    made = schemata(models=2, questions=5, answers=60)
+    return World("known", made.p, latency=Latency(median=0.01), population=made.population)
+
+
+@pytest.fixture(scope="module")
+def known_url() -> Iterator[str]:
+    with serving(SimulatedServer(known_world())) as url:
+        yield url
+
+
+def known_settings(url: str, site: Site) -> dict[str, object]:
+    rows = (json.dumps(row) for row in question_rows(known_world()))
+    (site.folder / "known.jsonl").write_text("\n".join(rows))
+    models = [{"name": name, "base_url": url, "prompt_logprobs": "vllm"} for name in known_world().models]
+    server = {"base_url": url, "model": "verifier"}
+    return {
+        "questions": "known.jsonl",
+        "models": models,
+        "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True},
+        "grader": {"kind": "verifier", "server": server, "beside": {"kind": "math"}},
+        "trials": {"min": 3, "max": 4},
+    }
+
+
+@pytest.mark.parametrize("name", ["concision_high_conf", pytest.param("ood_robustness", marks=pytest.mark.slow)])
+def test_all_that_was_drawn_is_stored_and_gives_the_category(name: str, site: Site, known_url: str) -> None:
+    config = site.write(**known_settings(known_url, site), rubric={"name": name, "fit": "opening"})
+    ended = site.run(config)
+    assert ended.exit_code in ENDED, ended.output
+    population = known_world().population
+    assert population is not None
+    with closing(RunReader.open(Path(site.directory()))) as reader:
+        (frozen,) = events_of_kind(reader.events(), ThresholdsFrozen)
+    categories = classify(population.signals, SCHEMATA[name], Thresholds(**frozen.values))
+    trials = stored(site)
+    assert len(trials) >= 2 * 5 * 3
+    for trial in trials:
+        serial = serial_in(trial.answer.text)
+        assert serial is not None
+        at = tuple(map(int, np.unravel_index(serial, population.words.shape)))
+        signals, labels = trial.signals, population.labels[at]
+        assert [trial.signals["is_correct"], trial.signals["has_box"]] == [
+            population.is_correct[at],
+            population.has_box[at],
+        ]
+        assert trial.answer.completion_tokens == population.words[at]
+        assert (trial.answer.finish_reason == "length") == population.cut_off[at]
+        assert trial.answer.completion_bpt == pytest.approx(population.bits[at])
+        assert trial.answer.prompt_bpt == pytest.approx(population.prompt_bits[at[1]])
+        assert [signals[f"verifier_{one}"] for one in "abc"] == pytest.approx(labels.tolist(), abs=1e-9)
+        assert trial.category == categories[at]
