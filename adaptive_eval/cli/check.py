@@ -16,6 +16,7 @@ from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.labels import labels_given
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.starting_point import load_starting_point
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
@@ -23,7 +24,7 @@ from adaptive_eval.running.health import check_endpoints, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
 from adaptive_eval.show.forecast import dollars, in_time
-from adaptive_eval.show.text import count, duration, safe_line
+from adaptive_eval.show.text import count
 from adaptive_eval.study.forecast import expected_times_as_long
 
 SHOWN_CHARACTERS = 80

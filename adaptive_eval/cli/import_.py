@@ -13,9 +13,9 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
 from adaptive_eval.exchange.importing import GraderComparison, Imported, import_logs
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.warnings import repeats_left_out
 from adaptive_eval.show.summary import findings
-from adaptive_eval.show.text import safe_line
 
 SHOWN_REASONS = 3
 

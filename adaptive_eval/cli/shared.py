@@ -38,8 +38,8 @@ def reported(*runs: Path) -> Iterator[None]:
 
 def tell_what_is_passed_over(run: Path) -> None:
     """Say what of a run is damaged, and neither read nor missed by what the command does."""
+    from adaptive_eval.record.lines import safe_line
     from adaptive_eval.record.verified import passed_over
-    from adaptive_eval.show.text import safe_line
 
     for note in passed_over(run):
         typer.echo(f"note: {safe_line(note)}", err=True)
@@ -47,6 +47,6 @@ def tell_what_is_passed_over(run: Path) -> None:
 
 def _shown(error: AdaptiveEvalError) -> str:
     """The message without anything that a terminal obeys: parts of it may be a server's."""
-    from adaptive_eval.show.text import safe_line
+    from adaptive_eval.record.lines import safe_line
 
     return "\n".join(safe_line(line, LONGEST_LINE) for line in str(error).split("\n"))

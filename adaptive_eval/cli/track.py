@@ -7,8 +7,8 @@ import typer
 
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
-from adaptive_eval.show.text import safe_line
 from adaptive_eval.show.track.follow import Tracker, alone, follow
 from adaptive_eval.show.track.points import without_password
 

@@ -7,8 +7,8 @@ import typer
 
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.verified import verify_run
-from adaptive_eval.show.text import safe_line
 
 MOST_SHOWN = 50
 

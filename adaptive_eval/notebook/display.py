@@ -9,9 +9,9 @@ from typing import Any
 from adaptive_eval.core.types import Look
 from adaptive_eval.notebook.tables import paragraph_html, progress_html
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
-from adaptive_eval.show.events import sentence
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.5

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Protocol
 
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Status
-from adaptive_eval.show.text import count, duration, safe_line
+from adaptive_eval.show.text import count
 
 SHOWN_MODELS = 100
 HEADINGS = ("tier", "model", "score", "95% interval", "trials")

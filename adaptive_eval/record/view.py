@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.core.registry import OBJECTIVES
+from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.record.build import question_posteriors
 from adaptive_eval.record.ending import fatal_error_of
+from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.relabel import Relabelling, relabelled
@@ -38,7 +40,8 @@ from adaptive_eval.store import (
     events_of_kind,
     is_held,
 )
-from adaptive_eval.store.looks import whole_look
+from adaptive_eval.store.looks import read_look
+from adaptive_eval.store.roster import Names
 from scorio.sinf.compare import compare
 
 
@@ -80,6 +83,8 @@ class EventView:
     at: float
     kind: str
     body: Mapping[str, object]
+    text: str | None
+    """In words; None where it shows anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,23 +314,24 @@ def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:
 def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
     """Looks with None for what is unknown: numbers that are not there, and z and boundary where nothing is compared."""
     for stored in looks:
-        whole = whole_look(stored)
+        models, look = read_look(stored)
         yield LookView(
-            look=stored.number + 1,
-            at=times[stored.number],
-            models=tuple(whole["models"]),
-            order=tuple(whole["order"]),
-            trials=tuple(whole["trials"]),
-            tiers=tuple(whole["tiers"]),
-            scores=tuple(map(_known, whole["scores"])),
-            sigmas=tuple(map(_known, whole["sigmas"])),
-            pairs=tuple(_pair(verdict, compared) for verdict in whole["comparisons"]),
+            look=look.index + 1,
+            at=times[look.index],
+            models=tuple(models),
+            order=tuple(map(models.name_of, look.order)),
+            trials=look.trials,
+            tiers=look.tiers,
+            scores=tuple(map(_known, look.scores)),
+            sigmas=tuple(map(_known, look.sigmas)),
+            pairs=tuple(_pair(verdict, models, compared) for verdict in look.comparisons),
         )
 
 
 def event_view(event: Event) -> EventView:
     """An event as plain values that can be published."""
-    return EventView(event.at, event.kind, {key: value for key, value in event.body().items() if key not in UNTOLD})
+    told = {key: value for key, value in event.body().items() if key not in UNTOLD}
+    return EventView(event.at, event.kind, told, sentence(event))
 
 
 def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
@@ -338,14 +344,14 @@ def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
     return tuple(tuple(map(_known, row)) for row in z.tolist())
 
 
-def _pair(verdict: Mapping[str, Any], compared: bool) -> PairView:
+def _pair(pair: PairVerdict, models: Names, compared: bool) -> PairView:
     return PairView(
-        better=verdict["better"],
-        worse=verdict["worse"],
-        verdict=verdict["verdict"],
-        z=_known(verdict["z"]) if compared else None,
-        boundary=_known(verdict["boundary"]) if compared else None,
-        information=_known(verdict["information"]),
+        better=models.name_of(pair.better),
+        worse=None if pair.worse is None else models.name_of(pair.worse),
+        verdict=str(pair.verdict),
+        z=_known(pair.z) if compared else None,
+        boundary=_known(pair.boundary) if compared else None,
+        information=_known(pair.information),
     )
 
 

@@ -4,8 +4,9 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.results import BatchRow
-from adaptive_eval.show.text import count, duration, safe_line
+from adaptive_eval.show.text import count
 
 WIDEST_ID = 40
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.results import BesideRow, GradingCost
-from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, safe_line
+from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count
 
 WIDEST_NAME = 32
 

@@ -9,8 +9,9 @@ from rich.text import Text
 
 from adaptive_eval.record.board import APART, AverageRow, Benchmark, Board
 from adaptive_eval.record.board_runs import RunOnBoard, RunScore
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.show.text import count, informative_columns, markdown_cell, markdown_table, safe_line
+from adaptive_eval.show.text import count, informative_columns, markdown_cell, markdown_table
 
 RUNS_SHOWN = 6
 """In a table; the page draws all, and JSON has all."""

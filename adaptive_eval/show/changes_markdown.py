@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from adaptive_eval.record.lines import duration
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.changes import Changes, ModelChange
-from adaptive_eval.show.text import count, duration, markdown_cell, markdown_table, number_or_dash
+from adaptive_eval.show.text import count, markdown_cell, markdown_table, number_or_dash
 
 SHOWN = 20
 SURE = 0.05

@@ -14,7 +14,7 @@ from rich.text import Text
 from adaptive_eval.errors import StoreError
 from adaptive_eval.exchange.tables.writer import harmless
 from adaptive_eval.files import write_whole
-from adaptive_eval.show.text import safe_line
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.study.experiment import Cell, Criterion, DataTable, Experiment
 
 FORMAT = "adaptive-eval.study/1"

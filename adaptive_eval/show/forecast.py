@@ -7,9 +7,10 @@ import numpy as np
 from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS, WIDEST_NAME
-from adaptive_eval.show.text import amount, count, duration, fit_columns, number_or_dash, safe_line
+from adaptive_eval.show.text import amount, count, fit_columns, number_or_dash
 from adaptive_eval.study.judged import JudgedReplay
 from adaptive_eval.study.types import Costs, Forecast, Outlook, Range, Undecided
 

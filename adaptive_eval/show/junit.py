@@ -5,10 +5,11 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.results import GateRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.text import number_or_dash, safe_line
+from adaptive_eval.show.text import number_or_dash
 
 LONGEST = 1000
 NO_LOOK = "no look was taken yet"

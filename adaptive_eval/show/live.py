@@ -17,13 +17,14 @@ from rich.text import Text
 
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, StandingRow, Status
 from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.beside import beside_in_short, grading_in_short
-from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import call_words, cut_letters, last_screen
-from adaptive_eval.show.text import Rates, count, duration, number_or_dash, safe_line
+from adaptive_eval.show.text import Rates, count, number_or_dash
 from adaptive_eval.store import Event
 
 REFRESH_SECONDS = 0.25

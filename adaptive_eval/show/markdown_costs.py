@@ -3,18 +3,11 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from adaptive_eval.record.lines import duration
 from adaptive_eval.record.results import BesideRow, GradingCost, ModelRow, Results, RunCost
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.beside import beside_words
-from adaptive_eval.show.text import (
-    SECONDS_AN_HOUR,
-    amount,
-    count,
-    duration,
-    informative_columns,
-    markdown_cell,
-    markdown_table,
-)
+from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, informative_columns, markdown_cell, markdown_table
 from adaptive_eval.store import JudgeUse
 
 SERVER_TIME = (

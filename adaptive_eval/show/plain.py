@@ -11,12 +11,13 @@ import orjson
 
 from adaptive_eval.core.types import Look, Verdict
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.batches import pending_in_short
-from adaptive_eval.show.events import sentence
 from adaptive_eval.show.summary import last_screen
-from adaptive_eval.show.text import Rates, count, duration, safe_line, verdict_counts
+from adaptive_eval.show.text import Rates, count, verdict_counts
 from adaptive_eval.store import Event
 
 

@@ -17,9 +17,9 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.errors import StoreError
 from adaptive_eval.files import write_whole
 from adaptive_eval.imports import load_extra
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.relabel import Relabelling
 from adaptive_eval.record.view import LookView, RunView
-from adaptive_eval.show.text import safe_line
 from adaptive_eval.store import Names
 from scorio.rank import compare_rankings
 

@@ -9,13 +9,13 @@ from typing import Any
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.record.benchmark import questions_digest
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.events import sentence
-from adaptive_eval.store import RunBegun, event_of, events_of_kind
+from adaptive_eval.store import RunResumed, RunStarted
 
 PLACES = {"folder", "store"}
 """Sections that say where things lie on the machine of the run."""
 SHARED = ("sampling", "prompt", "concurrency")
 """Sections that a model has from the run where it does not change them."""
+BEGUN = (RunStarted.KIND, RunResumed.KIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,13 @@ class Repeatable:
 def repeatable(view: RunView) -> Repeatable:
     """What to publish for those who want to repeat it."""
     config = RunConfig.model_validate_json(json.dumps(view.configuration))
-    events = [event_of(one.kind, one.body, one.at) for one in view.events]
-    told = ((event.at, sentence(event)) for event in events)
+    begun = [event for event in view.events if event.kind in BEGUN]
     return Repeatable(
-        version=next((begun.version or "" for begun in reversed(events_of_kind(events, RunBegun))), ""),
+        version=str(begun[-1].body.get("version", "")) if begun else "",
         configuration=_configuration(config),
         models=tuple({"name": one.name, "model": one.model} | one.sampling.model_dump() for one in config.models),
         digest=questions_digest(view.questions),
-        events=tuple((_minute(at), text) for at, text in told if text is not None),
+        events=tuple((_minute(event.at), event.text) for event in view.events if event.text is not None),
     )
 
 

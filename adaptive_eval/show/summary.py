@@ -10,21 +10,13 @@ from rich.cells import cell_len
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.results import RESULTS_FILE, BatchRow, CallRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, promise_in_short
 from adaptive_eval.show.batches import since_when, where_pending
 from adaptive_eval.show.beside import beside_in_short, grading_in_short
-from adaptive_eval.show.text import (
-    SECONDS_AN_HOUR,
-    amount,
-    count,
-    duration,
-    fit_columns,
-    number_or_dash,
-    remark_on,
-    safe_line,
-)
+from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, fit_columns, number_or_dash, remark_on
 
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 5

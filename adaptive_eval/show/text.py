@@ -1,20 +1,20 @@
 """Texts, numbers and tables for a terminal and for Markdown, and how fast a run goes.
 
-Model names, server messages and everything a model wrote come from outside: `safe_line` leaves nothing in them that a
-terminal obeys. Whoever renders with rich puts them into `Text` objects, never into markup.
+What comes from outside is first made safe (`record.lines`). Whoever renders with rich puts it into `Text` objects,
+never into markup.
 
 Markdown also reads well as it stands: columns are as wide as what is in them.
 """
 
 import math
 import re
-import unicodedata
 from collections import deque
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
 from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.results import ModelRow
 
 WINDOW_SECONDS = 30.0
@@ -55,17 +55,10 @@ class Rates:
         return (last[column] - first[column]) / (last[0] - first[0])
 
 
-LONGEST = 200
 COUNTED = (Verdict.RESOLVED, Verdict.TIED, Verdict.OPEN, Verdict.OUT_OF_REACH)
 SECONDS_AN_HOUR = 3600
 MOST_PLACES = 6
 _SCALE = ("", "k", "M", "G", "T")
-
-
-def safe_line(text: str, longest: int = LONGEST) -> str:
-    """One line without control characters, escape sequences, or characters that change the direction of writing."""
-    clean = "".join(" " if ch in "\n\r\t" else ch if unicodedata.category(ch)[0] != "C" else "�" for ch in text)
-    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
 def fit_columns(text: str, width: int) -> str:
@@ -85,16 +78,6 @@ def count(value: float) -> str:
     if abs(shown) >= 1000 and power < len(_SCALE) - 1:
         shown, power = shown / 1000, power + 1
     return f"{shown:g}{_SCALE[power]}"
-
-
-def duration(seconds: float) -> str:
-    """75 -> 1m15s; 9000 -> 2h30m."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
 def number_or_dash(value: float | None, digits: int = 2) -> str:

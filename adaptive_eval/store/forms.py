@@ -59,7 +59,8 @@ def is_look(body: Mapping[str, Any]) -> bool:
 def _is_verdict(plain: Mapping[str, Any], models: set[str]) -> bool:
     named = all(isinstance(plain.get(name), str | None) for name in ("better", "worse", "verdict"))
     measured = all(isinstance(plain.get(name), int | float) for name in ("z", "boundary", "information"))
-    if not (named and measured):
+    measured &= all(isinstance(plain.get(name, 0.0), int | float) for name in ("rho", "power", "trials_needed"))
+    if not (named and measured and isinstance(plain.get("reversed", False), bool)):
         return False
     return plain.get("better") in models and plain.get("worse") in {*models, None} and plain["verdict"] in set(Verdict)
 

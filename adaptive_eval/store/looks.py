@@ -5,7 +5,8 @@ configuration, in the same transaction; it says how many looks there were. Event
 all looks anew under the new horizon.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import nan
 from typing import Any, NamedTuple, TypeGuard, cast
 
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
@@ -16,6 +17,8 @@ from adaptive_eval.store.forms import is_look
 from adaptive_eval.store.roster import Names
 
 PATH = "trials.max"
+UNSAID: dict[str, Any] = {"rho": nan, "power": nan, "trials_needed": nan, "reversed": False}
+"""Of a verdict that does not say so."""
 
 
 class HorizonChange(NamedTuple):
@@ -64,43 +67,47 @@ def plain_verdict(pair: PairVerdict, models: Sequence[str]) -> dict[str, object]
     return values
 
 
-def whole_look(stored: StoredLook) -> dict[str, Any]:
-    """What is stored of a look; `StoreError` where it is none."""
-    body = cast(dict[str, Any], stored.body)
-    if not is_look(body):
-        raise StoreError(f"look {stored.number} is damaged: it is not as looks are written; restore a copy of the run")
-    return body
+class NamedLook(NamedTuple):
+    """A look, and the models that it counts."""
+
+    models: Names
+    look: Look
 
 
-def look_of(stored: StoredLook) -> Look:
-    """The look that `plain_look` was given, its models by their position in the stored one."""
-    body = whole_look(stored)
-    names = Names(body["models"])
-    return Look(
+def read_look(stored: StoredLook) -> NamedLook:
+    """The look that `plain_look` was given, with its models; raises `StoreError` where none is stored so."""
+    body = _whole(stored)
+    models = Names(body["models"])
+    look = Look(
         index=stored.number,
         trials=tuple(body["trials"]),
-        order=tuple(map(names.position_of, body["order"])),
+        order=tuple(map(models.position_of, body["order"])),
         tiers=tuple(body["tiers"]),
         scores=tuple(body["scores"]),
         sigmas=tuple(body["sigmas"]),
-        comparisons=tuple(_verdict(pair, names) for pair in body["comparisons"]),
+        comparisons=tuple(_verdict(pair, models) for pair in body["comparisons"]),
     )
-
-
-def models_of(stored: StoredLook) -> Names:
-    """The models of a stored look."""
-    return Names(whole_look(stored)["models"])
+    return NamedLook(models, look)
 
 
 def trials_at(stored: StoredLook | None) -> dict[str, int]:
     """How many trials of each model a look was taken on: none before the first."""
     if stored is None:
         return {}
-    body = whole_look(stored)
+    body = _whole(stored)
     return dict(zip(body["models"], body["trials"], strict=True))
 
 
-def _verdict(plain: dict[str, Any], names: Names) -> PairVerdict:
-    worse = None if plain["worse"] is None else names.position_of(plain["worse"])
-    models = {"better": names.position_of(plain["better"]), "worse": worse}
-    return PairVerdict(**(plain | models | {"verdict": Verdict(plain["verdict"])}))
+def _whole(stored: StoredLook) -> dict[str, Any]:
+    body = cast(dict[str, Any], stored.body)
+    if not is_look(body):
+        raise StoreError(f"look {stored.number} is damaged: it is not as looks are written; restore a copy of the run")
+    return body
+
+
+def _verdict(plain: Mapping[str, Any], models: Names) -> PairVerdict:
+    """What a later version writes besides is passed over."""
+    known: dict[str, Any] = {name: plain[name] for name in PairVerdict._fields if name in plain}
+    known["better"] = models.position_of(plain["better"])
+    known["worse"] = None if plain["worse"] is None else models.position_of(plain["worse"])
+    return PairVerdict(**(UNSAID | known | {"verdict": Verdict(plain["verdict"])}))

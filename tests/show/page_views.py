@@ -17,9 +17,9 @@ from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results import Results
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.view import (
-    EventView,
     QuestionView,
     RunView,
+    event_view,
     look_views,
     objective_view,
     posterior_views,
@@ -27,7 +27,7 @@ from adaptive_eval.record.view import (
 )
 from adaptive_eval.record.words import decisions_in_words
 from adaptive_eval.simulate.worlds import World, binary, with_mean
-from adaptive_eval.store import ReplicaTraffic, Spending
+from adaptive_eval.store import Event, ReplicaTraffic, RunFinished, RunStarted, Spending
 from adaptive_eval.store.looks import plain_look
 from adaptive_eval.store.repeats import SamplingFreedom
 from adaptive_eval.store.usage import TrialUsage
@@ -100,9 +100,9 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
     rubric, trials = open_rubric(config.rubric), controller.arrived.sum(axis=-1)
     elapsed = spending[-1].at - START
     results = _results(config, drawn_from, controller, elapsed)
-    events = [EventView(START, "started", {"trials": 0, "version": "0.1.0", "host": "host", "pid": 1})]
+    events: list[Event] = [RunStarted(version="0.1.0", host="host", pid=1, at=START)]
     if controller.finished is not None:
-        events.append(EventView(spending[-1].at, "finished", {"reason": str(controller.finished)}))
+        events.append(RunFinished(controller.finished, at=spending[-1].at))
     plain = [plain_look(look, drawn_from.models) for look in controller.looks]
     posteriors, places = posterior_views(controller.arrived.astype(np.int64), rubric.weights)
     return RunView(
@@ -132,7 +132,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
             ReplicaTraffic(model, "http://127.0.0.1:8000/v1", int(count), 2, 100, 700, 1.25, None)
             for model, count in zip(drawn_from.models, trials.sum(axis=1), strict=True)
         ),
-        events=tuple(events),
+        events=tuple(map(event_view, events)),
         elapsed=elapsed,
     )
 

@@ -20,19 +20,20 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended, why_finished
+from adaptive_eval.record.event_words import sentence
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject
 from adaptive_eval.record.status import CurrentTraffic, StandingRow, StatusTaker
 from adaptive_eval.scheduler.scheduler import Scheduler
 from adaptive_eval.show import plain as plain_display
 from adaptive_eval.show.displays import Display
-from adaptive_eval.show.events import sentence
 from adaptive_eval.show.live import LiveDisplay, detail, ranking
 from adaptive_eval.show.plain import JsonDisplay, PlainDisplay, QuietDisplay
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.show.summary import findings, last_screen
-from adaptive_eval.show.text import count, duration, fit_columns, safe_line
+from adaptive_eval.show.text import count, fit_columns
 from adaptive_eval.store import (
     BaselineAsked,
     Change,

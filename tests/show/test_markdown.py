@@ -18,7 +18,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.record.benchmark import questions_digest
 from adaptive_eval.record.results import CallRow
-from adaptive_eval.record.view import RunView, read_view
+from adaptive_eval.record.view import RunView, event_view, read_view
 from adaptive_eval.show.markdown import markdown, ranking_csv
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import (
@@ -30,6 +30,7 @@ from adaptive_eval.show.text import (
     markdown_table,
     without_markup,
 )
+from adaptive_eval.store.events import BatchEnded, BatchPlanned, BatchTaken, Event, ThresholdsFrozen
 
 
 @pytest.fixture
@@ -151,6 +152,24 @@ def test_every_format_is_written_whole_and_where_it_should_be(run: Path) -> None
     rows = (run / "report.csv").read_text().splitlines()
     assert len(rows) == 1 + len(MODELS) and rows[0].startswith("name,rank,tier,score")
     assert "temperature" in rows[0].split(",") and not any(mark in text for text in rows for mark in "{}")
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (BatchPlanned("ada", "key", ("a", "b"), 1.0), None),
+        (BatchTaken("ada", "key", "batch 7", 2, 1.0), "ada: a batch of 2 requests is with its service (batch 7)"),
+        (BatchEnded("ada", "key", "completed", 2), "ada: a batch is over (completed): 2 answers"),
+        (
+            ThresholdsFrozen(medians={"q1": 9.0}, models={"ada": 5}),
+            ", from 5 trials of the opening: the usual length of",
+        ),
+    ],
+    ids=lambda one: one.kind if isinstance(one, Event) else "",
+)
+def test_what_is_not_published_of_an_event_is_not_missed(view: RunView, event: Event, told: str | None) -> None:
+    text = markdown(replace(view, events=(*view.events, event_view(event))))
+    assert told is None or told in text.replace("\\", "")
 
 
 def test_every_value_of_the_table_stands_in_its_column(run: Path) -> None:

@@ -29,8 +29,8 @@ from adaptive_eval.show.serve import attach as attaching
 from adaptive_eval.show.serve.attach import attach, open_feed
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import ended_of_feed, stored_status
-from adaptive_eval.store import Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped
-from adaptive_eval.store.looks import look_of, plain_look
+from adaptive_eval.store import Event, ModelSetAside, ReplicaLost, RunFinished, RunStopped, StoredLook
+from adaptive_eval.store.looks import plain_look, read_look
 
 Play = Callable[..., Played]
 
@@ -141,8 +141,22 @@ def test_a_stored_look_is_the_look_that_was_taken(play: Play) -> None:
         run.step(100)
     feed = opened(run)
     for stored, taken in zip(feed.sums.looks(), run.controller.looks, strict=True):
-        assert repr(look_of(stored)) == repr(taken)  # nan is no nan's equal
-        assert repr(look_of(plain_look(taken, ("x", "y", "z")))) == repr(taken)
+        assert repr(read_look(stored).look) == repr(taken)  # nan is no nan's equal
+        assert repr(read_look(plain_look(taken, ("x", "y", "z"))).look) == repr(taken)
+
+
+@pytest.mark.parametrize("later", [{"p": 0.03}, {"reversed": None}], ids=["more", "less"])
+def test_a_look_of_another_version_is_read(play: Play, later: dict[str, object]) -> None:
+    run = play()
+    while not run.controller.looks:
+        run.step(20)
+    taken = run.controller.looks[0]
+    stored = plain_look(taken, ("x", "y", "z"))
+    pairs = [{k: v for k, v in (pair | later).items() if v is not None} for pair in stored.body["comparisons"]]  # type: ignore[attr-defined]
+    assert read_look(StoredLook(0, {**stored.body, "comparisons": pairs})).look == taken
+    broken = [pair | {"rho": "much"} for pair in pairs]
+    with pytest.raises(StoreError, match="look 0 is damaged"):
+        read_look(StoredLook(0, {**stored.body, "comparisons": broken}))
 
 
 @pytest.mark.parametrize(

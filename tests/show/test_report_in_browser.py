@@ -12,10 +12,11 @@ from browsing import Tabs
 from page_views import simulated, world
 
 from adaptive_eval.record.results import Caution, MetricRow, ServerRow, TurnsRow
-from adaptive_eval.record.view import EventView, RunView
+from adaptive_eval.record.view import RunView, event_view
 from adaptive_eval.show.page.documents import report_page
 from adaptive_eval.show.plots import convergence
 from adaptive_eval.simulate.worlds import World
+from adaptive_eval.store import ModelSetAside
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -128,7 +129,7 @@ def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     assert run.results is not None
     questions = tuple(replace(one, prompt=HOSTILE, answer=HOSTILE, choices=(HOSTILE,)) for one in run.questions)
     results = replace(run.results, warnings=(Caution("kind<b>", hostile[0], HOSTILE),))
-    events = (*run.events, EventView(run.events[-1].at, "set_aside", {"model": hostile[1], "reason": HOSTILE}))
+    events = (*run.events, event_view(ModelSetAside(hostile[1], HOSTILE, at=run.events[-1].at)))
     view = replace(run, name=HOSTILE, results=results, questions=questions, events=events)
     page = tabs.report(report_page(view))
     page.click("[data-open='1']")

@@ -11,7 +11,7 @@ import pytest
 
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.errors import ExitCode, StoreError
-from adaptive_eval.show.events import sentence
+from adaptive_eval.record.event_words import sentence
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersKept,

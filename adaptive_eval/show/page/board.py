@@ -5,10 +5,10 @@ from html import escape
 
 from adaptive_eval.record.board import Benchmark, Board
 from adaptive_eval.record.board_runs import RunScore
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.show.board import LONG, Sheet, headline, notes_of, scores_by_run, sheets_of
 from adaptive_eval.show.page.documents import STATIC, still_page
-from adaptive_eval.show.text import safe_line
 
 LINES = 10
 """Models that are drawn; the style sheet has as many lines."""

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from adaptive_eval.errors import ExitCode, StoreError
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.displays import Display
 from adaptive_eval.show.live import title_line
 from adaptive_eval.show.plain import pending
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import StoredStatus, ended_of_feed, stored_status
 from adaptive_eval.show.summary import findings
-from adaptive_eval.show.text import safe_line
 from adaptive_eval.store import is_held, since_the_start
 from adaptive_eval.store.database import DATABASE_FILE
-from adaptive_eval.store.looks import look_of
+from adaptive_eval.store.looks import read_look
 
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
@@ -109,5 +109,5 @@ class _Shown:
         for event in events[self._events :]:
             self._display.happened(event)
         if new := looks[self._looks :]:
-            self._display.looked([look_of(stored) for stored in new])
+            self._display.looked([read_look(stored).look for stored in new])
         self._looks, self._events = len(looks), len(events)

@@ -8,7 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
-from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.folder import holds_run, runs_in
@@ -16,8 +16,7 @@ from adaptive_eval.record.gate import gate_outcome
 from adaptive_eval.record.results import read_results
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import Event, RunFinished, RunReader, TrialsRegraded
-from adaptive_eval.store.looks import look_of, models_of
-from adaptive_eval.store.roster import Names
+from adaptive_eval.store.looks import NamedLook, read_look
 
 UNANSWERED = "no answer came from any model"
 REGRADED = "its answers were graded again; the command that runs it judges them anew"
@@ -90,8 +89,8 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         events, questions = reader.events(), len(reader.ids("questions", "key"))
         config, stored = reader.configurations()[-1], reader.latest_look()
         models = cast(list[object], config["models"])
-        look = None if stored is None else look_of(stored)
-        verdicts = Counter(one.verdict for one in (() if look is None else look.comparisons))
+        found = None if stored is None else read_look(stored)
+        verdicts = Counter(one.verdict for one in (() if found is None else found.look.comparisons))
         status, reason = _how(events, mark.running, reader.trial_count())
         return RunBrief(
             name=path.name,
@@ -100,13 +99,13 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             models=len(models),
             questions=questions,
             trials=reader.trial_count(),
-            cap=None if stored is None else _cap(config, len(models) * questions),
+            cap=None if found is None else _cap(config, len(models) * questions),
             resolved=verdicts[Verdict.RESOLVED],
             tied=verdicts[Verdict.TIED],
             open=verdicts[Verdict.OPEN],
             out_of_reach=verdicts[Verdict.OUT_OF_REACH],
             blocked=verdicts[Verdict.BLOCKED],
-            best=None if stored is None or look is None else _best(look, models_of(stored)),
+            best=None if found is None else _best(found),
             gate=_gate(config, path),
             created=reader.created,
             updated=mark.written,
@@ -138,6 +137,6 @@ def _gate(config: Mapping[str, Any], path: Path) -> str | None:
     return None if results is None else gate_outcome(results.gate)
 
 
-def _best(look: Look, models: Names) -> str | None:
-    first = look.order[0]
-    return models.name_of(first) if isfinite(look.scores[first]) else None
+def _best(found: NamedLook) -> str | None:
+    known = (model for model in found.look.order if isfinite(found.look.scores[model]))
+    return next(map(found.models.name_of, known), None)

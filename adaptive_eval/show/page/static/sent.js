@@ -405,6 +405,7 @@
  * @property {number} at
  * @property {string} kind
  * @property {Record<string, any>} body
+ * @property {string | null} text
  */
 
 /**

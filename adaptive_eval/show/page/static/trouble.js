@@ -150,7 +150,7 @@ function events(view) {
       shown.map((event) => [
         moment(event.at),
         EVENTS[event.kind] ?? plain(event.kind.replaceAll("_", " ")),
-        h("span", { class: "wrap" }, details(event.body)),
+        h("span", { class: "wrap" }, event.text === null ? details(event.body) : plain(event.text, 600)),
       ]),
       3,
     ),

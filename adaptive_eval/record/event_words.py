@@ -3,7 +3,7 @@
 from math import exp
 
 from adaptive_eval.errors import first_line
-from adaptive_eval.show.text import duration, safe_line
+from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersKept,

@@ -1,0 +1,25 @@
+"""Texts and times on one line, for a terminal, a page or a document.
+
+Model names, server messages and everything a model wrote come from outside: `safe_line` leaves nothing in them that a
+terminal obeys.
+"""
+
+import unicodedata
+
+LONGEST = 200
+
+
+def safe_line(text: str, longest: int = LONGEST) -> str:
+    """One line without control characters, escape sequences, or characters that change the direction of writing."""
+    clean = "".join(" " if ch in "\n\r\t" else ch if unicodedata.category(ch)[0] != "C" else "�" for ch in text)
+    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
+
+
+def duration(seconds: float) -> str:
+    """75 -> 1m15s; 9000 -> 2h30m."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
