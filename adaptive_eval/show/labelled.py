@@ -15,8 +15,9 @@ def label_sections(found: LabelledRun) -> Iterator[str]:
         yield f"There are labels, which say nothing here: {markdown_cell(found.problem, 500)}"
         return
     total, wrong = sum(one.labels for one in found.models), sum(one.disagreeing for one in found.models)
+    labelled = f"{count(total)} answer{' has' if total == 1 else 's have'} a label"
     yield (
-        f"{count(total)} answers have a label; of {count(wrong)} it is not what the grader ({found.grader}) said. "
+        f"{labelled}; the grader ({found.grader}) said something else of {count(wrong)}. "
         "Scores with correction are what labels of all answers would have given, estimated (prediction-powered); their "
         "intervals have the sampling error and that of the correction. It holds for labels of answers that were chosen "
         "whatever they are like, as `adaptive-eval label` chooses them."

@@ -19,6 +19,7 @@ import httpx2
 import pytest
 import yaml
 from live_runs import Site, without_checksums
+from patient_time import HANGS
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import COMMANDS, app
@@ -305,6 +306,28 @@ def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, pl
             assert "evilrun.payload:Objective" in answers[-1].text
         finally:
             process.send_signal(signal.SIGTERM)
+    assert not stranger.ran
+
+
+@pytest.mark.parametrize("stranger", ["finished", pytest.param("killed", marks=pytest.mark.slow)], indirect=True)
+def test_the_page_to_label_its_answers_on_runs_no_code(stranger: Stranger) -> None:
+    command = [sys.executable, "-u", "-m", "adaptive_eval", "label", "RUN", "--page"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=stranger.folder) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://\S+", process.stdout.readline())
+            assert found is not None
+            shown = httpx2.get(f"{found[0]}now").json()
+            label = shown["fields"][0]["levels"][0]
+            answers = [
+                httpx2.post(f"{found[0]}{path}") for path in (f"label?place={shown['place']}&label={label}", "end")
+            ]
+            assert [answer.status_code for answer in answers] == [200, 200]
+            out, err = process.communicate(timeout=HANGS)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (ExitCode.REACHED, "") and "1 answer has a label" in out
     assert not stranger.ran
 
 

@@ -49,7 +49,7 @@ def test_whoever_only_reads_a_run_opens_no_file_that_it_names(site: Site) -> Non
     assert site.run(site.write(**GIVEN)).exit_code in ENDED
     give(site, "ada,q0,0,wrong", "ada,q1,0,wrong")
     told = CliRunner().invoke(app, ["label", str(site.directory()), "--show"])
-    assert "1 answers have a label" in told.output
+    assert "1 answer has a label" in told.output
     assert list(read_labels(site.directory()).values()) == ["correct"]
 
 

@@ -128,7 +128,7 @@ def test_a_whole_life_over_http(run: Path) -> None:
         ask(url, "label?place=1&label=correct")
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=HANGS)
-        assert process.returncode == ExitCode.REACHED and "1 answers have a label" in said
+        assert process.returncode == ExitCode.REACHED and "1 answer has a label" in said
     with serving_page(run, "-n", "1") as (process, url):
         assert json.loads(ask(url, "label?place=1&label=wrong"))["over"]
         ask(url, "end")
