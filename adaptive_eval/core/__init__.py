@@ -154,8 +154,18 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'adaptive_eval.core' has no attribute {name!r}")
-    found: object = getattr(import_module(f"adaptive_eval.core.{_HOME_OF[name]}"), name)
+    home = _HOME_OF.get(name)
+    found: object = _listed(name) if home is None else getattr(import_module(f"adaptive_eval.core.{home}"), name)
     globals()[name] = found
     return found
+
+
+def _listed(name: str) -> object:
+    """A rule, a policy or an objective that only the registry names so far: its line there is all that it needs."""
+    if name[:1].isupper():
+        registry = import_module("adaptive_eval.core.registry")
+        for entry in (*registry.RULES.values(), *registry.POLICIES.values(), *registry.OBJECTIVES.values()):
+            if getattr(entry.make, "__name__", None) == name:
+                made: object = entry.make
+                return made
+    raise AttributeError(f"module 'adaptive_eval.core' has no attribute {name!r}")

@@ -10,7 +10,7 @@ from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.objectives import ObjectiveEntry
 from adaptive_eval.core.policies import PolicyEntry
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make, parameters_of
-from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, GivingUp, RuleEntry
+from adaptive_eval.core.rules import Correctable, ErrorLeft, Extendable, GivingUp, RuleEntry, ZScore
 from adaptive_eval.testing.rules import evidence_cases
 
 MODELS = ("model-a", "model-b", "model-c")
@@ -84,10 +84,20 @@ def test_no_two_mean_different_things_by_one_key() -> None:
 
 
 def test_the_room_hands_out_all_that_a_harness_needs() -> None:
-    found = {name: getattr(core, name) for name in core.__all__}
+    assert all(hasattr(core, name) for name in core.__all__)
     assert set(core.__all__) == set(core._HOME_OF)
     assert sorted(core.__all__) == sorted(set(core.__all__))
     made = [make(entry.make, examples(entry), KNOWN) for entry in EVERY]
-    assert all(type(one) in list(found.values()) for one in made)
+    assert all(getattr(core, type(one).__name__) is type(one) for one in made)
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = core.Nothing  # type: ignore[attr-defined]
+
+
+def test_a_line_in_the_registry_is_all_that_a_new_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unheard(ZScore):
+        pass
+
+    entry = RuleEntry(name="unheard", make=Unheard, gist="", says="", promise="", correctable=True)
+    monkeypatch.setitem(RULES, "unheard", entry)
+    assert core.Unheard is Unheard  # type: ignore[attr-defined]
+    del core.Unheard  # type: ignore[attr-defined]
