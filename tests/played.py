@@ -2,9 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import yaml
@@ -41,15 +42,20 @@ def ordinary(model: str, question: str, trial: int) -> str:
 
 
 def prepared(
-    folder: Path, models: Sequence[str] = tuple(MODELS), questions: int = 6, asked: str = "ask", **changes: object
+    folder: Path,
+    models: Sequence[str] = tuple(MODELS),
+    questions: int = 6,
+    asked: str = "ask",
+    server: Mapping[str, object] = MappingProxyType({"base_url": REPLICA}),
+    **changes: object,
 ) -> PreparedRun:
-    """A configuration of these models in `folder`, in which all questions begin as `asked`."""
+    """A configuration of these models in `folder`, each with such a `server`; all questions begin as `asked`."""
     rows = [{"id": f"q{number}", "prompt": f"{asked} {number}", "answer": str(number)} for number in range(questions)]
     (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     settings = {
         "name": "played",
         "questions": "questions.jsonl",
-        "models": [{"name": name, "base_url": REPLICA} for name in models],
+        "models": [{"name": name, **server} for name in models],
         "sampling": {"temperature": 0.6, "max_tokens": 100},
         "grader": "numeric",
         "trials": {"min": 3, "max": 30},

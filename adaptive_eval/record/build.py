@@ -42,6 +42,7 @@ from adaptive_eval.record.warnings import (
     rule_caution,
     unknown_cautions,
 )
+from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.store.records import NO_GRADING, GradingUse
 from adaptive_eval.store.usage import TrialUsage
 from scorio.moments import FloatArray, question_moments
@@ -215,7 +216,7 @@ def _model(snapshot: Snapshot, row: ModelResult, usage: TrialUsage, alone: OwnSc
         score_without_prior=alone.score,
         rank_without_prior=alone.rank,
         recorded=snapshot.recorded.get(row.model),
-        grading=grading_cost([usage]),
+        grading=grading_cost([usage.grading]),
     )
 
 
@@ -291,6 +292,7 @@ def _questions(snapshot: Snapshot, order: Sequence[int]) -> tuple[QuestionRow, .
 
 def _cost(snapshot: Snapshot) -> RunCost:
     result, usages, held = snapshot.result, snapshot.usages, snapshot.held
+    servers = HeldServers(held, snapshot.subject.launched)
     requests = [usage.gpu_seconds for usage in usages]
     known = any(held) and all(one is not None or not usage.trials for one, usage in zip(held, usages, strict=True))
     return RunCost(
@@ -302,15 +304,15 @@ def _cost(snapshot: Snapshot) -> RunCost:
         **_fixed_cost(result.fixed_trials, [one for at, one in enumerate(usages) if at not in snapshot.recorded]),
         server_seconds=sum(one.seconds for one in held if one is not None) if known else None,
         server_gpu_seconds=sum(one.gpu_seconds for one in held if one is not None) if known else None,
-        counted_gpu_seconds=counted_gpu_seconds(held, snapshot.subject.launched, requests, snapshot.beside),
+        counted_gpu_seconds=counted_gpu_seconds(servers, requests, snapshot.beside),
         beside=snapshot.beside,
-        grading=grading_cost(usages),
+        grading=grading_cost(usage.grading for usage in usages),
     )
 
 
-def grading_cost(usages: Iterable[TrialUsage]) -> GradingCost | None:
+def grading_cost(uses: Iterable[GradingUse]) -> GradingCost | None:
     """What grades have used that somebody was asked for; None where there were none."""
-    used = reduce(GradingUse.plus, (usage.grading for usage in usages), NO_GRADING)
+    used = reduce(GradingUse.plus, uses, NO_GRADING)
     return GradingCost(used.answers, *used.cost) if used.answers else None
 
 

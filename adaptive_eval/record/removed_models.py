@@ -5,7 +5,7 @@ answers that came first (R0), and on verdicts of a `regrade` that did not come t
 and count it, too.
 """
 
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
@@ -23,8 +23,8 @@ from adaptive_eval.scheduler.ledger import (
     spent_on_unused,
     total_cost,
 )
-from adaptive_eval.scheduler.server_times import gpu_seconds_used
-from adaptive_eval.store import AnswersLost, Event, HeldTime, RunBegun, RunReader, ServerLaunched, events_of_kind
+from adaptive_eval.scheduler.server_times import HeldServers
+from adaptive_eval.store import AnswersLost, Event, RunBegun, RunReader, ServerLaunched, events_of_kind
 from adaptive_eval.store.roster import Names
 
 
@@ -81,11 +81,9 @@ def spent_beside(
     return (*removed.rows, *lost)
 
 
-def counted_gpu_seconds(
-    held: Sequence[HeldTime | None], launched: Collection[int], stored: Sequence[float], beside: Sequence[BesideRow]
-) -> float:
+def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: Sequence[BesideRow]) -> float:
     """What a cap on GPU time counts by what is stored: each model's answers or its servers, and all beside them."""
-    return gpu_seconds_used(held, launched, stored) + sum(row.counted_gpu_seconds for row in beside)
+    return servers.gpu_seconds(stored) + sum(row.counted_gpu_seconds for row in beside)
 
 
 def _rows_before_any(events: Sequence[Event]) -> Iterator[BesideRow]:

@@ -36,11 +36,10 @@ from adaptive_eval.record.results import BesideRow, Caution, Results, read_resul
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.record.thresholds import kept_rubric
 from adaptive_eval.scheduler.ledger import cost_of, lost_so_far
-from adaptive_eval.scheduler.server_times import counted_as_held
+from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.store import (
     AnswersLost,
     Event,
-    HeldTime,
     ModelSetAside,
     Roster,
     RunFinished,
@@ -116,7 +115,8 @@ class StoredRun:
             elif controller.finished is None:
                 controller.tell([SetAside(at(event.model), event.reason, event.cause)])
         controller.restore(filter(None, outcomes), lost)
-        controller.tick(reader.elapsed, self._gpu_seconds(usages))
+        requests = [usage.gpu_seconds for usage in usages]
+        controller.tick(reader.elapsed, counted_gpu_seconds(self.servers, requests, self.beside))
         verdicts = reader.grading_uses() if isinstance(setup.config.grader, AskedGrader) else {}
         for name, usage in zip(setup.roster.models, usages, strict=True):
             usage.grading = verdicts.get(name, NO_GRADING)
@@ -130,13 +130,12 @@ class StoredRun:
     @property
     def beside(self) -> tuple[BesideRow, ...]:
         """What caps count besides the stored answers of today's models."""
-        as_held = models_counted_as_held(self.setup, self.reader)
-        return spent_beside(self.removed_models, self.setup.roster.models, as_held, self.events)
+        return spent_beside(self.removed_models, self.setup.roster.models, self.servers.counted, self.events)
 
-    def _gpu_seconds(self, usages: Sequence[TrialUsage]) -> float:
-        """What a cap on GPU time counts."""
-        held, launched = _held(self.reader, self.setup.roster), launched_models(self.setup.config.models)
-        return counted_gpu_seconds(held, launched, [usage.gpu_seconds for usage in usages], self.beside)
+    @cached_property
+    def servers(self) -> HeldServers:
+        """How long each model has held its servers."""
+        return held_servers(self.setup, self.reader)
 
     def results(self, *, running: bool) -> Results | None:
         """What was published when the run ended, or what its trials come to by now; None before the first look."""
@@ -156,7 +155,7 @@ class StoredRun:
             now=time.time(),
             stopped=not running,
             events=self.events,
-            held=_held(reader, setup.roster),
+            held=self.servers.times,
             beside=self.beside,
         )
         return None if snapshot is None else build_results(snapshot)
@@ -253,15 +252,10 @@ def _outcomes(reader: RunReader, roster: Roster, usages: Sequence[TrialUsage]) -
         yield None if stored.awaits else stored.as_outcome(model, question)
 
 
-def _held(reader: RunReader, roster: Roster) -> list[HeldTime | None]:
-    """How long each model has held its servers, where that is known."""
+def held_servers(setup: StoredSetup, reader: RunReader) -> HeldServers:
+    """How long each model of a stored run has held its servers, where that is known."""
     held = reader.held() or {}
-    return [held.get(name) for name in roster.models]
-
-
-def models_counted_as_held(setup: StoredSetup, reader: RunReader) -> frozenset[int]:
-    """The models of which a cap on GPU time counts for how long their servers were held."""
-    return counted_as_held(_held(reader, setup.roster), launched_models(setup.config.models))
+    return HeldServers([held.get(name) for name in setup.roster.models], launched_models(setup.config.models))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -220,12 +220,12 @@ class RunMoment:
     before: tuple[int, int]
     """Trials and tokens that are not new."""
     elapsed: float
+    gpu_seconds: float
+    """What a cap on GPU time counts."""
     traffic: CurrentTraffic
     models: tuple[ModelTraffic, ...] = ()
     promise: str | None = None
     batches: tuple[BatchRow, ...] = ()
-    gpu_seconds: float | None = None
-    """What a cap on GPU time counts; None: all that is spent."""
     beside: tuple[BesideRow, ...] = ()
     grading: GradingCost | None = None
 
@@ -258,11 +258,9 @@ def _caps(moment: RunMoment) -> tuple[Cap, ...]:
     spent = moment.spent
     used = {
         name: getattr(spent, name) + sum(getattr(row, name) for row in moment.beside)
-        for name in ("trials", "tokens", "usd", "gpu_seconds")
+        for name in ("trials", "tokens", "usd")
     }
-    if moment.gpu_seconds is not None:
-        used["gpu_seconds"] = moment.gpu_seconds
-    used["wall_seconds"] = moment.elapsed
+    used |= {"gpu_seconds": moment.gpu_seconds, "wall_seconds": moment.elapsed}
     return tuple(Cap(name, used[name], cap) for name in used if (cap := getattr(moment.budget, name)) is not None)
 
 
@@ -351,9 +349,9 @@ class StatusTaker:
                 models=tuple(self._models_traffic()),
                 promise=promise_in_short(self._subject.decisions),
                 batches=rows_of(scheduler.pending_batches),
-                gpu_seconds=counted_gpu_seconds(scheduler.held(), self._subject.launched, requests, beside),
+                gpu_seconds=counted_gpu_seconds(scheduler.servers(), requests, beside),
                 beside=beside,
-                grading=grading_cost(usages),
+                grading=grading_cost(usage.grading for usage in usages),
             )
         )
 

@@ -49,7 +49,6 @@ from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.ledger import Ledger
 from adaptive_eval.scheduler.opening_fit import OpeningFit
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.scheduler.server_times import counted_as_held
 from adaptive_eval.store import (
     CommitBatch,
     Event,
@@ -359,8 +358,8 @@ class _Session:
         )
 
     def _spent_beside(self) -> tuple[BesideRow, ...]:
-        as_held = counted_as_held(self._scheduler.held(), self._subject.launched)
-        return spent_beside(self._removed, self._prepared.roster.models, as_held, self._events)
+        counted = self._scheduler.servers().counted
+        return spent_beside(self._removed, self._prepared.roster.models, counted, self._events)
 
     def _on_publisher_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

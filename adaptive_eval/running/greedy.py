@@ -17,17 +17,15 @@ from adaptive_eval.config.decisions import (
 )
 from adaptive_eval.config.metrics import ReportConfig
 from adaptive_eval.config.prepare import PreparedRun, with_questions
-from adaptive_eval.config.run import ModelConfig, RunConfig, StoreConfig, launched_models
+from adaptive_eval.config.run import ModelConfig, RunConfig, StoreConfig
 from adaptive_eval.core.types import Cost, Reason
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.prior import first_outcomes, taken_prior
-from adaptive_eval.record.removed_models import counted_gpu_seconds, spent_beside, spent_on_removed_models
+from adaptive_eval.record.removed_models import counted_gpu_seconds
+from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.starting_point import StartingPoint, earlier_run, load_starting_point
-from adaptive_eval.scheduler.ledger import cost_of, spent_on_greedy
-from adaptive_eval.scheduler.server_times import counted_as_held
-from adaptive_eval.scheduler.verdict_costs import all_spent
+from adaptive_eval.scheduler.ledger import spent_on_greedy, total_cost
 from adaptive_eval.store import CommitBatch, PriorTaken, RunFinished, RunReader, RunStopped, Store
-from adaptive_eval.store.roster import Names
 
 FOLDER = "greedy"
 SUFFIX = ".greedy"
@@ -72,7 +70,7 @@ async def ask_greedily(beginning: StartingPoint, store: Store, ask: AskRun, stop
         return GreedyFound(None, ended=_ended_early(ended, store, stopped=stopped()))
     with RunReader.intact(directory) as reader:
         found = first_outcomes(reader, earlier_run(reader), set(names))
-        spent = _spent_in(reader, greedy.prepared.config)
+        spent = _spent_in(reader)
     if not found:
         return GreedyFound(None, ended=_ended_early(ended, store))
     kept = {} if beginning.kept is None else dict(beginning.kept.outcomes)
@@ -141,12 +139,7 @@ DRAWING = ("temperature", "top_p", "top_k", "min_p")
 
 def _left_for_it(config: RunConfig, reader: RunReader) -> BudgetConfig:
     """The caps without what the run itself has used by now; as much as next to nothing where that is all."""
-    spent, before = _spent_in(reader, config), spent_on_greedy(reader.events())
-    if before is not None:
-        cost = spent.cost.plus(cost_of(before).times(-1))
-        counted = spent.counted_gpu_seconds - before.counted_gpu_seconds
-        spent = SpentByNow(spent.trials - before.trials, cost, counted, spent.seconds - before.seconds)
-    budget = config.budget
+    spent, budget = _spent_in(reader, greedy=False), config.budget
 
     def without(cap: float | None, used: float) -> float | None:
         return None if cap is None else max(cap - used, NEXT_TO_NOTHING)
@@ -162,14 +155,16 @@ def _left_for_it(config: RunConfig, reader: RunReader) -> BudgetConfig:
     )
 
 
-def _spent_in(reader: RunReader, config: RunConfig) -> SpentByNow:
-    """What a run has used by now, models that left included."""
-    events, names = reader.events(), Names([model.name for model in config.models])
-    removed, launched = spent_on_removed_models(reader, names, events), launched_models(config.models)
-    times = reader.held() or {}
-    held = [times.get(name) for name in names]
-    sums = reader.sums()
-    stored = [sum(one.gpu_seconds for one in sums if one.model == name) for name in names]
-    beside = spent_beside(removed, names, counted_as_held(held, launched), events)
-    trials = reader.trial_count() + sum(row.trials for row in removed.rows if row.what == FOLDER)
-    return SpentByNow(trials, all_spent(reader), counted_gpu_seconds(held, launched, stored, beside), reader.elapsed)
+def _spent_in(reader: RunReader, *, greedy: bool = True) -> SpentByNow:
+    """What a run has used by now, models that left included; with or without the `greedy` answers that it counts."""
+    stored = StoredRun(reader)
+    models, sums = stored.setup.roster.models, reader.sums()
+    beside = [row for row in stored.beside if greedy or row.what != FOLDER]
+    first = None if greedy else spent_on_greedy(stored.events)
+    requests = [sum(one.gpu_seconds for one in sums if one.model == name) for name in models]
+    return SpentByNow(
+        trials=reader.trial_count() + sum(row.trials for row in beside if row.what == FOLDER),
+        cost=total_cost([*(one for one in sums if one.model in models), *beside]),
+        counted_gpu_seconds=counted_gpu_seconds(stored.servers, requests, beside),
+        seconds=reader.elapsed - (0.0 if first is None else first.seconds),
+    )

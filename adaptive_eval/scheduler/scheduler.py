@@ -29,7 +29,7 @@ from adaptive_eval.scheduler.ledger import Ledger, LostAnswers, at_least_elapsed
 from adaptive_eval.scheduler.opening_fit import OpeningFit, place_of
 from adaptive_eval.scheduler.regrading import Regrading
 from adaptive_eval.scheduler.sending import RequestSender, SendCallbacks
-from adaptive_eval.scheduler.server_times import ServerTimes, gpu_seconds_used
+from adaptive_eval.scheduler.server_times import HeldServers, ServerTimes
 from adaptive_eval.scheduler.time_outs import forget_time_outs
 from adaptive_eval.scheduler.troubles import Troubles
 from adaptive_eval.scheduler.turns import ServerHost, TurnCallbacks, Turns
@@ -184,6 +184,10 @@ class Scheduler:
         held = self._times.held() or {}
         return [held.get(name) for name in self._names]
 
+    def servers(self) -> HeldServers:
+        """The same, with whose servers the run has started."""
+        return HeldServers(self.held(), self._launched)
+
     def gpu_seconds(self) -> float:
         """What a cap on GPU time counts by now: of servers that the run starts, for how long they were held; of others
         the time of requests, those in flight and those that were lost at their worst."""
@@ -193,7 +197,7 @@ class Scheduler:
         )
         each = zip(self.usages, owed, self._losses.gpu_seconds, strict=True)
         requests = [usage.gpu_seconds + flying + lost for usage, flying, lost in each]
-        return self._removed_gpu_seconds + gpu_seconds_used(self.held(), self._launched, requests)
+        return self._removed_gpu_seconds + self.servers().gpu_seconds(requests)
 
     def note(self, event: Event) -> None:
         """Record an event, and tell the observer."""

@@ -8,6 +8,7 @@ else could have had them.
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS
 from adaptive_eval.scheduler.types import Lane
@@ -90,17 +91,23 @@ class ServerTimes:
             self._done[model] += self._until.pop(model, self._clock()) - since
 
 
-def counted_as_held(held: Sequence[HeldTime | None], launched: Collection[int]) -> frozenset[int]:
-    """The models of which a cap on GPU time counts for how long their servers were held: those that the run starts.
+class HeldServers(NamedTuple):
+    """For how long each model's servers were held, where that is known, and whose servers the run starts itself.
 
-    Of others it counts the requests, and of all where it is not known how long they were held, as in a run of an
-    earlier version.
+    Of the latter a cap on GPU time counts for how long they were held. Of others it counts the requests, and so it does
+    of all where it is not known how long they were held, as in a run of an earlier version.
     """
-    return frozenset(model for model, one in enumerate(held) if model in launched and one is not None)
 
+    times: Sequence[HeldTime | None]
+    launched: Collection[int]
 
-def gpu_seconds_used(held: Sequence[HeldTime | None], launched: Collection[int], requests: Sequence[float]) -> float:
-    """What a cap on GPU time counts of these models; `requests` are theirs, with those that were lost."""
-    by_time = counted_as_held(held, launched)
-    each = enumerate(zip(held, requests, strict=True))
-    return sum(one.gpu_seconds if one is not None and model in by_time else spent for model, (one, spent) in each)
+    @property
+    def counted(self) -> frozenset[int]:
+        """The models of which the time counts for which their servers were held."""
+        return frozenset(model for model, one in enumerate(self.times) if model in self.launched and one is not None)
+
+    def gpu_seconds(self, requests: Sequence[float]) -> float:
+        """What a cap on GPU time counts of these models; `requests` are theirs, with those that were lost."""
+        counted = self.counted
+        each = enumerate(zip(self.times, requests, strict=True))
+        return sum(one.gpu_seconds if one is not None and model in counted else spent for model, (one, spent) in each)

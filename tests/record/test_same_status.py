@@ -36,10 +36,11 @@ from adaptive_eval.record.snapshot import subject_of
 from adaptive_eval.record.status import Status, StatusTaker
 from adaptive_eval.running.execute import execute
 from adaptive_eval.running.serving import Serving
+from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.show.plain import QuietDisplay
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import ended_of_feed, stored_status
-from adaptive_eval.store import ModelSetAside
+from adaptive_eval.store import CommitBatch, HeldTime, ModelSetAside
 
 OWN = {"traffic", "models", "elapsed", "new_trials", "new_tokens"}
 """What only the process of the run knows, and what depends on when one came."""
@@ -73,6 +74,10 @@ GOING = {
     "against one": {"objective": {"kind": "baseline", "baseline": "bob", "gate": True}},
     "precision": {"objective": {"kind": "precision", "half_width": 0.1}},
     "threshold": {"objective": {"kind": "threshold", "value": 0.6}},
+    "servers of its own": {
+        "server": {"gpus": 2, "launch": {"command": "serve --port {port}"}},
+        "budget": {"gpu_hours": 10},
+    },
 }
 
 
@@ -81,12 +86,14 @@ def test_at_every_step(tmp_path: Path, changes: dict[str, object]) -> None:
     plan = prepared(tmp_path, **changes)
     played = Played(tmp_path / "run", plan)
     subject = subject_of(plan.config, plan.questions, played.store.reader.created)
+    times = [HeldTime() for _ in plan.models]
     at_work = SimpleNamespace(
         usages=list(played.usages.values()),
         in_flight=[0, 0, 0],
         taken_up=(0, 0),
         elapsed=lambda: played.seconds,
-        held=lambda: [None, None, None],
+        held=lambda: times,
+        servers=lambda: HeldServers(times, subject.launched),
         pending_batches=[],
     )
     endpoints = [SimpleNamespace(stats=EndpointStats()) for _ in plan.models]
@@ -94,6 +101,8 @@ def test_at_every_step(tmp_path: Path, changes: dict[str, object]) -> None:
     feed, looks = Feed(tmp_path / "run"), set()
     while played.controller.finished is None:
         played.step(15)
+        times = [HeldTime(100.0 * played.seconds + at, 200.0 * played.seconds + at) for at in range(3)]
+        played.store.commit(CommitBatch(held=dict(zip(plan.models, times, strict=True))))
         feed.poll()
         assert said(taker.take()) == said(stored_status(feed))
         looks.add(taker.take().looks)

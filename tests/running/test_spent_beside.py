@@ -19,7 +19,7 @@ from adaptive_eval.record.removed_models import (
 )
 from adaptive_eval.record.results import BesideRow, read_results
 from adaptive_eval.running.rejudging_costs import VerdictLedger
-from adaptive_eval.scheduler.server_times import counted_as_held
+from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.scheduler.verdict_costs import all_spent
 from adaptive_eval.show.beside import beside_in_short
 from adaptive_eval.show.serve.feed import Feed
@@ -105,9 +105,9 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         ("lost", "ada", 107, 31.0, 31.0),
         ("lost", "bob", 50, 10.0, 0.0),
     ]
-    held = [None, HeldTime(100.0, 50.0)]
-    assert counted_as_held(held, {0, 1}) == {1}, "of ada it is not known for how long a server was held"
-    assert counted_gpu_seconds(held, {0, 1}, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0
+    servers = HeldServers([None, HeldTime(100.0, 50.0)], {0, 1})
+    assert servers.counted == {1}, "of ada it is not known for how long a server was held"
+    assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0
     said = beside_in_short(rows)
     assert said is not None and said.startswith(
         "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, which the run has no"

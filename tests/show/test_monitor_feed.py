@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 from patient_time import HANGS
-from played import Played
+from played import REPLICA, Played, prepared
 
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import StoreError
+from adaptive_eval.graders.asked import spent_signals
+from adaptive_eval.record.results import GradingCost
 from adaptive_eval.record.view import RunView, read_view
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve import feed as feeds
 from adaptive_eval.show.serve.feed import Feed, StoredSums
-from adaptive_eval.store import Regrade, RunReader, TrialsRegraded
+from adaptive_eval.show.serve.status import stored_status
+from adaptive_eval.store import Regrade, RunReader, TrialRecord, TrialsRegraded
 
 Play = Callable[..., Played]
 
@@ -48,6 +53,19 @@ def test_what_is_read_bit_by_bit_is_the_whole(play: Play) -> None:
     feed.poll()
     same(feed.view(), read_view(run.directory))
     assert feed.status == "finished"
+
+
+def test_what_a_judge_has_used_is_known_before_the_first_look(tmp_path: Path) -> None:
+    judge = {"kind": "judge", "server": {"base_url": REPLICA, "model": "judge"}}
+    run = Played(tmp_path / "run", prepared(tmp_path, grader=judge))
+    answer = Answer("yes", "stop", 1000, REPLICA, 1.5, prompt_tokens=10, completion_tokens=20)
+    signals = {"is_correct": True, **spent_signals(Cost(15, 0.5, 2.0), 9, 6)}
+    records = [TrialRecord("ada", f"q{at}", 0, 0, answer, 1, signals, None, None, Cost(45, 0.5, 2.0)) for at in (0, 1)]
+    run.commit(records)
+    feed = Feed(run.directory)
+    feed.poll()
+    assert feed.results is None and stored_status(feed).grading == GradingCost(2, 30, 1.0, 4.0)
+    run.close()
 
 
 def test_nothing_is_read_where_nothing_has_changed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:

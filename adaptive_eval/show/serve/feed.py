@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, setup_of
-from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
-from adaptive_eval.record.restore import StoredRun, models_counted_as_held
-from adaptive_eval.record.results import RESULTS_FILE, BesideRow, Results, read_results
+from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.record.build import grading_cost
+from adaptive_eval.record.removed_models import counted_gpu_seconds, spent_beside, spent_on_removed_models
+from adaptive_eval.record.restore import StoredRun, held_servers
+from adaptive_eval.record.results import RESULTS_FILE, BesideRow, GradingCost, Results, read_results
 from adaptive_eval.record.view import STEPS, RunView, assemble_view
 from adaptive_eval.store import (
     Event,
@@ -189,6 +191,8 @@ class Feed:
     results: Results | None
     running: bool
     """A process is at work on it."""
+    grading: GradingCost | None = None
+    """What a judge or a verifier has used before the first results; these say it later."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -238,7 +242,13 @@ class Feed:
     @property
     def beside(self) -> tuple[BesideRow, ...]:
         """What caps count besides the stored answers of today's models."""
-        return spent_beside(self._removed, self.stored.roster.models, self._as_held, self.sums.events())
+        return spent_beside(self._removed, self.stored.roster.models, self._servers.counted, self.sums.events())
+
+    @property
+    def gpu_seconds(self) -> float:
+        """What a cap on GPU time counts."""
+        requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
+        return counted_gpu_seconds(self._servers, requests, self.beside)
 
     def elapsed(self) -> float:
         """Seconds the run has been active until now; what is stored of them goes up to its latest commit."""
@@ -248,13 +258,16 @@ class Feed:
         if anew or not self.sums.update(reader):
             self.stored, self.sums = setup_of(reader.header()), StoredSums(reader)
             self._removed = spent_on_removed_models(reader, self.stored.roster.models, self.sums.events())
-        self._as_held = models_counted_as_held(self.stored, reader)
+        self._servers = held_servers(self.stored, reader)
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         if not mark.running:
             self.results = StoredRun(reader, self.stored, self.sums.events()).results(running=False)
         elif self._mark is None or mark.results != self._mark.results or not self._mark.running:
             self.results = self._published()
+        if self.results is None and isinstance(self.stored.config.grader, AskedGrader):
+            uses = reader.grading_uses()
+            self.grading = grading_cost(use for name, use in uses.items() if name in self.models)
 
     def _published(self) -> Results | None:
         """What the run has published; None where that was before a resume with other models."""

@@ -52,9 +52,9 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
             traffic=_traffic(feed),
             promise=promise_in_short(stored.config.stated()),
             batches=batch_rows(feed.sums.events()),
-            gpu_seconds=None if results is None else results.cost.counted_gpu_seconds,
+            gpu_seconds=feed.gpu_seconds,
             beside=feed.beside,
-            grading=None if results is None else results.cost.grading,
+            grading=feed.grading if results is None else results.cost.grading,
         )
     )
 
