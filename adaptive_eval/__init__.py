@@ -5,9 +5,7 @@ does so beside other work, and `adaptive_eval.read_run(directory)` opens a run t
 is first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as whoever checks types takes it to be True: `typing` would be half of this import
 if TYPE_CHECKING:
     from adaptive_eval.notebook.started import run, run_async
     from adaptive_eval.notebook.stored import RunRecord, read_run
@@ -18,9 +16,12 @@ __all__ = ["RunRecord", "__version__", "read_run", "run", "run_async"]
 _HOMES = {"RunRecord": "stored", "read_run": "stored", "run": "started", "run_async": "started"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _HOMES:
-        return getattr(import_module(f"adaptive_eval.notebook.{_HOMES[name]}"), name)
+        from importlib import import_module
+
+        found: object = getattr(import_module(f"adaptive_eval.notebook.{_HOMES[name]}"), name)
+        return found
     raise AttributeError(f"module 'adaptive_eval' has no attribute {name!r}")
 
 

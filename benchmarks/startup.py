@@ -27,6 +27,7 @@ sampling: {max_tokens: 9}
 models: [{name: one, base_url: 'http://localhost/v1'}, {name: two, base_url: 'http://localhost/v1'}]
 """
 COMMANDS = {
+    "import adaptive_eval": "import adaptive_eval",
     "--help": "--help",
     "--version": "--version",
     "schema": "schema",
@@ -43,8 +44,9 @@ NOISE = 0.02
 def start(source: Path, folder: Path, command: str) -> float:
     """Seconds of the processor that a command of a version takes."""
     environment = {**os.environ, "PYTHONPATH": str(source)}
+    words = ["-c", command] if command.startswith("import ") else ["-m", "adaptive_eval", *command.split()]
     process = subprocess.Popen(
-        [sys.executable, "-m", "adaptive_eval", *command.split()],
+        [sys.executable, *words],
         cwd=folder,
         env=environment,
         stdout=subprocess.DEVNULL,

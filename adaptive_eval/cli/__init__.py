@@ -50,7 +50,7 @@ app = typer.Typer(
     name="adaptive-eval",
     help="Rank language models with as few samples as an honest ranking needs.",
     no_args_is_help=True,
-    **STYLE,
+    **STYLE | {"rich_markup_mode": "rich"},  # its texts are sentences: to read them as Markdown takes a while
 )
 
 
