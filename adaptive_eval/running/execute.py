@@ -5,23 +5,19 @@ last server has ended (`interrupts`).
 """
 
 import asyncio
-import gc
 import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from adaptive_eval import __version__
 from adaptive_eval.config.planning import longest_prompts
 from adaptive_eval.config.prepare import PreparedRun, make_lane
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core import Bench, Budget, Controller, Look, Outcome, Plan
+from adaptive_eval.core import Controller, Look
 from adaptive_eval.core.account import BudgetAccount
-from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCode, StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.ending import Ended, ended_of, note_fatal_error
@@ -38,6 +34,7 @@ from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.greedy import FOLDER, ask_greedily
 from adaptive_eval.running.imported_grades import adopt_grader
 from adaptive_eval.running.interrupts import Interrupts, RememberedStops, StopSource
+from adaptive_eval.running.no_pauses import short_collections, warm_up
 from adaptive_eval.running.notify import notifier_of
 from adaptive_eval.running.publishing import Publisher
 from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
@@ -62,9 +59,6 @@ from adaptive_eval.store import (
     Store,
 )
 from adaptive_eval.store.repeats import SamplingFreedom
-
-MADE = 10_000
-"""Objects, after which it is looked for cycles among them."""
 
 
 def directory_for(config: RunConfig, given: Path | None, fresh: bool) -> Path:
@@ -263,7 +257,7 @@ class _Session:
 
     async def carry_on(self, opened: OpenedStore, news: Sequence[Event], interrupts: StopSource) -> Ended:
         """Run until the end, and write it down."""
-        _warm_up(self._prepared.plan)
+        warm_up(self._prepared.plan)
         trials = self._store.reader.trial_count()
         kind = RunResumed if opened.resumed else RunStarted
         longest = dict(zip(self._prepared.models, longest_prompts(self._prepared.prompts), strict=True))
@@ -301,7 +295,7 @@ class _Session:
         publishing.add_done_callback(self._on_publisher_end)
         self._watcher.opened(self._subject.name, self._subject.models, self._taker.take)
         try:
-            with _short_collections():
+            with short_collections():
                 yield
         finally:
             publishing.cancel()
@@ -372,35 +366,3 @@ class _Session:
             self._watcher.stopping(sum(self._scheduler.in_flight))
         else:
             self._serving.hurry()
-
-
-@contextmanager
-def _short_collections() -> Iterator[None]:
-    """Keep what is loaded by now out of the garbage collector's sight, and have it look less often.
-
-    The modules alone are some 10^5 objects, and a full collection goes through them all, which takes 40 to 60 ms. What
-    comes later is let go of as soon as nobody needs it, but for the few cycles that errors make: those are looked for
-    after every `MADE` objects instead of 700.
-    A program that has done so for itself keeps what it froze.
-    """
-    if gc.get_freeze_count():
-        yield
-        return
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(MADE, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
-def _warm_up(plan: Plan) -> None:
-    """Take one look at a toy: a rule's boundary is solved for at its first look, which takes up to half a second."""
-    bench = Bench(models=2, questions=1, weights=plan.bench.weights)
-    plain = replace(plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget(), first=None)
-    toy = Controller(plain)
-    while not toy.looks:
-        toy.tell([Outcome(ask.model, ask.question, ask.trial, ask.trial % 2) for ask in toy.ask(plan.trials.max)])

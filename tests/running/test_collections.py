@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from adaptive_eval.running.execute import _short_collections
+from adaptive_eval.running.no_pauses import short_collections
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -13,7 +13,7 @@ def test_what_was_frozen_before_a_run_and_nothing_else_is_so_after_it(before: bo
     if before:
         gc.freeze()
     try:
-        with _short_collections():
+        with short_collections():
             assert gc.get_freeze_count()
         assert bool(gc.get_freeze_count()) == before
     finally:
