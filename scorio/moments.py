@@ -39,6 +39,13 @@ def over_categories(n: CountArray) -> NDArray[Any]:
     return total
 
 
+def over_questions(n: CountArray) -> NDArray[Any]:
+    """sum_q n_qk, (..., M, K) to (..., K): the same as `sum` of whole counts, whose order changes nothing."""
+    if n.dtype.kind == "f" or n.shape[-1] >= FEW:
+        return np.asarray(n.sum(axis=-2))
+    return np.stack([n[..., category].sum(axis=-1) for category in range(n.shape[-1])], axis=-1)
+
+
 def question_moments(nu: FloatArray, w: FloatArray) -> Moments:
     """Posterior moments of each question's score under Dirichlet(nu): paper, Eq. A.5, for ragged T_q.
 

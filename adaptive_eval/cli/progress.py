@@ -1,6 +1,10 @@
-"""A progress bar, for the commands that take a while."""
+"""A progress bar, for the commands that take a while.
+
+It is drawn when there is news, and by no thread of its own: a process with threads cannot be copied (`study.workers`).
+"""
 
 import sys
+import time
 from types import TracebackType
 
 from rich.console import Console
@@ -9,6 +13,8 @@ from rich.progress import Progress as Bar
 
 LINES = 10
 """Lines in a log from the beginning to the end."""
+DRAWN_AFTER = 0.1
+"""Seconds between two drawings, at least."""
 
 
 class Progress:
@@ -24,7 +30,9 @@ class Progress:
             TimeElapsedColumn(),
             TextColumn("{task.fields[state]}", markup=False),
         )
-        self._bar = Bar(*columns, console=console, transient=True) if console.is_terminal else None
+        self._drawn = 0.0
+        bar = Bar(*columns, console=console, transient=True, auto_refresh=False)
+        self._bar = bar if console.is_terminal else None
         self._task = self._bar.add_task("", total=total, state="") if self._bar is not None else None
 
     def __enter__(self) -> "Progress":
@@ -42,7 +50,10 @@ class Progress:
         """So much is done, and this is how things stand; a log has it `at_once`, or with the next of its lines."""
         lines = int(LINES * done / self._total)
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, state=state)
+            now = time.monotonic()
+            draw = at_once or now - self._drawn >= DRAWN_AFTER
+            self._drawn = now if draw else self._drawn
+            self._bar.update(self._task, completed=done, state=state, refresh=draw)
         elif lines > self._told or at_once:
             self._told = max(lines, self._told)
             print(f"{done / self._total:4.0%}  {state}", file=sys.stderr, flush=True)

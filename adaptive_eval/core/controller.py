@@ -100,14 +100,14 @@ class Controller:
         require(counts.shape == self.counts.shape[1:], "counts (M, K) must be those of their batch", counts.shape)
         self._check(counts, batch.extra)
         self._take(batch, counts, costs, seconds)
-        self._advance()
+        self._advance(batch)
         return self.looks[taken:]
 
     def tell_time(self, batch: Batch, seconds: float) -> None:
         """What those answers of a batch took that have come so far, for a shell that tells it as a whole in the end:
         those of the first round set clocks before all are there."""
         batch.take_time(seconds)
-        self._advance()
+        self._advance(batch)
 
     def tell_round(self, one: Round, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None) -> list[Look]:
         """All batches of a round at once, as counts (L, M, K)."""
@@ -344,11 +344,14 @@ class Controller:
 
     # -- looks ----------------------------------------------------------------------------------------------------
 
-    def _advance(self) -> None:
-        """Commit what is due and complete; after each time, look, and compose what that look asks for."""
+    def _advance(self, heard: Batch | None = None) -> None:
+        """Commit what is due and complete; after each time, look, and compose what that look asks for.
+
+        `heard` is the only batch of which there is news, if it is one.
+        """
         while self.finished is None:
             if self._horizon.pace.held and self.plan.first is None and not self._looks_taken:
-                for extra in self._opening.start_clocks(self._flight, self.set_aside):
+                for extra in self._opening.start_clocks(self._flight, self.set_aside, heard):
                     self._issue(extra)
             landed = self._flight.complete_and_due()
             if not landed and self._flight.batches():

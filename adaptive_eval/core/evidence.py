@@ -157,10 +157,14 @@ class Evidence:
     information: FloatArray
     margin: Margin | None = None
     benches: int = 1
+    among: IndexArray | None = None
+    """Where the pairs that are here stand among all, in rising order; None: all are here."""
 
     def positions(self, pairs: IndexArray) -> IndexArray:
         """Where pairs (n, 2) of models are judged, whichever of the two comes first: with the margin, if any."""
         plain = self.plain_positions(pairs)
+        if self.among is not None:
+            return np.searchsorted(self.among, plain)
         if self.margin is None:
             return plain
         baseline = self.margin.baseline
@@ -168,8 +172,16 @@ class Evidence:
         gated = self.plain_pairs + other - (other > baseline)
         return np.asarray(np.where((pairs == baseline).any(axis=1), gated, plain))
 
+    def those_here(self, pairs: IndexArray) -> IndexArray:
+        """Those of the pairs (n, 2) on which there is evidence here."""
+        if self.among is None:
+            return pairs
+        plain = self.plain_positions(pairs)
+        at = np.searchsorted(self.among, plain)
+        return np.asarray(pairs[np.append(self.among, -1)[at] == plain])
+
     def plain_positions(self, pairs: IndexArray) -> IndexArray:
-        """Where pairs (n, 2) of models stand as they are."""
+        """Where pairs (n, 2) of models stand as they are, among all of them."""
         if self.against_reference:
             return pairs[:, 0]
         bench, low = np.divmod(pairs.min(axis=1), self.models)
@@ -238,11 +250,15 @@ def weigh_evidence(
     margin: Margin | None = None,
     other: Estimates | None = None,
     benches: int = 1,
+    among: IndexArray | None = None,
 ) -> Evidence:
     """The evidence on all pairs, or on each model against the value `reference`, and what a gate asks; with `other`
-    estimates, if they are given, of the second of each pair. The models may be those of several benches."""
+    estimates, if they are given, of the second of each pair. The models may be those of several benches, and the pairs
+    those `among` all of them; then there is no margin."""
     models = len(estimates.score) // benches
     first, second = judged_pairs(models, reference is not None, margin, benches)
+    if among is not None:
+        first, second = first[among], second[among]
     given = np.zeros(len(first))
     if margin is not None:
         given[1 - models :] = margin.delta
@@ -266,6 +282,7 @@ def weigh_evidence(
         ),
         margin=margin,
         benches=benches,
+        among=among,
     )
 
 

@@ -106,19 +106,21 @@ def judge_look(
     *,
     p_values: bool = True,
     benches: int = 1,
+    among: IndexArray | None = None,
 ) -> JudgedLook:
     """Judge every pair, then give the objective's comparisons their verdicts; `p_values` may be left out.
 
-    The models may be those of several benches side by side, each judged by itself.
+    The models may be those of several benches side by side, each judged by itself. Of the pairs those may be chosen
+    that stand `among` all in these places: `memory` and `supply` are of them, and so is all that comes of it.
     """
-    ways = _ways_to_see_it(estimates, bounds, objective, estimator, benches)
+    ways = _ways_to_see_it(estimates, bounds, objective, estimator, benches, among)
     evidence, compared = ways[0], estimates.on(estimator)
     memory, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
     fixed = fixed_share(compared, evidence, supply.recorded)
     reach, certain = _reach(evidence, supply, fixed), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     order = _by_bench(-compared.score, benches)
-    pairs = _comparisons(objective, order, evidence, supply)
+    pairs = evidence.those_here(_comparisons(objective, order, evidence, supply))
     verdicts_of = partial(
         _verdicts,
         evidence,
@@ -148,10 +150,16 @@ def judge_look(
 
 
 def _ways_to_see_it(
-    estimates: Estimates, bounds: ScoreBounds | None, objective: Objective, estimator: Estimator, benches: int
+    estimates: Estimates,
+    bounds: ScoreBounds | None,
+    objective: Objective,
+    estimator: Estimator,
+    benches: int,
+    among: IndexArray | None,
 ) -> list[Evidence]:
     """The evidence as the grades are; and as it were if the answers without one spoke for one side, or the other."""
-    seen = partial(weigh_evidence, reference=objective.reference, margin=objective.margin, benches=benches)
+    reference, margin = objective.reference, objective.margin
+    seen = partial(weigh_evidence, reference=reference, margin=margin, benches=benches, among=among)
     if bounds is None:
         return [seen(estimates.on(estimator))]
     lowest, highest = bounds.lowest.on(estimator), bounds.highest.on(estimator)

@@ -211,13 +211,24 @@ def spread(issued: IntArray, weights: FloatArray, size: IntArray | int) -> IntAr
     target = weights / weights.sum(axis=-1, keepdims=True) * (issued.sum(axis=-1, keepdims=True) + each)
     missing = np.maximum(target - issued, 0.0)
     wanted = missing * (each / missing.sum(axis=-1, keepdims=True))
-    whole = np.floor(wanted).astype(np.int64)
+    whole = wanted.astype(np.int64)
     left = each - whole.sum(axis=-1, keepdims=True)
-    largest_first = np.argsort(whole - wanted, axis=-1, kind="stable")
-    extra = np.broadcast_to(np.arange(issued.shape[-1]) < left, whole.shape).astype(np.int64)
-    further = np.empty_like(whole)
-    np.put_along_axis(further, largest_first, extra, axis=-1)
-    return np.asarray(whole + further)
+    return np.asarray(whole + _largest(wanted - whole, left))
+
+
+def _largest(values: FloatArray, number: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which are the `number` (..., 1) largest of each row (..., M), those that come first where some are equal."""
+    last = values.shape[-1] - 1
+    ascending = np.sort(values, axis=-1)  # the values and not their order, which takes seven times as long
+    least = np.take_along_axis(ascending, np.clip(last + 1 - number, 0, last), axis=-1)
+    largest = np.asarray(values >= least)
+    crowded = largest.sum(axis=-1) != number[..., 0]
+    if crowded.any():
+        equal = (values == least)[crowded]
+        above = largest[crowded] & ~equal
+        room = number[crowded] - above.sum(axis=-1, keepdims=True)
+        largest[crowded] = above | (equal & (np.cumsum(equal, axis=-1) <= room))
+    return largest
 
 
 def spread_over_open(view: View, weights: FloatArray) -> IntArray:

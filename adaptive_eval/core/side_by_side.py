@@ -2,7 +2,7 @@
 
 What a look does is done to whole arrays, so that a look at a hundred small runs takes hardly longer than one at a
 single run. Models are numbered on from run to run, as the pairs are (`Evidence.benches`); nothing of one run bears on
-another.
+another. Of many models most pairs are called early: where that latches, only the others are looked at again.
 """
 
 from dataclasses import fields, replace
@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray
-from adaptive_eval.core.judge import LatchedVerdicts, PairForecast
-from adaptive_eval.core.look import JudgedLook
+from adaptive_eval.core.evidence import IndexArray
+from adaptive_eval.core.judge import LatchedVerdicts
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rules import judges_by_pair
 from adaptive_eval.core.settings import Budget
@@ -33,49 +32,19 @@ def some_of(values: Any, keep: NDArray[np.bool_], benches: int) -> Any:
     return type(values)(**{one.name: getattr(values, one.name)[rows] for one in fields(values)})
 
 
-def bench_of(look: JudgedLook, number: int) -> JudgedLook:
-    """What the look found on one of its benches, as if that had been looked at alone."""
-    evidence = look.evidence
-    models, begins = evidence.models, number * evidence.models
-    chosen = slice(number * (len(evidence.z) // evidence.benches), (number + 1) * (len(evidence.z) // evidence.benches))
-    mine = look.pairs[:, 0] // models == number
-    reference = models * evidence.benches
+def undecided(memory: LatchedVerdicts) -> IndexArray:
+    """Where the pairs stand that are neither called nor tied; where verdicts latch, a look changes no other."""
+    return np.flatnonzero((memory.call == 0) & ~memory.tie)
 
-    def own(pairs: IndexArray) -> IndexArray:
-        return np.where(pairs == reference, models, pairs - begins) if evidence.against_reference else pairs - begins
 
-    def among_all(pairs: IndexArray) -> IndexArray:
-        return np.where(pairs == models, reference, pairs + begins) if evidence.against_reference else pairs + begins
+def chosen(memory: LatchedVerdicts, among: IndexArray) -> LatchedVerdicts:
+    """What is remembered of the pairs that stand there."""
+    return LatchedVerdicts(**{one.name: getattr(memory, one.name)[among] for one in fields(memory)})
 
-    def alone(of: Evidence) -> Evidence:
-        arrays = {name: getattr(of, name)[chosen] for name in ("difference", "sigma", "sigma_first", "sigma_second")}
-        arrays |= {name: getattr(of, name)[chosen] for name in ("z", "information")}
-        first, second = own(of.first[chosen]), own(of.second[chosen])
-        return Evidence(models, of.against_reference, first, second, **arrays)
 
-    ahead, memory, estimates = look.forecast, look.memory, look.estimates
-    cautious = alone(look.cautious)
-    return JudgedLook(
-        estimates=Estimates(
-            **{one.name: getattr(estimates, one.name)[begins : begins + models] for one in fields(estimates)}
-        ),
-        evidence=alone(evidence),
-        memory=LatchedVerdicts(**{one.name: getattr(memory, one.name)[chosen] for one in fields(memory)}),
-        rule=look.rule,
-        forecast=PairForecast(
-            evidence=cautious,
-            delta=ahead.delta,
-            horizon=ahead.horizon[chosen],
-            boundary=ahead.boundary[chosen],
-            tie_boundary=ahead.tie_boundary[chosen],
-            certifiable=ahead.certifiable[chosen],
-            given_up=ahead.given_up[chosen],
-        ),
-        cautious=cautious,
-        order=look.order[begins : begins + models] - begins,
-        pairs=own(look.pairs[mine]),
-        verdicts=look.verdicts[mine],
-        compares=look.compares,
-        verdicts_of=lambda pairs: look.verdicts_of(among_all(pairs)),
-        fixed=look.fixed[chosen],
-    )
+def with_chosen(memory: LatchedVerdicts, among: IndexArray, now: LatchedVerdicts) -> LatchedVerdicts:
+    """The memory of all pairs, with what is now remembered of those that stand there."""
+    merged = {one.name: getattr(memory, one.name).copy() for one in fields(memory)}
+    for name, values in merged.items():
+        values[among] = getattr(now, name)
+    return LatchedVerdicts(**merged)

@@ -99,7 +99,8 @@ TIMED_FIRST, TIMED_MOST = 10, 20
 take as long to find."""
 TABLE_FIRST, TABLE_STEP = 10, 5
 PACE_FIRST, PACE_MOST = 2, 3
-"""Worlds of each pace: at least, and at most."""
+"""Worlds of each pace: at least, and at most. The first are simulated beside the run's own, the last beside the table:
+such a run takes long, and nobody could help with one that is left for the end."""
 
 
 class OnForecastProgress(Protocol):
@@ -157,10 +158,13 @@ def simulate_all(
     cells = len(confidences(scene.decisions)) + len(FACTORS) - 2
     expected = len(worlds) * len(first) + few * cells + PACE_MOST * len(paces)
     likely = min(len(worlds), 2 * FIRST) * len(first) + min(few, TABLE_FIRST) * cells + PACE_FIRST * len(paces)
+    others = [one for one in dict.fromkeys(at_pace.values()) if one != need]
     with SimulationWorkers(scene, likely, most) as workers:
         work = _Workload(workers, worlds, _Progress(expected, watch))
         for end in [at for at in STOPS if at < len(worlds)] + [len(worlds)]:
-            work.do(Wanted(first, end, timed=not all(times_settled(work.runs.get(one, ())) for one in first)))
+            own_runs = Wanted(first, end, timed=not all(times_settled(work.runs.get(one, ())) for one in first))
+            at_other_paces = Wanted(others, 0 if end == STOPS[0] else min(PACE_FIRST, end), timed=True)
+            work.do(at_other_paces, own_runs)
             work.progress.found(work.runs[need])
             if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):
                 break
@@ -168,16 +172,11 @@ def simulate_all(
         median = round(float(np.median([run.trials for run in work.runs[need]])))
         reference = budget if capped is not None else Budget(trials=max(median, 1))
         table = _table(scene, reference, need.budget, most)
-        to_come = few * sum(one not in work.runs for one in table.values())
-        work.progress.so_many_more(to_come + PACE_MOST * len(paces))
-        cells_to_fill, others = (
-            list(dict.fromkeys(table.values())),
-            [one for one in dict.fromkeys(at_pace.values()) if one != need],
-        )
-        at_least = min(TABLE_FIRST, few), min(PACE_FIRST, end)
-        work.do(Wanted(others, at_least[1], timed=True), Wanted(cells_to_fill, at_least[0], timed=False))
-        table_worlds = _fill_table(work, cells_to_fill, few)
-        _try_paces(work, need, others, min(PACE_MOST, end))
+        cells_to_fill = list(dict.fromkeys(table.values()))
+        to_come = few * sum(one not in work.runs for one in cells_to_fill)
+        work.progress.so_many_more(to_come + (PACE_MOST - PACE_FIRST) * len(others))
+        work.do(Wanted(others, min(PACE_FIRST, end), timed=True))
+        table_worlds = _fill_table(work, cells_to_fill, few, _open_paces(work, need, others, min(PACE_MOST, end)))
     tried = {pace: work.runs[one] for pace, one in at_pace.items()}
     return Simulations(work.runs, need, capped, reference, table, end, table_worlds, tried)
 
@@ -194,23 +193,26 @@ def _ends(worlds: int, first: int, step: int) -> list[int]:
     return [*range(min(first, worlds), worlds, step), worlds]
 
 
-def _fill_table(work: "_Workload", cells: Sequence[Variant], few: int) -> int:
-    """Simulate the cells in the first worlds, in `few` of them at most; how many were enough."""
+def _fill_table(work: "_Workload", cells: Sequence[Variant], few: int, beside: "Wanted") -> int:
+    """Simulate the cells in the first worlds, in `few` of them at most, and something else beside the first of them;
+    how many were enough."""
     done = 0
     for end in _ends(few, TABLE_FIRST, TABLE_STEP):
-        work.do(Wanted(cells, end, timed=False))
+        work.do(beside, Wanted(cells, end, timed=False))
         done = end
         if end >= TABLE_FIRST and all(cell_settled(work.runs[one][:end]) for one in cells):
             break
     return done
 
 
-def _try_paces(work: "_Workload", need: Variant, others: Sequence[Variant], most: int) -> None:
-    """Simulate other paces in one more world after the other, each until it is known, in `most` of them at most."""
-    for end in range(PACE_FIRST + 1, most + 1):
-        open_still = [one for one in others if not pace_settled(work.runs[one], work.runs[need][: end - 1])]
-        work.do(Wanted(open_still, end, timed=True))
-        others = open_still
+def _open_paces(work: "_Workload", need: Variant, others: Sequence[Variant], most: int) -> "Wanted":
+    """One more world for those of the other paces of which the first have not told enough."""
+    open_still = [
+        one
+        for one in others
+        if most > PACE_FIRST and not pace_settled(work.runs[one], work.runs[need][: len(work.runs[one])])
+    ]
+    return Wanted(open_still, most, timed=True)
 
 
 class Wanted(NamedTuple):

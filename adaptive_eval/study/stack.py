@@ -31,7 +31,7 @@ from adaptive_eval.core.look import (
 )
 from adaptive_eval.core.policies import View, spread_over_open, weighs_questions
 from adaptive_eval.core.reasons import why_no_further
-from adaptive_eval.core.side_by_side import bench_of, some_of
+from adaptive_eval.core.side_by_side import chosen, some_of, undecided, with_chosen
 from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.study.slots import IssuedRound
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
@@ -81,7 +81,7 @@ def _summed(tapes: Sequence[Tape], categories: int) -> Iterator[IntArray]:
     total = np.zeros(1, dtype=np.int32)
     for trial in count():
         layer = np.concatenate([tape.layer(trial) for tape in tapes])
-        total = total + (layer[..., None] == np.arange(categories - 1))
+        total = total + (layer[..., None] == np.arange(categories - 1, dtype=layer.dtype))
         yield total
 
 
@@ -117,7 +117,7 @@ class RunStack:
             supply = self._supply()
             look = self._look(supply)
             fits = self._compose(look)
-            self._end_those_without_a_round(look, supply, fits)
+            self._end_those_without_a_round(supply, fits)
         return [self._ends[number] for number in range(len(self._ends))]
 
     # -- one step ----------------------------------------------------------------------------------------------------
@@ -143,6 +143,7 @@ class RunStack:
         )
 
     def _supply(self) -> Supply:
+        """What is left for every run, and for each of its pairs."""
         models, questions = self._shape
         trials = self._there.sum(axis=2, dtype=np.int64).ravel()
         nobody, nothing = np.zeros(len(trials), dtype=bool), np.zeros(len(trials), dtype=np.int64)
@@ -151,23 +152,41 @@ class RunStack:
         return Supply(trials, self._plan.trials.max * questions - trials, of_pairs, nobody, nothing, nobody)
 
     def _look(self, supply: Supply) -> JudgedLook:
+        """At every pair of which it may change something."""
+        if self._plan.judging.latch:
+            among = undecided(self._memory)
+            left = replace(supply, affordable=np.asarray(supply.affordable)[among])
+            look = self._judged(self._estimates, chosen(self._memory, among), left, len(self._runs), among)
+            self._memory = with_chosen(self._memory, among, look.memory)
+        else:
+            look = self._judged(self._estimates, self._memory, supply, len(self._runs))
+            self._memory = look.memory
+        self._looks += 1
+        needed = self._issued.sum(axis=(1, 2)) + trials_to_horizons(look, supply) + 1.0
+        self._unhindered = np.maximum(self._unhindered, needed)
+        return look
+
+    def _judged(
+        self,
+        estimates: Estimates,
+        memory: LatchedVerdicts,
+        supply: Supply,
+        benches: int,
+        among: IndexArray | None = None,
+    ) -> JudgedLook:
         plan = self._plan
-        look = judge_look(
-            self._estimates,
-            self._memory,
+        return judge_look(
+            estimates,
+            memory,
             plan.objective,
             plan.deciding_rule,
             plan.judging,
             supply,
             estimator=plan.estimator,
             p_values=False,
-            benches=len(self._runs),
+            benches=benches,
+            among=among,
         )
-        self._memory = look.memory
-        self._looks += 1
-        left = self._issued.sum(axis=(1, 2)) + trials_to_horizons(look, supply) + 1.0
-        self._unhindered = np.maximum(self._unhindered, left)
-        return look
 
     def _compose_first(self) -> None:
         """The first round of every run, and those that run ahead of the first look."""
@@ -272,11 +291,11 @@ class RunStack:
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
-    def _end_those_without_a_round(self, look: JudgedLook, supply: Supply, fits: BoolArray) -> None:
+    def _end_those_without_a_round(self, supply: Supply, fits: BoolArray) -> None:
         done = [number for number, flying in enumerate(self._flying) if not flying]
         for number in done:
-            mine = bench_of(look, number)
             left = supply_of(supply, number, len(self._runs))
+            mine = self._look_alone(number, left)
             self._ends[int(self._runs[number])] = StackedEnd(
                 reason=why_no_further(mine, bool(fits[number]), ()),
                 counts=self._counts.reshape(len(self._runs), *self._shape, -1)[number].copy(),
@@ -285,6 +304,12 @@ class RunStack:
                 rounds=() if self._kept is None else tuple(self._kept[number]),
             )
         self._drop(done)
+
+    def _look_alone(self, number: int, supply: Supply) -> JudgedLook:
+        """The same look at all pairs of one run: it finds no more of them to call or to tie."""
+        alone = np.arange(len(self._runs)) == number
+        estimates, memory = (some_of(of, alone, len(self._runs)) for of in (self._estimates, self._memory))
+        return self._judged(estimates, memory, supply, 1)
 
     def _drop(self, done: Sequence[int]) -> None:
         """Go on without those."""

@@ -166,4 +166,7 @@ def _filled_up(outcomes: IntArray, chances: FloatArray, rng: np.random.Generator
 def _pick(edges: FloatArray | IntArray, rng: np.random.Generator) -> Categories:
     """One category for each cell: the first whose cumulative weight (L, M, K) is above a uniform part of the sum."""
     at = rng.random(edges.shape[:-1]) * edges[..., -1]
-    return np.asarray((at[..., None] >= edges[..., :-1]).sum(axis=-1), dtype=np.uint8)
+    picked = np.zeros(at.shape, dtype=np.uint8)
+    for category in range(edges.shape[-1] - 1):  # along a short last axis a sum takes five times as long
+        picked += at >= edges[..., category]
+    return picked

@@ -9,6 +9,7 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -21,6 +22,8 @@ from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
 from scorio.moments import FloatArray, IntArray
+
+END = attrgetter("end")
 
 
 class ServedSpans(NamedTuple):
@@ -114,7 +117,7 @@ class _FlyingBatch:
         """How many of its answers have come when there is something to tell: until the first batch of the opening is
         complete nothing comes of any of them."""
         assert self._opening is not None
-        quiet = bisect_left(self.load.in_order[0], min(load.end for load in self._opening))
+        quiet = bisect_left(self.load.in_order[0], min(map(END, self._opening)))
         return max(quiet, self._told + 1)
 
     @property

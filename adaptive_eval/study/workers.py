@@ -6,6 +6,8 @@ Results come in the order of the jobs, the same whatever the number of processes
 import math
 import os
 import signal
+import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +15,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait as wait_for_any
 from types import TracebackType
 from typing import NamedTuple
 
@@ -30,7 +33,9 @@ from adaptive_eval.study.stack import MOST_CELLS
 from scorio.moments import FloatArray
 
 WORTH_A_PROCESS = 2.5
-"""Seconds of work that repay the one that a process takes to start."""
+"""Seconds of work that repay the one that a process takes to start, where it has everything to import."""
+WORTH_A_COPY = 0.5
+"""The same where it is a copy of this one, which is there at once."""
 LEAST_SECONDS = 0.4e-6
 """What a trial of the fixed design takes to simulate in a run of it, at least."""
 FIRST_TELLS = 0.5
@@ -142,18 +147,27 @@ class SimulationWorkers:
 
     def _hire_if_worth_it(self, seconds: float) -> None:
         """Take on processes for so much work, if none are there."""
-        processes = min(os.cpu_count() or 1, math.floor(seconds / WORTH_A_PROCESS))
+        each = WORTH_A_COPY if _may_be_copied() else WORTH_A_PROCESS
+        processes = min(os.cpu_count() or 1, math.floor(seconds / each))
         if self._pool is None and processes > 1:
             self.hire(processes)
 
     def hire(self, processes: int) -> "Future[None]":
         """Have the jobs done by so many processes, of which this is one, from when the first of the others is there."""
-        # spawned, not forked: the caller may have threads
-        context = get_context("spawn")
+        copied = _may_be_copied()
+        context = get_context("fork" if copied else "spawn")
         self._processes = processes
         self._pool = ProcessPoolExecutor(processes - 1, context, initializer=_begin, initargs=(self._scene,))
         self._ready = self._pool.submit(_be_there)
+        if copied:
+            wait([self._ready])  # some milliseconds
         return self._ready
+
+
+def _may_be_copied() -> bool:
+    """Whether this process may be forked: where it has other threads, what they hold would be held in the copy for
+    ever, and elsewhere libraries of the system do not bear it."""
+    return sys.platform == "linux" and threading.active_count() == 1
 
 
 class _Worker:
@@ -202,12 +216,23 @@ def _parts(numbers: Sequence[int], most: int) -> list[list[int]]:
 
 
 _here: list[_Worker] = []
-"""The worker of a spawned process."""
+"""The worker of another process."""
 
 
 def _begin(scene: Scene) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that shows the progress
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # a copy has what its parent does then
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     _here.append(_Worker(scene))
+
+
+def _end_with_the_parent() -> None:
+    """A parent that is killed cannot say so, and its queue stays open as long as anyone waits at it."""
+    parent = parent_process()
+    if parent is not None:
+        wait_for_any([parent.sentinel])
+        os._exit(1)
 
 
 def _be_there() -> None:

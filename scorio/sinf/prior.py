@@ -19,10 +19,12 @@ many in up to 14% of runs instead of 5%. The second term adds the variance of th
 the z of a call, as Agresti and Coull (1998) do for one proportion; then no such run was found above the promise.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from scorio.counts import Counts
-from scorio.moments import CountArray, FloatArray, Moments, over_categories, question_moments
+from scorio.moments import CountArray, FloatArray, Moments, over_categories, over_questions, question_moments
 
 EVENTS = 3.0
 """Deviating trials that each model's variance adds to those observed."""
@@ -37,7 +39,7 @@ def pooled_shares(n: CountArray) -> FloatArray:
 
     That trial keeps a model that has never failed yet from looking as if it could not.
     """
-    total = n.sum(axis=-2)
+    total = over_questions(n)
     shares: FloatArray = (total + 1.0 / total.shape[-1]) / (total.sum(axis=-1, keepdims=True) + 1.0)
     return shares
 
@@ -131,18 +133,19 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
     over j alone, weighted by how many questions have a count above j: the work does not depend on M. A model that has
     settled stays put, so that its s is its own, whoever takes longer beside it.
     """
-    trials = over_categories(n)[..., None]
+    trials = over_categories(n)
     most = int(trials.max(initial=0))
     # all trials of a question are one more category, of share 1, whose sums are taken away
-    above = _exceedances(np.concatenate([n, trials], axis=-1), most)
+    above = _exceedances([*np.moveaxis(n, -1, 0), trials], most)
     above[:, -1] *= -1.0
     share = np.concatenate([shares, np.ones((len(n), 1))], axis=-1)[:, :, None]
-    j = np.arange(most)
+    j, term = np.arange(most, dtype=np.float64), np.empty_like(above)
     x, moving = np.zeros(len(n)), np.ones(len(n), dtype=bool)
     low, high = (np.full_like(x, end) for end in LOG_S_RANGE)
     for _ in range(MOST_STEPS):
         s = np.exp(x)
-        term = share / (s[:, None, None] * share + j)
+        np.add(s[:, None, None] * share, j, out=term)
+        np.divide(share, term, out=term)
         slope = np.einsum("bkj,bkj->b", above, term)
         bend = -np.einsum("bkj,bkj,bkj->b", above, term, term)
         weight = s / (1.0 + s)
@@ -158,12 +161,13 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
     return np.exp(x)
 
 
-def _exceedances(n: CountArray, most: int) -> FloatArray:
-    """How many questions have a count above j, for j = 0 .. most - 1: (B, M, K) to (B, K, most)."""
-    batch, questions, categories = n.shape
+def _exceedances(counts: Sequence[CountArray], most: int) -> FloatArray:
+    """How many questions have a count above j, for j = 0 .. most - 1: K counts (B, M) to (B, K, most)."""
+    batch, questions = counts[0].shape
     width = most + 1
-    cells = (np.arange(batch)[:, None, None] * categories + np.arange(categories)) * width + n
-    histogram = np.bincount(cells.ravel().astype(np.intp), minlength=batch * categories * width)
-    below = np.cumsum(histogram.reshape(batch, categories, width), axis=-1)
+    begins = width * np.arange(batch)[:, None]
+    cells = [(begins + n.astype(np.intp, copy=False)).ravel() for n in counts]
+    histogram = np.stack([np.bincount(own, minlength=batch * width).reshape(batch, width) for own in cells], axis=1)
+    below = np.cumsum(histogram, axis=-1)
     above: FloatArray = (questions - below[..., :-1]).astype(np.float64)
     return above

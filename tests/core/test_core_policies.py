@@ -1,6 +1,8 @@
 """Who gets trials, and how a model's trials are spread over its questions."""
 
 from dataclasses import replace
+from fractions import Fraction
+from math import floor
 
 import numpy as np
 import pytest
@@ -58,6 +60,31 @@ def test_ties_go_to_the_first_questions() -> None:
     assert spread(np.zeros(4, np.int32), np.ones(4), 6).tolist() == [2, 2, 1, 1]
     assert spread(np.array([2, 2, 1, 1]), np.ones(4), 4).tolist() == [1, 1, 1, 1]
     assert spread(np.array([2, 2, 1, 1]), np.ones(4), 2).tolist() == [0, 0, 1, 1]
+
+
+def by_largest_remainder(issued: list[int], weights: list[float], size: int) -> list[int]:
+    """The rule of `spread` on one model, question by question, in fractions, so that nothing is rounded."""
+    exact = [Fraction(one) for one in weights]
+    target = [one / sum(exact) * (sum(issued) + size) for one in exact]
+    missing = [max(to - has, Fraction(0)) for to, has in zip(target, issued, strict=True)]
+    wanted = [one * size / sum(missing) for one in missing]
+    given = [floor(one) for one in wanted]
+    first = sorted(range(len(given)), key=lambda at: (given[at] - wanted[at], at))
+    return [one + (at in first[: size - sum(given)]) for at, one in enumerate(given)]
+
+
+def test_many_models_are_spread_at_once_each_by_largest_remainders() -> None:
+    rng = np.random.default_rng(7)
+    for questions in (1, 2, 8):
+        issued = rng.integers(0, 4, (40, questions))
+        weights = rng.uniform(0.5, 4.0, (40, questions))
+        sizes = rng.integers(1, 2 * questions + 1, 40)
+        alone = [
+            by_largest_remainder(*case) for case in zip(issued.tolist(), weights.tolist(), sizes.tolist(), strict=True)
+        ]
+        assert spread(issued, weights, sizes).tolist() == alone
+    equal = spread(np.zeros((3, 8), dtype=np.int32), np.ones((3, 8)), np.array([3, 8, 11]))
+    assert equal.tolist() == [[1] * 3 + [0] * 5, [1] * 8, [2] * 3 + [1] * 5]
 
 
 def test_one_question_gets_everything() -> None:

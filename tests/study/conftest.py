@@ -10,3 +10,4 @@ from adaptive_eval.study import workers
 @pytest.fixture(autouse=True)
 def no_process_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "WORTH_A_PROCESS", math.inf)
+    monkeypatch.setattr(workers, "WORTH_A_COPY", math.inf)

@@ -1,6 +1,7 @@
 """Runs side by side, from whole arrays: each as its own controller has it on the same outcomes."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from test_simulated import QUESTIONS, level, served
 from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.look import judge_look
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Objective, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs, Weighted
@@ -18,6 +20,7 @@ from adaptive_eval.core.rules import ExpectedLoss, Intervals, Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.types import Cost
+from adaptive_eval.study import stack
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import (
     ServiceCosts,
@@ -130,6 +133,27 @@ def test_who_stands_beside_a_run_changes_nothing() -> None:
     together = simulate_side_by_side(plan, jobs, costs(2), 1)
     for job, run in zip(jobs, together, strict=True):
         assert_same(run, simulate_side_by_side(plan, [job], costs(2), 1)[0])
+
+
+def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where calls latch; where they do not, every look is at all pairs."""
+    looked: list[int] = []
+
+    def counted(*given: Any, among: Any = None, **more: Any) -> Any:
+        found = judge_look(*given, among=among, **more)
+        looked.append(len(found.evidence.z) // more["benches"])
+        return found
+
+    monkeypatch.setattr(stack, "judge_look", counted)
+    chances = np.repeat(np.array([0.05, 0.5, 0.52, 0.95])[:, None], ASKED, axis=1)
+    job = StackedJob(0, np.stack([1.0 - chances, chances], axis=-1), None, timed=False)
+    plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(8, 30))
+    simulate_side_by_side(plan, [job], costs(2), 1)
+    assert looked[0] == 6, "all pairs of four models"
+    assert 1 <= min(looked) < 6 and looked[-1] == 6, "at the end the run is looked at by itself"
+    looked.clear()
+    simulate_side_by_side(replace(plan, judging=Judging(latch=False)), [job], costs(2), 1)
+    assert set(looked) == {6}
 
 
 class OfItsOwn:

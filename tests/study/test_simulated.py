@@ -1,5 +1,9 @@
 """Simulated runs against what can be worked out by hand, and what is made of them."""
 
+import os
+import select
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +18,7 @@ from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
+from adaptive_eval.study import workers
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import (
     Scene,
@@ -140,7 +145,9 @@ def scene(**changes: object) -> Scene:
 
 
 @pytest.mark.slow
-def test_processes_change_nothing() -> None:
+@pytest.mark.parametrize("copied", [True, False])
+def test_processes_change_nothing(monkeypatch: pytest.MonkeyPatch, copied: bool) -> None:
+    monkeypatch.setattr(workers, "_may_be_copied", lambda: copied)
     jobs = [
         SimulationJob(world, level(0.7, 0.6), Variant(0.95, Budget(trials=cap)))
         for world in (0, 1)
@@ -151,10 +158,41 @@ def test_processes_change_nothing() -> None:
         assert alone.simulate(jobs) == together.simulate(jobs)
 
 
-def test_a_helper_is_called_at_once_where_all_runs_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+COPY = """
+import os, sys, threading
+from adaptive_eval.study import workers
+sys.path[:0] = sys.argv[1:]
+from test_simulated import scene
+assert workers._may_be_copied()
+with workers.SimulationWorkers(scene(), 0, 12) as some:
+    assert some.hire(2).done()
+    print(*some._pool._processes, flush=True)
+    with open("/proc/self/task/%d/children" % os.getpid()) as file:
+        assert file.read().split() == [str(pid) for pid in some._pool._processes]
+    assert not workers._may_be_copied(), "the pool has threads"
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux alone")
+def test_a_copy_is_there_at_once_and_ends_with_a_parent_that_is_killed() -> None:
+    command = [sys.executable, "-c", COPY, *(path for path in sys.path if path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        copy = int(parent.stdout.readline())
+        ended = os.pidfd_open(copy)
+        parent.kill()
+        assert select.select([ended], [], [], 60.0)[0], "it would wait for jobs for ever"
+        os.close(ended)
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_helper_is_called_at_once_where_all_runs_are_long(monkeypatch: pytest.MonkeyPatch, copied: bool) -> None:
     """20 models x 500 questions x 80 trials in a hundred runs, but not 5 x 30 x 80: those are seen first."""
     hired: list[int] = []
-    monkeypatch.setattr("adaptive_eval.study.workers.WORTH_A_PROCESS", 2.5)
+    monkeypatch.setattr(workers, "_may_be_copied", lambda: copied)
+    monkeypatch.setattr(workers, "WORTH_A_COPY", 0.5)
+    monkeypatch.setattr(workers, "WORTH_A_PROCESS", 2.5)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(SimulationWorkers, "hire", lambda self, processes: hired.append(processes))
     SimulationWorkers(scene(bench=Bench(5, 30, BINARY)), 100, 80)
@@ -164,10 +202,10 @@ def test_a_helper_is_called_at_once_where_all_runs_are_long(monkeypatch: pytest.
 
 
 def test_bundles_are_parted_only_where_there_are_fewer_than_processes() -> None:
-    workers = SimulationWorkers(scene(), 0, 12)
-    workers._processes = 2
-    assert list(workers._in_parts([[0, 1, 2, 3]])) == [[0, 1], [2, 3]]
-    assert list(workers._in_parts([[0, 1], [2, 3, 4]])) == [[0, 1], [2, 3, 4]]
+    some = SimulationWorkers(scene(), 0, 12)
+    some._processes = 2
+    assert list(some._in_parts([[0, 1, 2, 3]])) == [[0, 1], [2, 3]]
+    assert list(some._in_parts([[0, 1], [2, 3, 4]])) == [[0, 1], [2, 3, 4]]
 
 
 def test_a_variant_is_the_plan_with_another_confidence_and_the_time_that_is_left() -> None:
