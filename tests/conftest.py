@@ -19,6 +19,7 @@ from browsing import Tabs, chromium
 from hypothesis import settings
 from live_runs import EndedRuns, Site, small_world
 from patient_time import PatientLoop
+from ports import held_port
 from thoroughness import examples
 
 from adaptive_eval.endpoints import checking, failures, refusals, servers
@@ -86,6 +87,13 @@ def unhurried_url() -> Iterator[str]:
     """A server of the same answers, for runs that must not be over before a test has done something to them."""
     with serving(SimulatedServer(replace(small_world(), latency=Latency(median=0.03)))) as url:
         yield url
+
+
+@pytest.fixture
+def unused_tcp_port() -> Iterator[int]:
+    """In place of that of pytest-asyncio, which another test may have got before it is used."""
+    with held_port() as port:
+        yield port
 
 
 @pytest.fixture

@@ -5,26 +5,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ports import held_port
 from processes import gone
-
-from adaptive_eval.launch.command import free_ports
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A free port; no process that has it in its command may be left when the test is over."""
-    port = next(free_ports())
-    yield port
-    assert gone(str(port)), "a server was left behind"
+    """A port of its own; no process that has it in its command may be left when the test is over."""
+    with held_port() as port:
+        yield port
+        assert gone(str(port)), "a server was left behind"
 
 
 @pytest.fixture
 def two_ports() -> Iterator[tuple[int, int]]:
     """The same for two servers."""
-    ports = free_ports()
-    two = next(ports), next(ports)
-    yield two
-    assert all(gone(str(port)) for port in two), "a server was left behind"
+    with held_port() as one, held_port() as other:
+        yield one, other
+        assert gone(str(one)) and gone(str(other)), "a server was left behind"
 
 
 @pytest.fixture(autouse=True)

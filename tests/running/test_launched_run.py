@@ -17,11 +17,11 @@ from typing import TypeVar
 import pytest
 from live_runs import MODELS, Found, Site, kill
 from patient_time import HANGS
+from ports import HOST, held_port
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.launch.command import free_ports
 from adaptive_eval.store import Event, RunFinished, RunReader, ServerDied, ServerLaunched, events_of_kind
 
 SERVER = Path(__file__).with_name("small_server.py")
@@ -69,14 +69,14 @@ def nothing_is_left(site: Site) -> Iterator[None]:
     assert none_left(site)
 
 
-def listening(port: int, seconds: float = HANGS) -> None:
-    deadline = time.monotonic() + seconds
-    with suppress(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port)).close()
-        return
-    assert time.monotonic() < deadline
-    time.sleep(0.02)
-    listening(port, seconds - 0.02)
+def wait_for_server(port: int) -> None:
+    deadline = time.monotonic() + HANGS
+    while True:
+        with suppress(ConnectionRefusedError):
+            socket.create_connection((HOST, port)).close()
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def events(directory: Path, kind: type[Kind]) -> list[Kind]:
@@ -93,16 +93,15 @@ def results(directory: Path) -> dict[str, list[dict[str, object]]]:
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What the run finds where someone else serves its models."""
-    port = next(free_ports())
-    site = Site.make(tmp_path_factory.mktemp("elsewhere"), f"http://127.0.0.1:{port}/v1")
-    with subprocess.Popen(
-        [sys.executable, "-S", str(SERVER), str(port), str(site.folder)], stdout=subprocess.PIPE
-    ) as one:
-        try:
-            listening(port)
-            site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}))
-        finally:
-            one.kill()
+    with held_port() as port:
+        site = Site.make(tmp_path_factory.mktemp("elsewhere"), f"http://{HOST}:{port}/v1")
+        command = [sys.executable, "-S", str(SERVER), str(port), str(site.folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as one:
+            try:
+                wait_for_server(port)
+                site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}))
+            finally:
+                one.kill()
     return Found.of(site.directory())
 
 

@@ -1,13 +1,13 @@
 """Thresholds that are fitted on a run's opening: over HTTP, through kills, faults, regrading, import and extension."""
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,6 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.launch.command import free_ports
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
@@ -320,15 +319,16 @@ def test_numbers_beside_percentiles_are_taken_as_they_are(site: Site) -> None:
 
 @pytest.mark.slow
 def test_the_example_that_goes_by_length_runs_against_the_simulator(site: Site) -> None:
-    (port,) = islice(free_ports(), 1)
-    program = [sys.executable, "-m", "adaptive_eval", "simulate", "coins", "--port", str(port)]
+    program = [sys.executable, "-u", "-m", "adaptive_eval", "simulate", "coins", "--port", "0"]
     config = yaml.safe_load((ROOT / "configs" / "right-and-brief.yaml").read_text())
-    config["models"] = [{"name": one["name"], "base_url": f"http://127.0.0.1:{port}/v1"} for one in config["models"]]
     config["trials"]["max"] = 6
-    (site.folder / "brief.yaml").write_text(yaml.safe_dump(config))
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as simulator:
         try:
-            assert simulator.stdout is not None and simulator.stdout.readline()
+            assert simulator.stdout is not None
+            address = re.search(r"http://\S+/v1", simulator.stdout.readline())
+            assert address is not None
+            config["models"] = [{"name": one["name"], "base_url": address[0]} for one in config["models"]]
+            (site.folder / "brief.yaml").write_text(yaml.safe_dump(config))
             assert site.run(site.folder / "brief.yaml").exit_code in ENDED
         finally:
             simulator.kill()

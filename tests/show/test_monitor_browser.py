@@ -1,7 +1,6 @@
 """The monitor in a real browser: a page follows a live run, and nothing that a model wrote is more than text."""
 
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from browsing import Tabs
 from live_runs import Site, small_world
 from patient_time import HANGS
 from played import Played
+from ports import held_port
 
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
@@ -142,15 +142,13 @@ def test_the_page_of_a_live_run_follows_it_by_itself(live: Path, monitors: Monit
 
 
 def test_a_page_comes_back_when_its_monitor_does(live: Path, monitors: Monitors, tabs: Tabs) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    page = tabs.at(monitors.serve(live, port))
-    until(page, f"{TRIALS} > 0")
-    monitors.stop()
-    until(page, "document.querySelector('h1').textContent.includes('no connection')")
-    trials = number(page, TRIALS)
-    monitors.serve(live, port)
+    with held_port() as port:
+        page = tabs.at(monitors.serve(live, port))
+        until(page, f"{TRIALS} > 0")
+        monitors.stop()
+        until(page, "document.querySelector('h1').textContent.includes('no connection')")
+        trials = number(page, TRIALS)
+        monitors.serve(live, port)
     until(page, f"{TRIALS} > {trials} && !document.querySelector('h1').textContent.includes('no connection')")
     lost = [told for told in tabs.complaints if "ERR_CONNECTION_REFUSED" in told or "ERR_INCOMPLETE_CHUNKED" in told]
     assert lost == tabs.complaints, "a browser notes that a server was away, and nothing else was wrong"

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from live_runs import MODELS, Site
 from patient_time import HANGS
+from ports import held_port
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
@@ -27,10 +28,8 @@ Sample = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number = probe.getsockname()[1]
-    yield number
+    with held_port() as port:
+        yield port
 
 
 def scrape(port: int) -> Sample:
