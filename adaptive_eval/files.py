@@ -6,6 +6,7 @@ which dies with its holders however they end.
 
 import errno
 import fcntl
+import glob
 import json
 import os
 import shutil
@@ -208,3 +209,9 @@ def write_whole(path: Path, data: bytes, mend: str) -> None:
         what = "the disk is full" if error.errno in _FULL else f"it cannot be written: {error.strerror}"
         kind = StoreFull if error.errno in _FULL else StoreError
         raise kind(f"{path}: {what}. {mend}") from error
+
+
+def remove_drafts(path: Path) -> None:
+    """Remove what `write_whole` has left beside a file where it was killed."""
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*.draft"):
+        draft.unlink(missing_ok=True)

@@ -26,6 +26,8 @@ from adaptive_eval.store.database import DATABASE_FILE
 
 MODELS = ("ada", "bob", "cyd")
 FAST = Latency(median=0.004)
+SOME_NEVER = Latency(median=0.3, sigma=8.0)
+"""Half of the answers come at once, and every sixth or so not while any test goes on."""
 ENDED = {ExitCode.REACHED, ExitCode.SPENT}
 """How a run ends that nothing has stopped."""
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from adaptive_eval.errors import AdaptiveEvalError, StoreError
-from adaptive_eval.files import write_whole
+from adaptive_eval.files import remove_drafts, write_whole
 from adaptive_eval.imports import load_extra
 from adaptive_eval.sections import ANSWERS_URL
 
@@ -107,9 +107,11 @@ class LocalAnswers:
         return os.fdopen(descriptor, "rb"), told.st_size
 
     def remove(self, name: str) -> None:
-        """What is not there is removed."""
+        """What is not there is removed; drafts of the file go with it."""
+        path = self._folder / require_name(name)
         with suppress(OSError):
-            (self._folder / require_name(name)).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+            remove_drafts(path)
 
 
 def _sync_folder(folder: Path) -> None:

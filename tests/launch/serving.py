@@ -3,10 +3,10 @@
     python serving.py PORT [WHAT ...]
 
 `late=S`: it is ready after so many seconds; `exit=N`: it prints some lines and exits instead; `child`: it has a child
-that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `dies=S`: it is
-killed so many seconds after it has told its version; `says=TEXT`: it prints the text first; `busy`: it answers 503 for
-ever; `endless`: no answer has an end; `sleeps`: it can be put to sleep and woken; `dazed`: it falls asleep for good;
-`fails=FILE`: where there is this file, it is removed, and the server exits.
+that ignores SIGTERM; `stubborn`: it ignores SIGTERM itself; `nohealth`: its health check is a 404; `says=TEXT`: it
+prints the text first; `busy`: it answers 503 for ever; `endless`: no answer has an end; `sleeps`: it can be put to
+sleep and woken; `dazed`: it falls asleep for good; `fails=FILE`: where there is this file, it is removed, and the
+server exits; `until=FILE`: it ignores SIGTERM, says that it is deaf, and ends when there is this file.
 """
 
 import os
@@ -35,8 +35,6 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(10**9 if endless else len(body)))
         self.end_headers()
         self.wfile.write(body)
-        if "dies" in WHAT and self.path == "/version":
-            threading.Timer(float(WHAT["dies"]), lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
         with suppress(ConnectionError):
             while endless:
                 time.sleep(0.05)
@@ -55,11 +53,21 @@ class Handler(BaseHTTPRequestHandler):
             print("asked", flush=True)
 
 
+def end_when_there_is(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.02)
+    os._exit(0)
+
+
 def main() -> None:
     if "says" in WHAT:
         print(WHAT["says"], flush=True)
     if "stubborn" in WHAT:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "until" in WHAT:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        threading.Thread(target=end_when_there_is, args=(Path(WHAT["until"]),)).start()
+        print("deaf", flush=True)
     if "child" in WHAT:
         ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('child', flush=True); "
         subprocess.Popen([sys.executable, "-S", "-c", ignore + "time.sleep(600)", __file__, sys.argv[1]])

@@ -179,10 +179,14 @@ async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_se
 
 
 async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: int) -> None:
-    bed = Bed(tmp_path, port, "dies=0.3")
+    bed = Bed(tmp_path, port)
     await bed.start()
+    asked = asyncio.create_task(bed.server.endpoint.sample(PROMPT, range(1)))
+    for start in range(RESTARTS + 1):
+        await until(lambda start=start: len(bed.inners) > start and bed.inners[start].asked)
+        os.kill(bed.pid, signal.SIGKILL)
     with pytest.raises(LaunchFailed, match=rf"was killed by SIGKILL [^\n]*, after it was started again {RESTARTS} "):
-        await bed.server.endpoint.sample(PROMPT, range(1))
+        await asked
     assert [event.kind for event in bed.events] == [ServerDied.KIND, ServerLaunched.KIND] * RESTARTS
     assert not running(str(port))
     await bed.server.stop()

@@ -134,7 +134,7 @@ import asyncio, os, sys
 from pathlib import Path
 from adaptive_eval.launch import process
 from adaptive_eval.launch.host import ExclusivePlaces
-process.GRACE_SECONDS = 3.0
+process.GRACE_SECONDS = 3600.0
 async def main():
     folder, command = Path(sys.argv[1]), sys.argv[2:]
     holds = [await ExclusivePlaces(["gpu0"], "killed").take("gpu0", print)]
@@ -147,22 +147,25 @@ asyncio.run(main())
 
 @pytest.fixture
 def killed(tmp_path: Path, port: int) -> int:
-    """The process of a run that had gpu0 and was killed; its server has three seconds to end, and takes them."""
-    server = [sys.executable, "-S", str(SERVER), str(port), "stubborn", "child"]
+    """The process of a run that had gpu0 and was killed; its server has an hour to end, and does when it is let to."""
+    server = [sys.executable, "-S", str(SERVER), str(port), f"until={tmp_path / 'over'}"]
     command = [sys.executable, "-c", HOLDS, str(tmp_path), *server]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout is not None and run.stdout.readline() == "started\n"
-        while "child" not in (tmp_path / "l").read_text():
+        while "deaf" not in (tmp_path / "l").read_text():
             time.sleep(0.01)
         run.send_signal(signal.SIGKILL)
     return run.pid
 
 
-async def test_a_killed_run_has_its_place_until_its_server_has_ended(killed: int, port: int) -> None:
+async def test_a_killed_run_has_its_place_until_its_server_has_ended(tmp_path: Path, killed: int, port: int) -> None:
     told, places = Told(), ExclusivePlaces(["gpu0"], "next")
-    assert running(f"{SERVER} {port}")
-    await places.take("gpu0", hears(told))
+    taking = asyncio.create_task(places.take("gpu0", hears(told)))
+    await until(lambda: told)
+    assert running(f"{SERVER} {port}") and not taking.done()
+    (tmp_path / "over").touch()
+    await taking
     assert not running(f"{SERVER} {port}")
     assert told[0][1].startswith(f"the run killed (process {killed}, since ")
     places.release()

@@ -1,6 +1,7 @@
 """A stored run as one value: what is worked out anew from the trials is what the run itself has published."""
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +79,7 @@ def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site, unhurri
     undecided = {"stopping": {"confidence": 0.9999999, "futility": False}}  # it goes on for long
     process = site.start(site.write(concurrency=4, **undecided))
     assert wait_for_trials(site.directory(), 150, process)
+    process.send_signal(signal.SIGSTOP)  # it is at work all the same, and not over while it is read
     assert is_held(site.directory())
     live = read_view(site.directory())
     assert live.results is not None and live.results.run.status == "running"

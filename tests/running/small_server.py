@@ -62,7 +62,7 @@ def answer(model: str, prompt: str, seed: int) -> str:
 
 
 if __name__ == "__main__":
-    print("the small server starts", flush=True)
+    print("the small server starts", os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("SHARD"), flush=True)
     if "broken" in sys.argv:
         sys.exit("CUDA out of memory")
     if "stubborn" in sys.argv:

@@ -5,7 +5,6 @@ import signal
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import Results, read_results
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import PriorTaken, RunReader, events_of_kind
 from adaptive_eval.store.database import DATABASE_FILE
 
@@ -101,13 +99,16 @@ def test_a_model_that_joins_later_is_asked_then(site: Site) -> None:
     assert (row.trials, row.tokens) == used(greedy_of(site))
 
 
+def one_slow(site: Site, slow_url: str) -> list[dict[str, str]]:
+    """The models, of which the last does not answer while a test goes on."""
+    return [{"name": name, "base_url": slow_url if name == MODELS[-1] else site.base_url} for name in MODELS]
+
+
 @pytest.mark.slow
-def test_a_kill_on_the_way_loses_none(site: Site) -> None:
-    with serving(SimulatedServer(replace(small_world(), latency=Latency(median=0.2)))) as url:
-        slow = site.write(**FIRST, models=[{"name": name, "base_url": url, "concurrency": 2} for name in MODELS])
-        process = site.start(slow)
-        assert wait_for_trials(greedy_of(site), 5, process)
-        kill(process)
+def test_a_kill_on_the_way_loses_none(site: Site, slow_url: str) -> None:
+    process = site.start(site.write(**FIRST, models=one_slow(site, slow_url)))
+    assert wait_for_trials(greedy_of(site), 5, process)
+    kill(process)
     before = Found.of(greedy_of(site)).outcomes
     assert 5 <= len(before) < IN_ALL and not trials_in(site.directory())
     config = site.write(**FIRST)
@@ -119,13 +120,15 @@ def test_a_kill_on_the_way_loses_none(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_who_stops_meanwhile_has_stopped_the_run(site: Site) -> None:
-    with serving(SimulatedServer(replace(small_world(), latency=Latency(median=0.2)))) as url:
-        slow = site.write(**FIRST, models=[{"name": name, "base_url": url, "concurrency": 2} for name in MODELS])
-        process = site.start(slow)
-        assert wait_for_trials(greedy_of(site), 5, process)
-        process.send_signal(signal.SIGINT)
-        said, problems = process.communicate()
+def test_who_stops_meanwhile_has_stopped_the_run(site: Site, slow_url: str) -> None:
+    process = site.start(site.write(**FIRST, models=one_slow(site, slow_url)))
+    assert wait_for_trials(greedy_of(site), 5, process)
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    while "interrupt again to stop at once" not in (line := process.stdout.readline()):
+        assert line
+    process.send_signal(signal.SIGINT)
+    said, problems = process.communicate()
     assert process.returncode == ExitCode.STOPPED, problems
     assert "Stopped. Every answer that was graded is stored." in said and not trials_in(site.directory())
     told = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"])

@@ -12,7 +12,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
+from live_runs import ENDED, MODELS, SOME_NEVER, Found, Site, kill, small_world, stored, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -121,7 +121,7 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
 
 
 def test_a_kill_between_answer_and_verdict_loses_neither(site: Site, fair_url: str) -> None:
-    slow = replace(small_world(), latency=Latency(median=0.3))
+    slow = replace(small_world(), latency=SOME_NEVER)
     with serving(SimulatedServer(slow, judge=SimulatedJudge())) as url:
         config = site.write(**settings(fair_url, grader=judged_by(url), concurrency=64))
         process = site.start(config)
@@ -174,7 +174,7 @@ def tokens_in(site: Site) -> int:
 @pytest.mark.slow
 def test_kills_count_what_verdicts_may_have_cost_each_time(site: Site, fair_url: str) -> None:
     """And what they may still cost: a start for which the budget has too little left asks the judge for nothing."""
-    slow = replace(small_world(), latency=Latency(median=0.3))
+    slow = replace(small_world(), latency=SOME_NEVER)
     with serving(SimulatedServer(slow, judge=SimulatedJudge())) as url:
         capped = {"budget": {"tokens": 10_000_000}, "concurrency": 64}
         config = site.write(**settings(fair_url, grader=judged_by(url), **capped))
@@ -277,20 +277,22 @@ def test_a_regrade_that_is_ended_has_spent_what_it_has_asked(site: Site, fair_ur
     keyed = settings(fair_url, grader="math", trials={"min": 4, "max": 4})
     assert site.run(site.write(**keyed)).exit_code in ENDED
     before = stored(site)
-    slow = SimulatedServer(replace(small_world(), latency=Latency(median=0.4)), judge=SimulatedJudge())
+    slow = SimulatedServer(replace(small_world(), latency=Latency(0.01, sigma=8.0)), judge=SimulatedJudge())
     limits = {"sampling": {"max_tokens": 20}, "longest": 1024, "price": {"input": 1.0, "output": 2.0}}
     models = [{"name": name, "base_url": fair_url, "price": {"input": 1.0, "output": 2.0}} for name in MODELS]
     anew = {"models": models, "trials": {"min": 4, "max": 4}, "budget": {"tokens": 10**7, "usd": 50.0}}
     with serving(slow) as url:
-        config = site.write("anew", **settings(fair_url, grader=judged_by(url, **limits), **anew))
+        config = site.write(
+            "anew", **settings(fair_url, grader=judged_by(url, concurrency={"concurrency": 96}, **limits), **anew)
+        )
         command = [sys.executable, "-m", "adaptive_eval", "regrade", str(site.directory()), "--config", str(config)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         site.processes.append(process)
         while process.poll() is None and slow.counts["answered"] < 70:
             time.sleep(0.005)
         process.send_signal(number)
-        process.communicate()
-    assert process.returncode == (ExitCode.STOPPED if number == signal.SIGINT else -number)
+        _, said = process.communicate()
+    assert process.returncode == (ExitCode.STOPPED if number == signal.SIGINT else -number), said
     answered, worst = slow.counts["answered"], asked_in_vain(site)[0].tokens / asked_in_vain(site)[0].answers
     spent, usd = (sum(getattr(one, of) for one in asked_in_vain(site)) for of in ("tokens", "usd"))
     assert stored(site) == before, "all grades change or none"

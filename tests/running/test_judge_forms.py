@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
+from live_runs import ENDED, MODELS, SOME_NEVER, Found, Site, kill, small_world, stored, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -21,7 +21,6 @@ from adaptive_eval.simulate.answering import question_rows, right_answer
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import RunReader, ServersNoticed, TrialRecord, events_of_kind
 from adaptive_eval.store.records import WAITS
 
@@ -154,7 +153,7 @@ def test_a_judge_that_likes_a_place_is_seen_and_moves_no_score(site: Site, bias:
 def test_a_kill_between_answer_and_verdict_loses_neither_in_any_form(
     site: Site, fair_url: str, form: dict[str, object]
 ) -> None:
-    slow = replace(small_world(), latency=Latency(median=0.3))
+    slow = replace(small_world(), latency=SOME_NEVER)
     capped = {"budget": {"tokens": 30_000_000}, "concurrency": 64}
     with serving(SimulatedServer(slow, judge=SimulatedJudge(structured=False))) as url:
         process = site.start(site.write(**settings(site, url, form, **capped)))

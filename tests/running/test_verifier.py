@@ -99,7 +99,7 @@ def test_without_a_grader_beside_it_the_verifier_says_what_is_correct(site: Site
 
 @pytest.mark.slow
 def test_a_kill_between_answer_and_label_loses_neither(site: Site, fair_url: str) -> None:
-    slow = replace(small_world(), latency=Latency(median=0.3))
+    slow = replace(small_world(), latency=Latency(median=3.0))
     with serving(SimulatedServer(slow, verifier=SimulatedVerifier(SURE, LEANING))) as url:
         config = site.write(**settings(fair_url, grader=verified_by(url), concurrency=64))
         process = site.start(config)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browsing import Tabs
-from live_runs import EndedRuns, Site, kill, wait_for_trials
+from live_runs import MODELS, EndedRuns, Site, kill, wait_for_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -102,11 +102,13 @@ def test_the_command_writes_what_is_asked_for(site: Site, ended_runs: EndedRuns,
 
 
 @pytest.mark.slow
-def test_a_weekly_board_over_the_life_of_a_run(site: Site, ended_runs: EndedRuns) -> None:
+def test_a_weekly_board_over_the_life_of_a_run(site: Site, ended_runs: EndedRuns, slow_url: str) -> None:
     """Begun, killed, resumed: the board has it at every moment, and the week before counts until it is over."""
     folder = site.folder / "runs"
     ended_runs.copy(site, folder / "week1", trials={"min": 12, "max": 12})
-    config = site.write("week2", seed=5, trials={"min": 12, "max": 12})
+    week2: dict[str, object] = {"seed": 5, "trials": {"min": 12, "max": 12}}
+    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    models[-1]["base_url"] = slow_url  # so that it is not over before it is killed
 
     def standing() -> dict[str, str]:
         told = CliRunner().invoke(app, ["board", str(folder), "--format", "json"])
@@ -117,12 +119,12 @@ def test_a_weekly_board_over_the_life_of_a_run(site: Site, ended_runs: EndedRuns
 
     counts = "week1"
     assert standing() == {"week1": "finished"}
-    process = site.start(config, "--run-dir", str(folder / "week2"))
+    process = site.start(site.write("week2", **week2, models=models), "--run-dir", str(folder / "week2"))
     assert wait_for_trials(folder / "week2", 30, process)
     assert standing() == {"week1": "finished", "week2": "running"}
     kill(process)
     assert standing() == {"week1": "finished", "week2": "stopped"}
-    site.run(config, "--run-dir", str(folder / "week2"))
+    site.run(site.write("week2", **week2), "--run-dir", str(folder / "week2"))
     counts = "week2"
     assert standing() == {"week1": "finished", "week2": "finished"}
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from urllib.request import ProxyHandler, build_opener
 
 import httpx2
@@ -45,8 +46,9 @@ def of(sample: Sample, name: str, **labels: str) -> float:
 
 
 @pytest.mark.slow
-def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int) -> None:
-    config = site.write(budget={"trials": 500, "wall_time": 600}, concurrency=1, trials={"min": 10, "max": 200})
+def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int, unhurried_url: str) -> None:
+    site = replace(site, base_url=unhurried_url)
+    config = site.write(budget={"trials": 500, "wall_time": 600}, concurrency=2, trials={"min": 10, "max": 200})
     process = site.start(config, "--metrics-port", str(port))
     seen: list[Sample] = []
     while process.poll() is None:
@@ -56,7 +58,7 @@ def test_a_real_run_is_scraped_while_it_goes_on(site: Site, port: int) -> None:
             sample = {}
         if ("adaptive_eval_looks_total", frozenset()) in sample:
             seen.append(sample)
-        time.sleep(0.1)
+        time.sleep(0.02)
     assert process.returncode in (ExitCode.REACHED, ExitCode.SPENT), process.communicate()
     assert len(seen) >= 2
     last = seen[-1]

@@ -153,7 +153,8 @@ class Watched:
         self.kill_here("before")
         folder = self._directory / ANSWERS_FOLDER
         folder.mkdir(exist_ok=True)
-        (folder / name).write_bytes(data[: len(data) // 2])
+        for half in (name, f".{name}.{os.getpid()}.draft"):
+            (folder / half).write_bytes(data[: len(data) // 2])
         self.kill_here("within")
         self._place.write(name, data)
         self.kill_here("after")
@@ -398,6 +399,7 @@ print("open", flush=True)
 at = store.reader.trial_count()
 while True:
     store.commit(CommitBatch([make_trial(trial=at, text=f"answer {at} " * 9)]))
+    print(at, flush=True)
     at += 1
 """
 
@@ -411,7 +413,9 @@ def test_twenty_kills_lose_nothing(directory: Path) -> None:
         command = [sys.executable, "-c", WRITER, str(directory)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": paths})
         assert process.stdout is not None and process.stdout.readline() == b"open\n"
-        time.sleep(chance.uniform(0.0, 0.3))
+        for _ in range(chance.randrange(20)):
+            assert process.stdout.readline()
+        time.sleep(chance.uniform(0.0, 0.01))  # anywhere between two commits
         process.send_signal(signal.SIGKILL)
         process.communicate()
         stored = read(directory)
