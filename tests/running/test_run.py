@@ -54,7 +54,10 @@ def printed(process: "subprocess.Popen[str]", word: str) -> None:
         assert line, process.stderr.read()
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.slow)])
+KILLS = [1, pytest.param(12, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.release)]
+
+
+@pytest.mark.parametrize("kills", KILLS)
 def test_a_run_that_was_killed_ends_as_if_it_had_not_been(site: Site, uninterrupted: Found, kills: int) -> None:
     """SIGKILL at random moments of one run, and of another when that one ends."""
     rng, runs = random.Random(kills), 0

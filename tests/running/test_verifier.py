@@ -194,7 +194,8 @@ def test_a_baseline_that_is_lost_on_the_way_counts_each_time(site: Site, fair_ur
     faulty = SimulatedServer(world, faults=Faults(reset=0.5), verifier=SimulatedVerifier(SURE, LEANING), seed=3)
     with serving(faulty) as url:
         grader = verified_by(url, concurrency={"concurrency": 64})
-        config = site.write(**settings(fair_url, grader=grader, budget={"tokens": 100_000_000}, concurrency=64))
+        capped = {"budget": {"tokens": 100_000_000}, "concurrency": 64, "trials": {"min": 2, "max": 2}}
+        config = site.write(**settings(fair_url, grader=grader, **capped))
         assert site.run(config).exit_code in ENDED
     assert len(baselines(site)) == 1 and faulty.counts["reset"] > 0
     with closing(RunReader.open(site.directory())) as reader:

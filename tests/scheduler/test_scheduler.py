@@ -272,7 +272,11 @@ async def stopped_until_finished(bed: Bed, rng: random.Random) -> Scheduler:
             return scheduler
 
 
-RANDOM_RUNS = [pytest.param(range(3), id="3"), pytest.param(range(3, 220), id="217", marks=pytest.mark.slow)]
+RANDOM_RUNS = [
+    pytest.param(range(3), id="3"),
+    pytest.param(range(3, 60), id="57", marks=pytest.mark.slow),
+    pytest.param(range(60, 220), id="160", marks=pytest.mark.release),
+]
 
 
 @pytest.mark.parametrize("seeds", RANDOM_RUNS)

@@ -16,6 +16,7 @@ from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.settings import Trials
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.simulate.worlds import WORLDS
+from adaptive_eval.study import adaptive
 from adaptive_eval.study.adaptive import COLUMNS, SETUPS, AdaptiveRequest, study_adaptive
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.experiment import Experiment
@@ -103,7 +104,8 @@ def test_recorded_outcomes_are_drawn_within_their_record_and_the_command_writes_
 
 @pytest.mark.slow
 def test_many_draws_are_shared_among_processes_and_come_out_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = AdaptiveRequest(("coins",), replicates=24, trials=12)
-    shared = study_adaptive(request)
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
-    assert study_adaptive(request) == shared
+    request = AdaptiveRequest(("coins",), replicates=5, trials=6)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    alone = study_adaptive(request)
+    monkeypatch.setattr(adaptive, "FEW", 2)
+    assert study_adaptive(request) == alone
