@@ -5,7 +5,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import numpy as np
 import yaml
 from patient_time import HANGS
 from typer.testing import CliRunner, Result
+from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
@@ -45,7 +45,7 @@ class Site:
 
     folder: Path
     base_url: str
-    processes: "list[subprocess.Popen[str]]" = field(default_factory=list)
+    processes: "list[WarmProcess | subprocess.Popen[str]]" = field(default_factory=list)
 
     @classmethod
     def make(cls, folder: Path, base_url: str) -> "Site":
@@ -72,11 +72,9 @@ class Site:
         path.write_text(yaml.safe_dump(self.config(**changes)))
         return path
 
-    def start(self, config: Path, *options: str) -> "subprocess.Popen[str]":
+    def start(self, config: Path, *options: str) -> WarmProcess:
         """`adaptive-eval run` in a process of its own."""
-        command = [sys.executable, "-m", "adaptive_eval", "run", str(config), "--display", "plain", *options]
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(command, cwd=self.folder, stdout=pipe, stderr=pipe, text=True)
+        process = WarmProcess(["run", str(config), "--display", "plain", *options], self.folder)
         self.processes.append(process)
         return process
 
@@ -127,7 +125,9 @@ def trials_in(directory: Path) -> int:
         return 0
 
 
-def wait_for_trials(directory: Path, number: int, process: "subprocess.Popen[str]", seconds: float = HANGS) -> bool:
+def wait_for_trials(
+    directory: Path, number: int, process: "WarmProcess | subprocess.Popen[str]", seconds: float = HANGS
+) -> bool:
     """Whether the run reached so many trials before its process ended."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -139,7 +139,7 @@ def wait_for_trials(directory: Path, number: int, process: "subprocess.Popen[str
     raise TimeoutError(f"no {number} trials within {seconds} s")
 
 
-def kill(process: "subprocess.Popen[str]") -> None:
+def kill(process: "WarmProcess | subprocess.Popen[str]") -> None:
     """SIGKILL, and clear up."""
     process.send_signal(signal.SIGKILL)
     process.communicate()

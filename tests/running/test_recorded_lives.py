@@ -165,6 +165,8 @@ def test_some_lives_among_recorded_models() -> None:
     recorded_lives(histories=1)
 
 
-@pytest.mark.slow
-def test_many_lives_among_recorded_models() -> None:
-    recorded_lives(histories=60, number=1)
+@pytest.mark.parametrize(
+    "histories", [pytest.param(20, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.release)]
+)
+def test_many_lives_among_recorded_models(histories: int) -> None:
+    recorded_lives(histories=histories, number=1)
