@@ -34,9 +34,9 @@ _LONGEST_REASON = 60
 _MOST_AT_A_SLOT = 128
 """Tokens of one place that are looked at."""
 _ESTIMATED_WORDS = "its server does not say how many tokens answers use: they are estimated from the texts"
-_LOW_WORDS = "its server says fewer tokens than such texts can have: they are estimated from the texts"
-_ABSURD_SAID = "its server says that an answer has {} tokens, far more than max_tokens allows"
-_ABSURD_PROMPT = "its server says that a prompt has {} tokens, far more than its text"
+_LOW_WORDS = "its server reports fewer tokens than such texts must have: they are estimated from the texts"
+_ABSURD_SAID = "its server reports {} tokens for an answer, far more than max_tokens allows"
+_ABSURD_PROMPT = "its server reports {} tokens for a prompt, far more than its text can have"
 _REFUSAL: frozenset[Signal] = frozenset({"refusal"})
 
 
@@ -305,8 +305,8 @@ class AnswerReader:
         shown = finish_word(safe_excerpt(told, self._secrets, _LONGEST_REASON)) if reason else ""
         said = f"with the finish reason {shown!r}" if shown else "without a finish reason"
         raise UnknownFinish(
-            f"its server ends answers {said}, of which it is not known whether they are finished then: if they are, "
-            f"set {finish_reason_option(shown or NO_REASON)}; if not, they are no answers, and another server is needed"
+            f"its server ends answers {said}, and nobody can tell whether such an answer is complete: if it is, "
+            f"set {finish_reason_option(shown or NO_REASON)}; if not, use another server"
         )
 
 

@@ -439,7 +439,7 @@ class ModelEndpoint:
 async def _allowed(request: Request) -> None:
     """Ask before what was lost is asked for once more; raises `NotAskedAgain`."""
     if request.lost and request.again is not None and not await request.again():
-        raise NotAskedAgain("an answer was lost, and the run may not pay for it once more")
+        raise NotAskedAgain("an answer was lost, and the budget does not allow asking for it again")
     request.lost = False
 
 

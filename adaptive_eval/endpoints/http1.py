@@ -122,7 +122,7 @@ class ResponseParser:
                 raise _broken(f"a header line is {line[:32]!r}")
             headers.append((name.lower(), value.strip()))
         if self.status == 101:
-            raise _broken("it goes on in another protocol, which nobody asked for")
+            raise _broken("it switches to another protocol, which was not asked for")
         if 100 <= self.status < 200:
             return data[end + 4 :]
         self.headers = headers

@@ -195,8 +195,8 @@ class OverdueWatch:
             limit = patience * (limits.first if pulse.streamed else limits.whole)
             what = "first piece" if pulse.streamed else "answer"
             late = limit < self._timeout and now - pulse.sent_at >= limit
-            return f"no {what} within {limit:.3g} s, which is more than any takes here" if late else None
+            return f"no {what} within {limit:.3g} s, longer than an answer should take here" if late else None
         base = patience * limits.silence
         limit = base if spoken - pulse.heard_at >= base else min(QUIET_SECONDS * patience, ALONE * base)
         late = limit < self._timeout and now - pulse.heard_at >= limit
-        return f"the stream has said nothing for {limit:.3g} s" if late else None
+        return f"nothing came on the stream for {limit:.3g} s" if late else None

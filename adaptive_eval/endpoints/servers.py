@@ -148,8 +148,8 @@ def _cuts(sampling: Sampling, defaults: Mapping[str, Any]) -> Iterator[Notice]:
         is_now = ", ".join(f"{key} {_plain(value)}" for key, value in left.items())
         mend = ", ".join(f"{key}: {off[key]}" for key in left)
         text = (
-            f"its server is llama.cpp, which cuts off improbable tokens where sampling does not say ({is_now}): this "
-            f"moves scores by points. Set {mend} to sample as vLLM does, or these values if they are meant"
+            f"its server is llama.cpp, which leaves out improbable tokens unless told otherwise ({is_now}): this can "
+            f"change scores by several points. Set {mend} to sample as vLLM does, or set these values if you want them"
         )
         yield Notice("server_defaults", text)
 

@@ -88,7 +88,7 @@ class LaunchedEndpoint:
                     return answers
                 self._cut += len(seeds)
             if again is not None and not await again():
-                raise NotAskedAgain("its server has ended, and the run may not pay for the answer once more")
+                raise NotAskedAgain("its server has ended, and the budget does not allow asking for the answer again")
 
     async def check(self) -> Health:
         """Ask the server for its models and for one tiny answer."""

@@ -102,7 +102,7 @@ class ServerProcess:
             raise
         if word != "pid":
             await started.wait()
-            raise LaunchFailed(f"cannot be started: {rest or 'its keeper was killed'}")
+            raise LaunchFailed(f"cannot be started: {rest or 'the process that watches over it was killed'}")
         return cls(started, int(rest))
 
     async def stop(self, *, at_once: bool = False) -> None:

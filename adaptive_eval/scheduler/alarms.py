@@ -107,7 +107,7 @@ class Alarms:
         whom = "every model" if everyone else "a model"
         return "\n".join(
             [
-                f"stopped: by the first look the answers of {whom} cannot be what was asked for",
+                f"stopped at the first look: the answers of {whom} cannot be what was asked for",
                 *lines,
                 "Every answer is stored. After a change of grader or answer keys `adaptive-eval regrade RUN --config "
                 "CONFIG` grades them anew, and the run goes on; if all is as it should be, go on with "

@@ -208,7 +208,7 @@ class BatchedEndpoint:
             if failures >= self._attempts or self._now() - since > EXCUSED_SECONDS:
                 raise Unavailable(f"given up after {attempt} batches; in the last one: {outcome.why}")
             if outcome.lost and again is not None and not await again():
-                raise NotAskedAgain("an answer was lost, and the run may not pay for it once more")
+                raise NotAskedAgain("an answer was lost, and the budget does not allow asking for it again")
             if outcome.pause:
                 settings = self._service.settings
                 await self._sleep(min(settings.longest_poll, settings.first_poll * 2.0**attempt))

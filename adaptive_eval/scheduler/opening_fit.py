@@ -9,7 +9,7 @@ held, a model that is through with its opening waits for the others this once.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,6 @@ MEND = (
     "{}; raise trials.min and run the same command, or give the number under rubric.thresholds in a configuration for "
     "`adaptive-eval regrade RUN --config CONFIG`"
 )
-
-
-class RubricHolder(Protocol):
-    """Those who grade."""
-
-    rubric: Rubric
 
 
 class HeldTrial(NamedTuple):

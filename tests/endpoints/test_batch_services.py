@@ -121,7 +121,7 @@ async def _state_said(reply: bytes, status: int = 200, *headers: str) -> BatchSt
     [b"[]", b"null", b'{"status": "completed"}', b'{"id": "../files", "status": "x"}', b'{"id": 5}', b'{"id": ".."}'],
 )
 async def test_what_is_no_batch_is_refused(reply: bytes) -> None:
-    with pytest.raises(Failure, match="something else than a batch"):
+    with pytest.raises(Failure, match="something that is not a batch"):
         await _state_said(reply)
 
 

@@ -168,7 +168,7 @@ async def test_what_is_lost_is_asked_again_only_where_the_caps_bear_it() -> None
     async def never() -> bool:
         return False
 
-    with pytest.raises(NotAskedAgain, match="may not pay for it once more"):
+    with pytest.raises(NotAskedAgain, match="the budget does not allow asking for it again"):
         await endpoint.sample(question(1), range(1), never)
     assert endpoint.stats.lost == 1
 

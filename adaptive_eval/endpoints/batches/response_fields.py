@@ -11,7 +11,7 @@ _SHOWN_WORD = 40
 
 def bad(what: str) -> Failure:
     """A response of a batch service that makes no sense."""
-    return Failure(FailureKind.BAD_RESPONSE, f"the batch service said something else than a batch: {what}")
+    return Failure(FailureKind.BAD_RESPONSE, f"the batch service replied with something that is not a batch: {what}")
 
 
 def fields_of(value: object, what: str) -> Mapping[str, object]:
