@@ -188,14 +188,14 @@ export function againstText(facts) {
   return width === null ? "" : `to ± ${score(facts, width)}`;
 }
 
-/** The objective asks for narrow intervals, and compares with nothing. @param {Facts} facts */
-export function isPrecision(facts) {
+/** Each score is judged by itself, and compared with nothing. @param {Facts} facts */
+export function comparesNothing(facts) {
   return !facts.objective.compares;
 }
 
 /** What the objective decides on: comparisons, or scores by themselves. @param {Facts} facts */
 export function unit(facts) {
-  return isPrecision(facts) ? "score" : "comparison";
+  return comparesNothing(facts) ? "score" : "comparison";
 }
 
 /** @param {PairRow[]} pairs */

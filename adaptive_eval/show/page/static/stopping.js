@@ -2,7 +2,7 @@
 
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { SETTLED, entry, isPrecision, pairKey, pairText, resultsOf, score, unit } from "./facts.js";
+import { SETTLED, entry, comparesNothing, pairKey, pairText, resultsOf, score, unit } from "./facts.js";
 import { nothing, region, table } from "./parts.js";
 import { term } from "./terms.js";
 import { count, number, percent, plural } from "./text.js";
@@ -82,7 +82,7 @@ function mostTelling(pairs, keys, series) {
 
 /** @param {Facts} facts @param {Point[]} points */
 function explanation(facts, points) {
-  if (isPrecision(facts))
+  if (comparesNothing(facts))
     return h("p", null, "A score is known once half of its 95% interval is within the width that was asked for.");
   const gap = hasGap(points) ? " A gap: the two were not compared at those looks." : "";
   const tie =
@@ -145,7 +145,7 @@ function undecided(view, facts) {
         head: [
           "Comparison",
           "Verdict",
-          isPrecision(facts) ? term("sigma_here", "σ") : term("z"),
+          comparesNothing(facts) ? term("sigma_here", "σ") : term("z"),
           term("boundary"),
           term("power"),
           term("trials_needed"),
@@ -156,7 +156,7 @@ function undecided(view, facts) {
         rows: sorted.map((pair) => [
           pairText(facts, pair),
           badge(pair.verdict),
-          isPrecision(facts) ? score(facts, pair.sigma, 2) : number(pair.z),
+          comparesNothing(facts) ? score(facts, pair.sigma, 2) : number(pair.z),
           number(pair.boundary),
           percent(pair.power),
           pair.trials_needed === null ? "–" : count(Math.ceil(pair.trials_needed)),

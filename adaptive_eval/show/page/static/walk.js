@@ -2,7 +2,7 @@
 
 import { badge, band, bottomTicks, figure, fitted, horizontalLines, line, linear, sign, ticks } from "./chart.js";
 import { h, s } from "./dom.js";
-import { SETTLED, WIDTH_95, againstText, isPrecision, last, pairText, score, verdictWord, zText } from "./facts.js";
+import { SETTLED, WIDTH_95, againstText, comparesNothing, last, pairText, score, verdictWord, zText } from "./facts.js";
 import { data } from "./parts.js";
 import { term } from "./terms.js";
 import { chance, number, percent, plain } from "./text.js";
@@ -45,7 +45,7 @@ export function titleOf(facts, one, longest = 40) {
  * @param {Facts} facts @param {Series} one @returns {Curves}
  */
 function curvesOf(facts, one) {
-  if (isPrecision(facts)) {
+  if (comparesNothing(facts)) {
     const goal = facts.objective.half_width ?? 0;
     return {
       value: (point) => WIDTH_95 * point.sigma,
@@ -95,7 +95,7 @@ export function small(facts, one, pair, chosen) {
   const curves = curvesOf(facts, one);
   const points = one.points;
   /** @type {[number, number]} */
-  const extent = isPrecision(facts) ? [0, 3 * (curves.upper(points[0]) ?? 0)] : [-4.6, 4.6];
+  const extent = comparesNothing(facts) ? [0, 3 * (curves.upper(points[0]) ?? 0)] : [-4.6, 4.6];
   const plane = planeOf(points, extent, [left, width - right - 6], [height - bottom, top]);
   return h(
     "button",
@@ -295,7 +295,7 @@ function summaryOf(facts, one, pair) {
   const now = last(one.points);
   /** @type {{key?: TermKey, text: string}[]} */
   const parts = [{ key: /** @type {TermKey} */ (now.verdict), text: calledText(facts, one) }];
-  if (isPrecision(facts))
+  if (comparesNothing(facts))
     parts.push(
       { text: `half of the interval is ${score(facts, WIDTH_95 * now.sigma, 2)}` },
       { text: `asked for ${score(facts, facts.objective.half_width, 2)}` },
@@ -322,7 +322,7 @@ function calledText(facts, one) {
   const called = SETTLED.has(now.verdict) ? one.points[before + 1] : undefined;
   const word = verdictWord(now.verdict);
   if (!called) return word;
-  const then = isPrecision(facts) || called === now ? "" : `, at z ${number(called.z)} ${againstBoundary(called)}`;
+  const then = comparesNothing(facts) || called === now ? "" : `, at z ${number(called.z)} ${againstBoundary(called)}`;
   return `${word} at look ${called.look}${then}`;
 }
 
@@ -333,11 +333,12 @@ function againstBoundary({ boundary }) {
 
 /** @param {Facts} facts @param {Series} one @param {Curves} curves */
 function dataTable(facts, one, curves) {
-  const shown = (/** @type {number | null} */ value) => (isPrecision(facts) ? score(facts, value, 2) : number(value));
+  const shown = (/** @type {number | null} */ value) =>
+    comparesNothing(facts) ? score(facts, value, 2) : number(value);
   const head = [
     "Look",
-    isPrecision(facts) ? "Half width" : "z",
-    isPrecision(facts) ? "Asked for" : "Boundary",
+    comparesNothing(facts) ? "Half width" : "z",
+    comparesNothing(facts) ? "Asked for" : "Boundary",
     "Information",
     "Verdict",
   ];
