@@ -11,6 +11,7 @@ allowed, as many as were allowed. What is beyond the limit but possible is belie
 many tokens can be is estimated, whatever was allowed: that was generated. Each is noticed.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     signals_of_finish,
 )
+from adaptive_eval.endpoints.parsing import TokenLogprobs
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, EndpointConfig, Notice, Prompt, Signal
 
 _MOST = 2**31
@@ -90,13 +92,17 @@ def mean_bits(logprobs: Sequence[object]) -> float | None:
     """Bits per token over the tokens whose log-probability is known, None where none is."""
     from scorio.categorical import bits_per_token  # few servers are asked for them
 
-    known = [float(value) for value in logprobs if isinstance(value, (int, float)) and abs(value) < _MOST]
+    known = [value for value in logprobs if type(value) is float]
+    if not 0 < len(known) == len(logprobs) or not math.hypot(*known) < _MOST:  # some are none, too large, or no number
+        known = [float(value) for value in logprobs if isinstance(value, (int, float)) and abs(value) < _MOST]
     return float(bits_per_token(sum(known), len(known))) if known else None
 
 
 def _completion_logprobs(choice: dict[str, Any]) -> list[object]:
     """Log-probabilities token by token: chat's `content`, or text completions' `token_logprobs`."""
     logprobs = choice.get("logprobs")
+    if isinstance(logprobs, TokenLogprobs):
+        return list[object](logprobs.values)
     if not isinstance(logprobs, dict):
         return []
     if isinstance(tokens := logprobs.get("content"), list):
@@ -110,6 +116,8 @@ def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content else None
+    if isinstance(logprobs, TokenLogprobs):
+        first = logprobs.first
     if not isinstance(first, dict):
         return ()
     tops = first.get("top_logprobs")

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from adaptive_eval.endpoints.failures import READ, Failure, FailureKind, error_in, safe_excerpt, status_in_body
 from adaptive_eval.endpoints.open_files import are_out
 from adaptive_eval.endpoints.overdue import LastHeard
-from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
+from adaptive_eval.endpoints.parsing import StreamReader, parse_response
 from adaptive_eval.endpoints.posting import httpx_time_outs, incoming_of
 from adaptive_eval.endpoints.redaction import sent_in
 from adaptive_eval.endpoints.server_access import ServerAccess
@@ -81,7 +81,7 @@ def payload_of(status: int, body: bytes, secrets: tuple[str, ...]) -> tuple[int,
     if not is_success(status):
         return status, None
     try:
-        payload = parse_server_json(body)
+        payload = parse_response(body)
     except ValueError as error:
         start = safe_excerpt(body[: 4 * READ].decode("utf-8", "replace"), secrets, SHOWN_OF_A_BODY)
         raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {start!r}") from error

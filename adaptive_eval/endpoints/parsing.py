@@ -14,12 +14,43 @@ event of that name, as `error` in an event or in one of its choices, or as a fie
 import json
 import re
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
 from itertools import takewhile
 from typing import Any, NamedTuple, Self
 
 import orjson
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind, error_in
+
+LONG = 16 * 1024
+"""Bytes from which a response with log-probabilities is worth a parser of its own."""
+
+
+class TokenLogprobs(NamedTuple):
+    """The log-probabilities of a choice, in the place of what the server sent, where nothing else of it is read."""
+
+    values: list[float | None]
+    first: dict[str, Any] | None = None
+    """The first token, where others stand beside it."""
+
+
+def parse_response(body: bytes) -> object:
+    """The same as `parse_server_json`; of a long response with log-probabilities what is read (see `answers`)."""
+    if len(body) >= LONG and b'"logprobs"' in body and (parse := _parser_of_long_ones()) is not None:
+        payload = parse(body)
+        if payload is not None:
+            return payload
+    return parse_server_json(body)
+
+
+@cache
+def _parser_of_long_ones() -> Callable[[bytes], dict[str, Any] | None] | None:
+    if find_spec("msgspec") is None:
+        return None
+    from adaptive_eval.endpoints.long_responses import parse_long
+
+    return parse_long
 
 
 def parse_server_json(body: bytes) -> object:
@@ -89,16 +120,27 @@ class _EventForm(NamedTuple):
 
     def texts(self, block: bytes) -> tuple[list[str], bytes]:
         """The texts of the events of this form that a block begins with, all but the last, and what is left of it."""
-        *events, _ = block.split(self.gap)
-        before, after, start, end = self.before, self.after, len(self.before), -len(self.after)
-        alike = list(takewhile(lambda event: event.startswith(before) and event.endswith(after), events))[:-1]
+        alike = self._alike(block)
         try:
-            texts = orjson.loads(b"[%b]" % b",".join([event[start:end] for event in alike]))
+            texts = orjson.loads(b"[%b]" % b",".join(alike))
         except orjson.JSONDecodeError:
             return [], block
         if len(texts) != len(alike) or not all(isinstance(text, str) for text in texts):
             return [], block
-        return texts, block[sum(map(len, alike)) + len(alike) * len(self.gap) :]
+        around = len(self.before) + len(self.after) + len(self.gap)
+        return texts, block[sum(map(len, alike)) + len(alike) * around :]
+
+    def _alike(self, block: bytes) -> list[bytes]:
+        """What differs in the events that a block begins with, but the last of this form."""
+        # by one byte it is parted in a third of the time
+        *events, _ = block.split(b"\n")[::2] if self.gap == b"\n\n" else block.split(self.gap)
+        before, after, start, end = self.before, self.after, len(self.before), -len(self.after)
+        middles = [event[start:end] for event in events]
+        whole = b"%b%b%b%b" % (before, (after + self.gap + before).join(middles), after, self.gap)
+        if not block.startswith(whole):  # some event is of another form: only then are they compared one by one
+            alike = takewhile(lambda event: event.startswith(before) and event.endswith(after), events)
+            middles = [event[start:end] for event in alike]
+        return middles[:-1]
 
 
 class _Choice:
