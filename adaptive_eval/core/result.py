@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from adaptive_eval.core.evidence import CELLS_AT_ONCE, IndexArray
 from adaptive_eval.core.look import VERDICTS, JudgedLook, Supply, describe, letters, pair_verdicts, tiers
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Budget
@@ -106,14 +107,15 @@ def conclude(
 
 
 def _to_go(plan: Plan, pairs: Sequence[PairVerdict], supply: Supply) -> float:
-    target = np.zeros(plan.bench.models)
-    for pair in pairs:
-        if pair.verdict is Verdict.OPEN:
-            # unknown (nan) before there is a difference to go by: then as much as there may be
-            needed = plan.trials.max if math.isnan(pair.trials_needed) else min(pair.trials_needed, plan.trials.max)
-            members = [model for model in (pair.better, pair.worse) if model is not None]
-            target[members] = np.maximum(target[members], needed * plan.bench.questions)
-    return float(np.maximum(target - supply.trials, 0.0)[plan.bench.asked].sum())
+    target = np.zeros(plan.bench.models + 1)
+    at_work = [(one.better, one.worse, one.trials_needed) for one in pairs if one.verdict is Verdict.OPEN]
+    if at_work:
+        better, worse, needed = zip(*at_work, strict=True)
+        # unknown (nan) before there is a difference to go by: then as much as there may be
+        trials = np.fmin(np.array(needed), plan.trials.max) * plan.bench.questions
+        np.maximum.at(target, np.array(better), trials)
+        np.maximum.at(target, np.array([plan.bench.models if one is None else one for one in worse]), trials)
+    return float(np.maximum(target[:-1] - supply.trials, 0.0)[plan.bench.asked].sum())
 
 
 def _payable(budget: Budget, supply: Supply, spent: Cost) -> float:
@@ -174,28 +176,38 @@ def _at_least(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
 
 
 def _comparisons(plan: Plan, standing: JudgedLook, supply: Supply, means: FloatArray) -> tuple[ComparisonResult, ...]:
-    evidence = standing.evidence
-    at, margin = evidence.positions(standing.pairs), evidence.margin
+    evidence, pairs = standing.evidence, standing.pairs
+    at, margin = evidence.positions(pairs), evidence.margin
+    difference, sampled = _differences(plan, pairs, means)
+    spread = np.sqrt(_at_least(evidence.sigma[at] ** 2, sampled))
+    given = np.zeros(len(pairs))
+    if margin is not None:
+        given = np.where(pairs[:, 1] == margin.baseline, margin.delta, -margin.delta)
+    judged = difference + given
+    z = np.divide(judged, spread, out=np.zeros_like(spread), where=spread > 0.0)
+    told = 1.0 if standing.compares else math.nan
+    columns = (
+        pair_verdicts(standing, supply, plan.bench.questions),
+        (told * difference).tolist(),
+        evidence.sigma[at].tolist(),
+        (told * z).tolist(),
+        (told * standing.forecast.certifiable[at]).tolist(),
+    )
+    return tuple(map(ComparisonResult, *columns))
+
+
+def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The mean difference of each pair, and its variance where the questions are a sample; some pairs at a time."""
     reference = 0.0 if plan.objective.reference is None else plan.objective.reference
     against = np.append(means, np.full((1, means.shape[1]), reference), axis=0)
-    verdicts = pair_verdicts(standing, supply, plan.bench.questions)
-    told = 1.0 if standing.compares else math.nan
-    results = []
-    for verdict, place, (first, second) in zip(verdicts, at, standing.pairs, strict=True):
-        d = against[first] - against[second]
-        spread = float(np.sqrt(_at_least(evidence.sigma[place] ** 2, sampled_variance(d, plan.bench.clusters))))
-        given = 0.0 if margin is None else margin.delta if second == margin.baseline else -margin.delta
-        judged = float(d.mean()) + given
-        results.append(
-            ComparisonResult(
-                verdict=verdict,
-                difference=told * float(d.mean()),
-                sigma=float(evidence.sigma[place]),
-                sampled_z=told * (judged / spread if spread > 0.0 else 0.0),
-                certifiable_delta=told * float(standing.forecast.certifiable[place]),
-            )
-        )
-    return tuple(results)
+    difference, variance = np.empty(len(pairs)), np.empty(len(pairs))
+    at_once = max(CELLS_AT_ONCE // means.shape[1], 1)
+    for start in range(0, len(pairs), at_once):
+        part = slice(start, start + at_once)
+        d = against[pairs[part, 0]] - against[pairs[part, 1]]
+        difference[part] = d.mean(axis=-1)
+        variance[part] = sampled_variance(d, plan.bench.clusters)
+    return difference, variance
 
 
 def _reversals(plan: Plan, standing: JudgedLook, supply: Supply) -> tuple[PairVerdict, ...]:

@@ -9,10 +9,11 @@ from core_runs import Answers, straight
 
 from adaptive_eval.core import Bench, Controller, Cost, Outcome, Plan, Reason, Result, Trials, Verdict
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Pairs, Ranking, Threshold
+from adaptive_eval.core.objectives import Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
 from adaptive_eval.core.rules import Intervals, Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import Margin
 from scorio.sinf.compare import sampled_variance
 from scorio.sinf.multiplicity import holm_adjusted
 
@@ -190,3 +191,45 @@ def test_what_open_pairs_would_still_need() -> None:
     assert one.verdict.verdict is Verdict.OUT_OF_REACH
     assert one.verdict.trials_needed == pytest.approx(10 * (5.0 / one.verdict.z) ** 2, rel=1e-9)
     assert one.certifiable_delta == pytest.approx(5.0 * one.sigma, rel=1e-9)
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "in clusters"])
+@pytest.mark.parametrize(
+    "objective",
+    [TopK(4), Ranking(), Threshold(0.5), PrecisionOf(0.02), Gate(Margin(baseline=2, delta=0.03))],
+    ids=lambda one: type(one).__name__,
+)
+def test_all_comparisons_together_are_what_each_is_by_itself(
+    objective: Objective, grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve models, some pairs at a time: differences, sampled z and trials to go, worked out pair by pair here."""
+    monkeypatch.setattr("adaptive_eval.core.result.CELLS_AT_ONCE", 50)
+    rng, models, questions = np.random.default_rng(3), 12, 9
+    clusters = np.arange(questions) % 4 if grouped else None
+    bench = Bench(models, questions, np.array(W), clusters=clusters)
+    controller = Controller(Plan(bench, objective, trials=Trials(4, 40)))
+    (opening, *_) = controller.ask_rounds()
+    right = rng.binomial(4, np.linspace(0.2, 0.8, models)[:, None], (models, questions))
+    controller.tell_round(opening, np.stack([4 - right, right], axis=-1))
+    result, means = found(controller), (right / 4).tolist()
+    target = [0.0] * models
+    for one in result.comparisons:
+        verdict = one.verdict
+        value = 0.5 if isinstance(objective, Threshold) else -1e6
+        other = [value] * questions if verdict.worse is None else means[verdict.worse]
+        d = np.array(means[verdict.better]) - np.array(other)
+        given = 0.0
+        if isinstance(objective, Gate):
+            given = 0.03 if verdict.worse == 2 else -0.03
+        spread = math.sqrt(max(one.sigma**2, float(sampled_variance(d, clusters))))
+        if objective.compares:
+            assert one.difference == pytest.approx(math.fsum(d) / questions, abs=1e-12)
+            assert one.sampled_z == pytest.approx((math.fsum(d) / questions + given) / spread, abs=1e-9)
+        else:
+            assert math.isnan(one.difference) and math.isnan(one.sampled_z)
+        if verdict.verdict is Verdict.OPEN:
+            for model in {verdict.better, verdict.worse} - {None}:
+                assert model is not None
+                target[model] = max(target[model], questions * min(verdict.trials_needed, 40))
+    assert len(result.comparisons) == len(objective.comparisons(np.arange(models)))
+    assert result.trials_to_go == pytest.approx(sum(max(0.0, wanted - 4 * questions) for wanted in target))
