@@ -3,14 +3,16 @@
 import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
 import { difference, entry, pairKey, resultsOf, score, verdictWord } from "./facts.js";
-import { moveInGrid } from "./grid.js";
+import { moveInGrid, stepOf } from "./grid.js";
 import { nothing, factList } from "./parts.js";
+import { MOST_IN_A_TABLE, layOf, paintSquares, squareAt, squares, stepped } from "./squares.js";
 import { term } from "./terms.js";
 import { chance, name, number, percent, plain } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { PairRow, RunView } from "./sent.js" */
-/** @import { Section } from "./parts.js" */
+/** @import { Section, State } from "./parts.js" */
+/** @import { Fill, Square } from "./squares.js" */
 
 /** @typedef {Map<string, PairRow>} Pairs */
 
@@ -22,55 +24,26 @@ export const matrix = {
   render({ view, facts, ui }) {
     if (!view.z.length) return nothing("There is nothing to compare before the first look.");
     if (view.z.length < 2) return nothing("One model alone has nobody to be compared with.");
-    const results = resultsOf(view);
-    const level = 1 - (facts.decisions.stopping?.confidence ?? 0.95);
-    const pairs = new Map(
-      results.pairs.filter((pair) => pair.worse !== null).map((pair) => [pairKey(pair.better, pair.worse), pair]),
-    );
-    /** @type {[string, string]} */
-    const chosen =
-      ui.cell && facts.rankOf.has(ui.cell[0]) && facts.rankOf.has(ui.cell[1])
-        ? ui.cell
-        : [facts.names[0], facts.names[1]];
+    const level = levelOf(facts);
+    const pairs = pairsOf(view);
+    const chosen = chosenOf(facts, ui.cell);
+    const label = "z of every model against every other";
+    const all =
+      view.z.length > MOST_IN_A_TABLE ? squares(`${label}. Arrow keys move.`) : grid(label, view, facts, pairs, chosen);
     return [
       h("p", null, term("z"), " of the row against the column, positive where the row is ahead."),
       key(level),
       h(
         "div",
         { class: "beside" },
-        h(
-          "div",
-          { class: "scroll", "data-key": "grid" },
-          h(
-            "table",
-            { class: "matrix", role: "grid", "aria-label": "z of every model against every other" },
-            h(
-              "thead",
-              null,
-              h(
-                "tr",
-                null,
-                h("td", null),
-                facts.names.map((model, at) => h("th", { scope: "col", "data-tip": plain(model) }, at + 1)),
-              ),
-            ),
-            h(
-              "tbody",
-              null,
-              facts.names.map((model, row) =>
-                h(
-                  "tr",
-                  { "data-key": model },
-                  h("th", { scope: "row" }, h("span", { class: "rank" }, row + 1), " ", name(model, 24)),
-                  facts.names.map((other, column) => cell(view, pairs, level, chosen, [model, other], [row, column])),
-                ),
-              ),
-            ),
-          ),
-        ),
+        all,
         h("div", { class: "detail", "data-key": "detail" }, detail(view, facts, pairs, chosen)),
       ),
     ];
+  },
+  painted(root, state) {
+    const canvas = /** @type {HTMLCanvasElement | null} */ (root.querySelector("canvas"));
+    if (canvas) paint(canvas, state);
   },
   wire(root, state) {
     const choose = (/** @type {HTMLElement} */ { dataset: { row = "", column = "" } }) => {
@@ -80,8 +53,113 @@ export const matrix = {
     on(root, "click", "[data-column]", choose);
     on(root, "focusin", "[data-column]", choose);
     on(root, "keydown", "[data-column]", moveInGrid);
+    const pick = (/** @type {Square | null} */ at) => {
+      if (at === null || at[0] === at[1]) return;
+      state.ui.cell = [state.facts.names[at[0]], state.facts.names[at[1]]];
+      state.refresh("matrix");
+    };
+    on(root, "click", "canvas", (canvas, event) =>
+      pick(squareAt(canvas, event, layOf(state.facts.names, state.width))),
+    );
+    on(root, "pointermove", "canvas", (canvas, event) =>
+      tell(root, state, squareAt(canvas, event, layOf(state.facts.names, state.width))),
+    );
+    on(root, "keydown", "canvas", (_, event) => {
+      const step = stepOf(event);
+      if (step === null) return;
+      event.preventDefault();
+      pick(stepped(placeOf(state.facts, chosenOf(state.facts, state.ui.cell)), step, state.facts.names.length));
+    });
   },
 };
+
+/** What the objective compares. @param {RunView} view @returns {Pairs} */
+function pairsOf(view) {
+  const compared = resultsOf(view).pairs.filter((pair) => pair.worse !== null);
+  return new Map(compared.map((pair) => [pairKey(pair.better, pair.worse), pair]));
+}
+
+/** @param {Facts} facts */
+function levelOf(facts) {
+  return 1 - (facts.decisions.stopping?.confidence ?? 0.95);
+}
+
+/** The pair that the reader has chosen, or the first. @param {Facts} facts @param {[string, string] | undefined} cell @returns {[string, string]} */
+function chosenOf(facts, cell) {
+  return cell && facts.rankOf.has(cell[0]) && facts.rankOf.has(cell[1]) ? cell : [facts.names[0], facts.names[1]];
+}
+
+/** @param {Facts} facts @param {[string, string]} models @returns {Square} */
+function placeOf(facts, [model, other]) {
+  return [entry(facts.rankOf, model), entry(facts.rankOf, other)];
+}
+
+/** @param {HTMLCanvasElement} canvas @param {State} state */
+function paint(canvas, state) {
+  const { view, facts, ui, width } = state;
+  const [level, pairs, names] = [levelOf(facts), pairsOf(view), facts.names];
+  const picked = placeOf(facts, chosenOf(facts, ui.cell));
+  paintSquares(
+    canvas,
+    names,
+    layOf(names, width),
+    (at) => {
+      if (at[0] === at[1]) return { fill: "self", alone: false, framed: false };
+      const { z, stands, called, compared } = standing(view, pairs, level, [names[at[0]], names[at[1]]], at);
+      const fill = /** @type {Fill} */ (stands || called ? ((z ?? 0) > 0 ? "ahead" : "behind") : "");
+      return { fill, alone: called && !stands, framed: compared !== undefined };
+    },
+    picked,
+  );
+  tell(/** @type {HTMLElement} */ (canvas.parentElement), state, picked);
+}
+
+/** Says what is under the pointer. @param {HTMLElement} root @param {State} state @param {Square | null} at */
+function tell(root, { view, facts }, at) {
+  if (at === null || at[0] === at[1]) return;
+  /** @type {HTMLElement} */ (root.querySelector(".readout")).textContent = labelOf(
+    [facts.names[at[0]], facts.names[at[1]]],
+    standing(view, pairsOf(view), levelOf(facts), [facts.names[at[0]], facts.names[at[1]]], at),
+  );
+}
+
+/**
+ * Every cell with its number.
+ * @param {string} label @param {RunView} view @param {Facts} facts @param {Pairs} pairs @param {[string, string]} chosen
+ */
+function grid(label, view, facts, pairs, chosen) {
+  const level = levelOf(facts);
+  return h(
+    "div",
+    { class: "scroll", "data-key": "grid" },
+    h(
+      "table",
+      { class: "matrix", role: "grid", "aria-label": label },
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          h("td", null),
+          facts.names.map((model, at) => h("th", { scope: "col", "data-tip": plain(model) }, at + 1)),
+        ),
+      ),
+      h(
+        "tbody",
+        null,
+        facts.names.map((model, row) =>
+          h(
+            "tr",
+            { "data-key": model },
+            h("th", { scope: "row" }, h("span", { class: "rank" }, row + 1), " ", name(model, 24)),
+            facts.names.map((other, column) => cell(view, pairs, level, chosen, [model, other], [row, column])),
+          ),
+        ),
+      ),
+    ),
+  );
+}
 
 /** What fills and frames say. @param {number} level */
 function key(level) {
@@ -105,23 +183,52 @@ function key(level) {
 }
 
 /**
+ * @typedef {object} Standing
+ * @property {number | null} z
+ * @property {boolean} stands among all pairs
+ * @property {boolean} called by the run
+ * @property {PairRow | undefined} compared by the objective
+ */
+
+/**
+ * What is known of a pair.
+ * @param {RunView} view
+ * @param {Pairs} pairs
+ * @param {number} level
+ * @param {[string, string]} models
+ * @param {Square} place
+ * @returns {Standing}
+ */
+function standing(view, pairs, level, [model, other], [row, column]) {
+  const compared = pairs.get(pairKey(model, other));
+  const p = Math.min(pOf(view, row, column) ?? 1, pOf(view, column, row) ?? 1);
+  return {
+    z: view.z[row][column],
+    stands: p < level,
+    called: compared?.verdict === "resolved",
+    compared,
+  };
+}
+
+/** @param {[string, string]} models @param {Standing} found */
+function labelOf([model, other], { z, stands, compared }) {
+  const said = [`z ${number(z, 1)}`, stands && "stands among all pairs", compared && verdictWord(compared.verdict)];
+  return `${plain(model)} against ${plain(other)}: ${said.filter(Boolean).join(", ")}`;
+}
+
+/**
  * @param {RunView} view
  * @param {Pairs} pairs
  * @param {number} level
  * @param {[string, string]} chosen
  * @param {[string, string]} models
- * @param {[number, number]} place
+ * @param {Square} place
  */
 function cell(view, pairs, level, chosen, [model, other], [row, column]) {
   if (row === column) return h("td", { class: "self", "aria-label": "itself" });
-  const z = view.z[row][column];
-  const p = pOf(view, row, column);
-  const stands = Math.min(p ?? 1, pOf(view, column, row) ?? 1) < level;
-  const compared = pairs.get(pairKey(model, other));
+  const found = standing(view, pairs, level, [model, other], [row, column]);
+  const { z, stands, called, compared } = found;
   const picked = chosen[0] === model && chosen[1] === other;
-  const called = compared?.verdict === "resolved";
-  const said = [`z ${number(z, 1)}`, stands && "stands among all pairs", compared && verdictWord(compared.verdict)];
-  const label = `${plain(model)} against ${plain(other)}: ${said.filter(Boolean).join(", ")}`;
   return h(
     "td",
     {
@@ -136,7 +243,7 @@ function cell(view, pairs, level, chosen, [model, other], [row, column]) {
           .join(" ") || null,
       tabindex: picked ? 0 : -1,
       "aria-selected": String(picked),
-      "aria-label": label,
+      "aria-label": labelOf([model, other], found),
       "data-row": model,
       "data-column": other,
     },
