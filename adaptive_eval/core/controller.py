@@ -16,7 +16,7 @@ from adaptive_eval.core.compose import RoundInputs, next_round
 from adaptive_eval.core.current_horizon import CurrentHorizon
 from adaptive_eval.core.evidence import judged_pairs
 from adaptive_eval.core.horizon import Extension
-from adaptive_eval.core.in_flight import BatchesInFlight
+from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart
 from adaptive_eval.core.judge import LatchedVerdicts
 from adaptive_eval.core.look import JudgedLook, Supply, judge_look, look_of, trials_to_horizon
 from adaptive_eval.core.opening import Opening
@@ -154,13 +154,19 @@ class Controller:
             self._keep_within_caps()
         return self.looks[taken:]
 
+    def keep(self, outcomes: Iterable[Outcome]) -> None:
+        """Take outcomes in as they come, and look at nothing yet: `restore` or `take` does."""
+        check, keep = self._tally.check, self._flight.early.keep
+        for outcome in outcomes:
+            check(outcome)
+            keep(outcome)
+
     def take(self, outcomes: Iterable[Outcome]) -> list[Look]:
         """Take outcomes that no round may need yet, and that nobody will be told of again: those are kept until one
         does; returns the looks that they completed."""
-        taken, known = len(self.looks), list(outcomes)
-        for outcome in known:
-            self._tally.check(outcome)
-        self._place_all(self._flight.remember(known))
+        taken = len(self.looks)
+        self.keep(outcomes)
+        self._place_together(self._flight.remembered())
         self._advance()
         if self._flight.early:
             self._keep_within_caps()
@@ -316,9 +322,11 @@ class Controller:
         else:
             self._tally.arrive(outcome)
 
-    def _place_all(self, outcomes: Iterable[Outcome]) -> None:
-        for outcome in outcomes:
-            self._place(outcome)
+    def _place_together(self, known: Iterable[KnownPart]) -> None:
+        for batch, part in known:
+            if not batch.take_part(part):
+                raise ValueError(f"a trial of model {batch.model} in round {batch.round_index} was told twice")
+            self._tally.arrive_together(batch.model, part)
 
     def _drop_model(self, event: SetAside) -> None:
         """Drop a model's part of the rounds in flight; what it has asked for stays paid for."""
@@ -448,4 +456,4 @@ class Controller:
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked = self._looks_taken > 0
         pace = self._horizon.pace
-        self._place_all(self._flight.issue(extra, in_step=pace.in_step, looked=looked, even=pace.even))
+        self._place_together(self._flight.issue(extra, in_step=pace.in_step, looked=looked, even=pace.even))

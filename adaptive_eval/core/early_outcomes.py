@@ -2,62 +2,129 @@
 
 Most are asked for as soon as the looks are taken anew. What is left then was bought under other settings: before a
 model joined or came back, the others may have had many rounds. It is paid for, so caps count it.
+
+A run of millions of trials is resumed by them: they are kept as records of 42 bytes, and a batch takes all that it has
+there at once.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from struct import Struct
 
 import numpy as np
+from numpy.typing import NDArray
 
-from adaptive_eval.core.rounds import PER_UNIT
+from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, BatchPart, exact_sum, trillionths
 from adaptive_eval.core.types import Cost, Outcome
 from scorio.moments import IntArray
 
-Place = tuple[int, int, int]
-"""(model, question, trial)"""
+_TRIALS = 2**32
+"""A question's number times this, and a trial's, are its place."""
+_RECORD = Struct("<qqdddBB")
+_FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "timed_out")
+_KINDS = np.dtype(list(zip(_FIELDS, ("<i8", "<i8", "<f8", "<f8", "<f8", "u1", "u1"), strict=True)))
+Records = NDArray[np.void]
+
+
+class _KeptOfModel:
+    """The outcomes of one model: those that came last as they came, all others by their places."""
+
+    def __init__(self) -> None:
+        self._sorted: Records = np.empty(0, _KINDS)
+        self._new = bytearray()
+        self._cost: tuple[int, int, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._sorted) + len(self._new) // _RECORD.size
+
+    def keep(self, outcome: Outcome) -> None:
+        _, question, trial, category, cost, timed_out, seconds = outcome
+        grade = UNGRADED if category is None else category
+        self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, timed_out)
+
+    def ordered(self) -> Records:
+        """All of them by their places; of one place what came last."""
+        if self._new:
+            whole = np.concatenate([self._sorted, np.frombuffer(self._new, _KINDS)])
+            self._new, self._cost = bytearray(), None
+            order = np.argsort(whole["place"], kind="stable")
+            places = whole["place"][order]
+            self._sorted = np.asarray(whole[order[np.append(places[1:] != places[:-1], True)]])
+        return self._sorted
+
+    def take(self, wanted: NDArray[np.int64]) -> Records:
+        """Those of some places, which rise, that are there; they are kept no more."""
+        there = self.ordered()
+        at = np.minimum(np.searchsorted(there["place"], wanted), len(there) - 1)
+        at = at[there["place"][at] == wanted]
+        if len(at):
+            left = np.ones(len(there), bool)
+            left[at] = False
+            self._sorted, self._cost = there[left], None
+        return np.asarray(there[at])
+
+    def cost(self) -> tuple[int, int, int]:
+        """Tokens, and USD and GPU seconds in trillionths."""
+        there = self.ordered()
+        if self._cost is None:
+            self._cost = _cost_of(there)
+        return self._cost
+
+    def graded(self) -> tuple[IntArray, IntArray]:
+        """Question and category of each that has a grade."""
+        there = self.ordered()
+        there = there[there["category"] < UNGRADED]
+        return there["place"] // _TRIALS, there["category"]
+
+
+def _cost_of(records: Records) -> tuple[int, int, int]:
+    return exact_sum(records["tokens"]), trillionths(records["usd"]), trillionths(records["gpu_seconds"])
 
 
 class EarlyOutcomes:
-    """Kept by their places; costs are summed in whole trillionths, so that nothing is left of what was taken."""
+    """Kept by model and place; costs are summed in whole trillionths, so that nothing is left of what was taken."""
 
     def __init__(self) -> None:
-        self._kept: dict[Place, Outcome] = {}
-        self._tokens, self._usd, self._gpu_seconds = 0, 0, 0
-        self.of_model: Counter[int] = Counter()
-        """How many there are of each."""
+        self._kept: dict[int, _KeptOfModel] = {}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return sum(map(len, self._kept.values()))
+
+    def of_model(self, model: int) -> int:
+        """How many there are of a model."""
+        return len(self._kept.get(model, ()))
 
     def keep(self, outcome: Outcome) -> None:
         """Until a round asks for it."""
-        self._kept[outcome[:3]] = outcome
-        self._count(outcome, 1)
+        kept = self._kept.get(outcome.model)
+        if kept is None:
+            kept = self._kept[outcome.model] = _KeptOfModel()
+        kept.keep(outcome)
 
-    def take(self, places: Iterable[Place]) -> list[Outcome]:
-        """Those of these places that are kept; they are kept no more."""
-        found = [outcome for place in places if (outcome := self._kept.pop(place, None)) is not None]
-        for outcome in found:
-            self._count(outcome, -1)
-        return found
+    def take(self, batch: Batch) -> BatchPart | None:
+        """Those of a batch that are kept, which are kept no more; None where there is none."""
+        kept = self._kept.get(batch.model)
+        if kept is None:
+            return None
+        questions, trials = batch.places()
+        found = kept.take(questions * _TRIALS + trials)
+        if not len(kept):
+            del self._kept[batch.model]
+        if not len(found):
+            return None
+        questions, trials = np.divmod(found["place"], _TRIALS)
+        took = trillionths(found["seconds"])
+        return BatchPart(questions, trials, found["category"], found["timed_out"], *_cost_of(found), took)
 
     def added_to(self, counts: IntArray) -> IntArray:
         """Counts (L, M, K) with those of the kept ones that have a grade."""
         if not self._kept:
             return counts
-        graded = [(one.model, one.question, one.category) for one in self._kept.values() if one.category is not None]
         counts = counts.copy()
-        np.add.at(counts, tuple(np.array(graded, dtype=np.intp).reshape(-1, 3).T), 1)
+        for model, kept in self._kept.items():
+            np.add.at(counts[model], kept.graded(), 1)
         return counts
 
     @property
     def cost(self) -> Cost:
         """What the kept ones have used."""
-        return Cost(self._tokens, self._usd / PER_UNIT, self._gpu_seconds / PER_UNIT)
-
-    def _count(self, outcome: Outcome, times: int) -> None:
-        tokens, usd, gpu_seconds = outcome.cost
-        self.of_model[outcome.model] += times
-        self._tokens += times * tokens
-        self._usd += times * round(usd * PER_UNIT)
-        self._gpu_seconds += times * round(gpu_seconds * PER_UNIT)
+        tokens, usd, gpu_seconds = map(sum, zip((0, 0, 0), *(kept.cost() for kept in self._kept.values()), strict=True))
+        return Cost(tokens, usd / PER_UNIT, gpu_seconds / PER_UNIT)

@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.rounds import Batch, Round
+from adaptive_eval.core.rounds import Batch, BatchPart, Round
 from adaptive_eval.core.settings import Bench, Budget
 from adaptive_eval.core.types import Ask, Outcome
 from scorio.moments import FloatArray
 
 TrialArray = NDArray[np.int32]
+KnownPart = tuple[Batch, BatchPart]
+"""What is known of a batch from an earlier run."""
 SHORTEST = 1.0
 """Answers that take less than a second count as taking one: nobody waits long for those."""
 
@@ -59,8 +61,8 @@ class BatchesInFlight:
 
     # -- issuing --------------------------------------------------------------------------------------------------
 
-    def issue(self, extra: TrialArray, *, in_step: bool, looked: bool = True, even: bool = False) -> list[Outcome]:
-        """Issue a round; returns those of its trials that are known from an earlier run.
+    def issue(self, extra: TrialArray, *, in_step: bool, looked: bool = True, even: bool = False) -> list[KnownPart]:
+        """Issue a round; returns those of its trials that are known from an earlier run, batch by batch.
 
         In step, all of it is due at the next tick; else each batch when its model has come so far, and `even` ones
         after a tick whatever their size. Before the first
@@ -81,7 +83,7 @@ class BatchesInFlight:
             self.until[model] = batch.due
             insort(self._batches, batch, key=_order)
             self._own[model].append(batch)
-        return [outcome for batch in one.batches.values() for outcome in self._known(batch)]
+        return self._known(one.batches.values())
 
     def start_clock(self, opening: Batch) -> None:
         """Set a model's clock by what the answers of its first round took, once that is complete."""
@@ -98,14 +100,14 @@ class BatchesInFlight:
         """Trials a question."""
         return batch.size / self.issued.shape[1]
 
-    def remember(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
-        """Keep outcomes of an earlier run until a round needs them; returns those that are needed now."""
-        for outcome in outcomes:
-            self.early.keep(outcome)
-        return [outcome for batch in self._batches for outcome in self._known(batch)]
+    def remembered(self) -> list[KnownPart]:
+        """Outcomes of an earlier run that are kept and needed now, batch by batch; they are kept no more."""
+        return self._known(self._batches)
 
-    def _known(self, batch: Batch) -> list[Outcome]:
-        return self.early.take(batch.expected()) if self.early else []
+    def _known(self, batches: Iterable[Batch]) -> list[KnownPart]:
+        if not self.early:
+            return []
+        return [(batch, part) for batch in batches if (part := self.early.take(batch)) is not None]
 
     # -- what the shell is given ------------------------------------------------------------------------------------
 
@@ -200,7 +202,7 @@ class BatchesInFlight:
         """
         late = sorted({one.model for one in self._batches if one.missing and one.due == self._batches[0].due})
         ahead = {one.model for one in self._batches if not one.missing and one.model not in late}
-        far = [model for model in ahead if self.early.of_model[model] >= self.issued.shape[1]]
+        far = [model for model in ahead if self.early.of_model(model) >= self.issued.shape[1]]
         return late if len(far) >= others else []
 
 

@@ -4,9 +4,11 @@ A `Batch` is one model's share of a round: `extra[q]` further trials of question
 held by their place in the batch, so that neither the order of arrival nor the batching of `tell` can matter.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import MOST_CATEGORIES
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Outcome
@@ -18,6 +20,7 @@ MISSING = UNGRADED + 1
 """The mark of a trial that has not come."""
 PER_UNIT = 10**12
 """USD and GPU seconds are summed in whole trillionths: a sum that no order of arrival can change."""
+_MOST_WHOLE = 2**62
 
 
 def enough_answers(timed_out: int, trials: int) -> bool:
@@ -28,6 +31,35 @@ def enough_answers(timed_out: int, trials: int) -> bool:
     that has stopped answering since.
     """
     return 2 * timed_out <= trials
+
+
+class BatchPart(NamedTuple):
+    """Trials of a batch that have come together, an array a field, and what all of them used."""
+
+    questions: IntArray
+    trials: IntArray
+    categories: NDArray[np.uint8]
+    """UNGRADED where there is none."""
+    timed_out: NDArray[np.uint8]
+    tokens: int
+    usd: int
+    """This and what follows in trillionths."""
+    gpu_seconds: int
+    took: int
+
+
+def trillionths(values: NDArray[np.float64]) -> int:
+    """Their sum as sums of `round(value * PER_UNIT)` are, exactly."""
+    scaled = values * PER_UNIT
+    if not np.all(np.abs(scaled) < _MOST_WHOLE):
+        return sum(map(round, scaled.tolist()))
+    return exact_sum(np.rint(scaled).astype(np.int64))
+
+
+def exact_sum(values: NDArray[np.int64]) -> int:
+    """Their sum, however large."""
+    most = int(np.abs(values).max(initial=0))
+    return int(values.sum()) if most * len(values) < _MOST_WHOLE else sum(values.tolist())
 
 
 class Batch:
@@ -69,6 +101,19 @@ class Batch:
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
         self._late[slot] = outcome.timed_out
         self.missing -= 1
+        return True
+
+    def take_part(self, part: BatchPart) -> bool:
+        """Store many outcomes of this batch: False where some had come before."""
+        slots = self.offset[part.questions] + part.trials - self.first[part.questions]
+        got = np.frombuffer(self._got, dtype=np.uint8)
+        if not np.all(got[slots] == MISSING):
+            return False
+        got[slots] = part.categories
+        np.frombuffer(self._late, dtype=np.uint8)[slots] = part.timed_out
+        self._tokens, self._usd = self._tokens + part.tokens, self._usd + part.usd
+        self._gpu_seconds, self._took = self._gpu_seconds + part.gpu_seconds, self._took + part.took
+        self.missing -= len(slots)
         return True
 
     def take(self, counts: IntArray, costs: Sequence[Cost], seconds: float = 0.0) -> None:
@@ -156,12 +201,10 @@ class Batch:
         """How long its answers take on average, were those that are missing there already; 0 where nobody knows."""
         return max(self._took, self._took_untold) / PER_UNIT / self.size
 
-    def expected(self) -> Iterator[tuple[int, int, int]]:
-        """(model, question, trial) of every trial of the batch."""
-        for question in np.flatnonzero(self.extra).tolist():
-            first = int(self.first[question])
-            for trial in range(first, first + int(self.extra[question])):
-                yield self.model, question, trial
+    def places(self) -> tuple[IntArray, IntArray]:
+        """Question and trial of every trial of the batch, rising."""
+        questions = self._questions()
+        return questions, self.first[questions] + np.arange(self.size) - self.offset[questions]
 
 
 class Round:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.evidence import Estimates, Prior, update
-from adaptive_eval.core.rounds import Batch
+from adaptive_eval.core.rounds import UNGRADED, Batch, BatchPart
 from adaptive_eval.core.settings import Bench, require
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.core.ungraded import ScoreBounds, bounds_of, why_unjudgeable
@@ -62,6 +62,11 @@ class Tally:
         """One trial has come."""
         if outcome.category is not None:
             self.arrived[outcome.model, outcome.question, outcome.category] += 1
+
+    def arrive_together(self, model: int, part: BatchPart) -> None:
+        """Many trials of a model have come."""
+        graded = part.categories < UNGRADED
+        np.add.at(self.arrived[model], (part.questions[graded], part.categories[graded]), 1)
 
     def forget_arrivals(self, model: int) -> None:
         """What has come of a model and is not committed counts as nothing."""

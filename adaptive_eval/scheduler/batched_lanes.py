@@ -44,6 +44,11 @@ class BatchedLanes:
         }
 
     @property
+    def models(self) -> Collection[int]:
+        """Those that batch services answer for."""
+        return self._endpoints.keys()
+
+    @property
     def pending(self) -> list[PendingBatch]:
         """What services have, or are being handed."""
         return [one for endpoint in self._endpoints.values() for one in endpoint.pending]

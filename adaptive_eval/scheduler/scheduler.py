@@ -12,7 +12,7 @@ server comes up. Only then does anything exist that could ask, so that nothing i
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost, Outcome, SetAside
@@ -20,7 +20,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import ConfigError, StoreError, Unavailable
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.scheduler.batched_lanes import BatchedLanes
+from adaptive_eval.scheduler.batched_lanes import BatchedLanes, Place
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import DepartureCallbacks, Departures
 from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of, regrade_of, waiting_record
@@ -248,25 +248,18 @@ class Scheduler:
         forget_time_outs(self._store, models, self._observer.happened)
         for regrade in await self._regrading.run(self._observer.happened):
             self._departures.ungraded(models.position_of(regrade.model), regrade.question, str(regrade.grader_error))
-        outcomes: list[Outcome] = []
         waiting: list[Cost] = []
+        places: list[Place] = []
+        """Of what was asked of batch services."""
         self._take_up_opening()
-        for stored in reader.outcomes():
-            if stored.waits and stored.model in models:
-                waiting.append(stored.cost)
-            elif stored.awaits and stored.model in models:
-                self._intake.spend(stored)
-                self._stop_beyond_stored(models.position_of(stored.model), stored.cost)
-            elif stored.model in models:
-                outcomes.append(self._intake.take(stored))
-                self._stop_beyond_stored(outcomes[-1].model, stored.cost)
+        self._controller.keep(self._stored_outcomes(waiting, places))
         self.taken_up = self._intake.total
         if self._grading.lasting:
             self._intake.take_up_grading(reader.grading_uses())
-        left = self._batches.take_up(reader.events(), [(one.model, one.question, one.trial) for one in outcomes])
+        left = self._batches.take_up(reader.events(), places)
         lost = self._losses.take_up(self._store, models, self._observer.happened, left)
         self._controller.spend_elsewhere(0, reduce(Cost.plus, waiting, NO_COST))
-        looks = self._controller.restore(outcomes, lost)
+        looks = self._controller.restore((), lost)
         if waiting and self.halt is None:  # nobody pays for their verdicts
             self._controller.end_over_budget()
         self._departures.hear_set_aside()
@@ -276,6 +269,27 @@ class Scheduler:
         self._store.forget_looks(len(looks))
         self._store_looks(looks)
         self._departures.hear_settled(self._launched)
+
+    def _stored_outcomes(self, waiting: list[Cost], places: list[Place]) -> Iterator[Outcome]:
+        """What the core is told of stored answers, one by one: of millions no list is made.
+
+        `waiting` gets the cost of those that have no verdict, `places` those that batch services were asked for.
+        """
+        models, batched = self._roster.models, self._batches.models
+        for stored in self._store.reader.outcomes():
+            if stored.model not in models:
+                continue
+            if stored.waits:
+                waiting.append(stored.cost)
+            elif stored.awaits:
+                self._intake.spend(stored)
+                self._stop_beyond_stored(models.position_of(stored.model), stored.cost)
+            else:
+                outcome = self._intake.take(stored)
+                self._stop_beyond_stored(outcome.model, stored.cost)
+                if outcome.model in batched:
+                    places.append(outcome[:3])
+                yield outcome
 
     def _take_up_opening(self) -> None:
         """Take up answers that wait for thresholds, and fit these where nothing else is missing."""

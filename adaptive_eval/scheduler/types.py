@@ -54,6 +54,10 @@ class Decider(Protocol):
         """Count what was spent on trials that are not told."""
         ...
 
+    def keep(self, outcomes: Iterable[Outcome]) -> None:
+        """Take outcomes of earlier starts as they come, and look at nothing yet."""
+        ...
+
     def restore(self, outcomes: Iterable[Outcome], lost: Mapping[int, Cost]) -> list[Look]:
         """Take the outcomes of earlier starts, and what they have spent on answers that never came."""
         ...

@@ -37,6 +37,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.store.compact import Column, NumberSet, question_number
 from adaptive_eval.store.records import StoredOutcome
 
 SHORTEST_REPEAT = 200
@@ -88,14 +89,6 @@ class SamplingFreedom(NamedTuple):
         return cls(temperature, whole and temperature >= 1.0, cut)
 
 
-class _Waiting(NamedTuple):
-    """The answer of a pair that has come before the other."""
-
-    trial: int
-    digest: int
-    kind: "_Kind"
-
-
 class _Kind(NamedTuple):
     """What bears on how likely an answer comes again."""
 
@@ -119,6 +112,64 @@ class _Short(NamedTuple):
         return _Short(self.pairs + 1, self.agreed + agree, min(self.size, kind.size), self.right or kind.right)
 
 
+class _Half(NamedTuple):
+    """An answer whose pair has no other yet."""
+
+    second: bool
+    digest: int
+    kind: _Kind
+
+
+class _Halves:
+    """The answers that wait for the other of their pair, by question: one in columns, the few others beside them."""
+
+    def __init__(self) -> None:
+        self._pair, self._digest, self._what = Column("i"), Column("q"), Column("i")
+        self._kinds: dict[_Kind, int] = {}
+        self._kind_of: list[_Kind] = []
+        self._others: dict[tuple[int, int], _Half] = {}
+
+    def pop(self, question: int, pair: int) -> _Half | None:
+        """The answer that waits for this pair, which waits no more."""
+        if self._pair[question] != pair:
+            return self._others.pop((question, pair), None)
+        self._pair[question] = -1
+        kind, second = divmod(self._what[question], 2)
+        return _Half(bool(second), self._digest[question], self._kind_of[kind])
+
+    def keep(self, question: int, pair: int, half: _Half) -> None:
+        """An answer waits for the other of its pair."""
+        if self._pair[question] >= 0:
+            self._others[question, pair] = half
+            return
+        kind = self._kinds.setdefault(half.kind, len(self._kind_of))
+        if kind == len(self._kind_of):
+            self._kind_of.append(half.kind)
+        self._pair[question], self._digest[question] = pair, half.digest
+        self._what[question] = 2 * kind + half.second
+
+
+class _ShortOnes:
+    """What is known of each question with short answers, and the digest of one of them."""
+
+    def __init__(self) -> None:
+        self._digest, self._what = Column("q"), Column("i")
+        self._numbers: dict[_Short, int] = {}
+        self._short_of: list[_Short] = []
+
+    def of(self, question: int) -> tuple[_Short, int] | None:
+        """None where nothing is known of a question."""
+        what = self._what[question]
+        return None if what < 0 else (self._short_of[what], self._digest[question])
+
+    def keep(self, question: int, short: _Short, digest: int) -> None:
+        """This is known of a question now."""
+        what = self._numbers.setdefault(short, len(self._short_of))
+        if what == len(self._short_of):
+            self._short_of.append(short)
+        self._what[question], self._digest[question] = what, digest
+
+
 @dataclass(slots=True)
 class AnswerPairs:
     """The pairs of one model's answers so far."""
@@ -131,42 +182,40 @@ class AnswerPairs:
     """Different short texts that came first, over all questions."""
     vary: bool = False
     """Some pair differs, or two pairs of a question do."""
-    _waiting: dict[tuple[str, int], _Waiting] = field(default_factory=dict)
-    _questions: dict[str, tuple[_Short, int]] = field(default_factory=dict)
-    """What is known of each question with short answers, and a digest of one of them."""
-    _texts: set[int] = field(default_factory=set)
+    _waiting: _Halves = field(default_factory=_Halves)
+    _questions: _ShortOnes = field(default_factory=_ShortOnes)
+    _texts: NumberSet = field(default_factory=NumberSet)
 
     def add(self, outcome: StoredOutcome) -> None:
         """One more answer; an empty one, or none in time, is no part of a pair."""
         if outcome.digest is None or (outcome.flags and outcome.timed_out):
             return
-        place = outcome.question, outcome.trial // 2
-        other = self._waiting.pop(place, None)
+        question, (pair, second) = question_number(outcome.question), divmod(outcome.trial, 2)
+        half, other = _Half(bool(second), outcome.digest, _kind_of(outcome)), self._waiting.pop(question, pair)
         if other is None:
-            self._waiting[place] = _Waiting(outcome.trial, outcome.digest, _kind_of(outcome))
+            self._waiting.keep(question, pair, half)
             return
-        is_first = outcome.trial < other.trial  # whichever has come first
-        kind = _kind_of(outcome) if is_first else other.kind
-        self.there[kind] += 1
-        agree = outcome.digest == other.digest
+        first = half if half.second < other.second else other  # whichever has come first
+        self.there[first.kind] += 1
+        agree = half.digest == other.digest
         if agree:
-            self.agreed[kind] += 1
+            self.agreed[first.kind] += 1
         else:
             self.vary = True
-        if kind.size < SHORTEST_REPEAT:
-            self._add_short(outcome.question, kind, outcome.digest if is_first else other.digest, agree)
+        if first.kind.size < SHORTEST_REPEAT:
+            self._add_short(question, first, agree)
 
-    def _add_short(self, question: str, kind: _Kind, first: int, agree: bool) -> None:
-        known, digest = self._questions.get(question, (_Short(), first))
+    def _add_short(self, question: int, first: _Half, agree: bool) -> None:
+        known, digest = self._questions.of(question) or (_Short(), first.digest)
         if known.pairs:
             self.short[known] -= 1
         else:
             self._texts.add(digest)
             self.texts = len(self._texts)
-        now = known.and_also(kind, agree)
+        now = known.and_also(first.kind, agree)
         self.short[now] += 1
-        self._questions[question] = now, digest
-        self.vary = self.vary or digest != first
+        self._questions.keep(question, now, digest)
+        self.vary = self.vary or digest != first.digest
 
     def copy(self) -> "AnswerPairs":
         """These pairs, to which no others are added."""

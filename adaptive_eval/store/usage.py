@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from adaptive_eval.store import StoredOutcome
 from adaptive_eval.store.alarms import SharedTraits
+from adaptive_eval.store.compact import NumberSet
 from adaptive_eval.store.records import NO_GRADING, GradingUse
 from adaptive_eval.store.repeats import SHORTEST_REPEAT, AnswerPairs
 
@@ -28,7 +29,7 @@ class TrialUsage:
     """What all of them may have in common."""
     pairs: AnswerPairs = field(default_factory=AnswerPairs)
     """Whether answers come again."""
-    _seen: set[tuple[str, int]] = field(default_factory=set)
+    _seen: NumberSet = field(default_factory=NumberSet)
 
     def add(self, outcome: StoredOutcome) -> None:
         """Count one more trial."""
@@ -52,12 +53,10 @@ class TrialUsage:
         self.answers.add(outcome)
         self.pairs.add(outcome)
         if outcome.digest is not None and outcome.size >= SHORTEST_REPEAT:
-            answer = (outcome.question, outcome.digest)
-            self.repeats += answer in self._seen
-            self._seen.add(answer)
+            self.repeats += self._seen.add(hash((outcome.question, outcome.digest)))
 
     def copy(self) -> "TrialUsage":
         """The sums as they are now; the copy is not counted on with."""
         return replace(
-            self, signals=self.signals.copy(), answers=self.answers.copy(), pairs=self.pairs.copy(), _seen=set()
+            self, signals=self.signals.copy(), answers=self.answers.copy(), pairs=self.pairs.copy(), _seen=NumberSet()
         )
