@@ -3,7 +3,7 @@
 Most are asked for as soon as the looks are taken anew. What is left then was bought under other settings: before a
 model joined or came back, the others may have had many rounds. It is paid for, so caps count it.
 
-A run of millions of trials is resumed by them: they are kept as records of 42 bytes, and a batch takes all that it has
+A run of millions of trials is resumed by them: they are kept as records of 46 bytes, and a batch takes all that it has
 there at once.
 """
 
@@ -18,33 +18,32 @@ from scorio.moments import IntArray
 
 _TRIALS = 2**32
 """A question's number times this, and a trial's, are its place."""
-_RECORD = Struct("<qqdddBB")
-_FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "timed_out")
-_KINDS = np.dtype(list(zip(_FIELDS, ("<i8", "<i8", "<f8", "<f8", "<f8", "u1", "u1"), strict=True)))
+_AT_ONCE = 2**16
+_RECORD = Struct("<qqdddBBI")
+_FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "timed_out", "model")
+_KINDS = np.dtype(list(zip(_FIELDS, ("<i8", "<i8", "<f8", "<f8", "<f8", "u1", "u1", "<u4"), strict=True)))
 Records = NDArray[np.void]
 
 
 class _KeptOfModel:
-    """The outcomes of one model: those that came last as they came, all others by their places."""
+    """The outcomes of one model, by their places, and those that came since they were ordered."""
 
     def __init__(self) -> None:
         self._sorted: Records = np.empty(0, _KINDS)
-        self._new = bytearray()
+        self._new: list[Records] = []
         self._cost: tuple[int, int, int] | None = None
 
     def __len__(self) -> int:
-        return len(self._sorted) + len(self._new) // _RECORD.size
+        return len(self._sorted) + sum(map(len, self._new))
 
-    def keep(self, outcome: Outcome) -> None:
-        _, question, trial, category, cost, timed_out, seconds = outcome
-        grade = UNGRADED if category is None else category
-        self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, timed_out)
+    def keep(self, some: Records) -> None:
+        self._new.append(some)
 
     def ordered(self) -> Records:
-        """All of them by their places; of one place what came last."""
+        """All of them; of one place what came last."""
         if self._new:
-            whole = np.concatenate([self._sorted, np.frombuffer(self._new, _KINDS)])
-            self._new, self._cost = bytearray(), None
+            whole = np.concatenate([self._sorted, *self._new])
+            self._new, self._cost = [], None
             order = np.argsort(whole["place"], kind="stable")
             places = whole["place"][order]
             self._sorted = np.asarray(whole[order[np.append(places[1:] != places[:-1], True)]])
@@ -83,31 +82,48 @@ class EarlyOutcomes:
     """Kept by model and place; costs are summed in whole trillionths, so that nothing is left of what was taken."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, _KeptOfModel] = {}
+        self._by_model: dict[int, _KeptOfModel] = {}
+        self._new = bytearray()
+        """Records of any model, as they came."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._kept.values()))
+        return sum(map(len, self._by_model.values())) + len(self._new) // _RECORD.size
 
     def of_model(self, model: int) -> int:
         """How many there are of a model."""
-        return len(self._kept.get(model, ()))
+        return len(self._kept().get(model, ()))
 
     def keep(self, outcome: Outcome) -> None:
         """Until a round asks for it."""
-        kept = self._kept.get(outcome.model)
-        if kept is None:
-            kept = self._kept[outcome.model] = _KeptOfModel()
-        kept.keep(outcome)
+        model, question, trial, category, cost, timed_out, seconds = outcome
+        grade = UNGRADED if category is None else category
+        self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, timed_out, model)
+        if len(self._new) >= _AT_ONCE * _RECORD.size:
+            self._part()
+
+    def _kept(self) -> dict[int, _KeptOfModel]:
+        if self._new:
+            self._part()
+        return self._by_model
+
+    def _part(self) -> None:
+        """Give each model its own."""
+        records = np.frombuffer(self._new, _KINDS)
+        self._new = bytearray()
+        order = np.argsort(records["model"], kind="stable")
+        models, starts = np.unique(records["model"][order], return_index=True)
+        for model, own in zip(models.tolist(), np.split(order, starts[1:]), strict=True):
+            self._by_model.setdefault(model, _KeptOfModel()).keep(records[own])
 
     def take(self, batch: Batch) -> BatchPart | None:
         """Those of a batch that are kept, which are kept no more; None where there is none."""
-        kept = self._kept.get(batch.model)
+        kept = self._kept().get(batch.model)
         if kept is None:
             return None
         questions, trials = batch.places()
         found = kept.take(questions * _TRIALS + trials)
         if not len(kept):
-            del self._kept[batch.model]
+            del self._by_model[batch.model]
         if not len(found):
             return None
         questions, trials = np.divmod(found["place"], _TRIALS)
@@ -116,15 +132,17 @@ class EarlyOutcomes:
 
     def added_to(self, counts: IntArray) -> IntArray:
         """Counts (L, M, K) with those of the kept ones that have a grade."""
-        if not self._kept:
+        if not self:
             return counts
         counts = counts.copy()
-        for model, kept in self._kept.items():
+        for model, kept in self._kept().items():
             np.add.at(counts[model], kept.graded(), 1)
         return counts
 
     @property
     def cost(self) -> Cost:
         """What the kept ones have used."""
-        tokens, usd, gpu_seconds = map(sum, zip((0, 0, 0), *(kept.cost() for kept in self._kept.values()), strict=True))
+        tokens, usd, gpu_seconds = map(
+            sum, zip((0, 0, 0), *(kept.cost() for kept in self._kept().values()), strict=True)
+        )
         return Cost(tokens, usd / PER_UNIT, gpu_seconds / PER_UNIT)

@@ -12,7 +12,7 @@ size, as at batch services, each takes one tick. A clock that is wrong makes som
 
 import math
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +61,10 @@ class BatchesInFlight:
 
     # -- issuing --------------------------------------------------------------------------------------------------
 
-    def issue(self, extra: TrialArray, *, in_step: bool, looked: bool = True, even: bool = False) -> list[KnownPart]:
-        """Issue a round; returns those of its trials that are known from an earlier run, batch by batch.
+    def issue(
+        self, extra: TrialArray, *, in_step: bool, looked: bool = True, even: bool = False
+    ) -> Iterator[KnownPart]:
+        """Issue a round; gives those of its trials that are known from an earlier run, batch by batch.
 
         In step, all of it is due at the next tick; else each batch when its model has come so far, and `even` ones
         after a tick whatever their size. Before the first
@@ -100,14 +102,16 @@ class BatchesInFlight:
         """Trials a question."""
         return batch.size / self.issued.shape[1]
 
-    def remembered(self) -> list[KnownPart]:
+    def remembered(self) -> Iterator[KnownPart]:
         """Outcomes of an earlier run that are kept and needed now, batch by batch; they are kept no more."""
         return self._known(self._batches)
 
-    def _known(self, batches: Iterable[Batch]) -> list[KnownPart]:
-        if not self.early:
-            return []
-        return [(batch, part) for batch in batches if (part := self.early.take(batch)) is not None]
+    def _known(self, batches: Iterable[Batch]) -> Iterator[KnownPart]:
+        """One by one: of millions no second copy is made."""
+        if self.early:
+            for batch in batches:
+                if (part := self.early.take(batch)) is not None:
+                    yield batch, part
 
     # -- what the shell is given ------------------------------------------------------------------------------------
 
