@@ -1,0 +1,174 @@
+"""A run of 200 models with millions of answers: its size, what a resume takes, a look, a report, and its page.
+
+    python benchmarks/large_runs.py [--quick] [--questions N ...] [--folder PATH] [--json PATH] [--markdown PATH]
+
+The run is begun, and its first round (four answers a question of each model, drawn with known chances, 220 bytes each)
+is committed by the store itself, as a run commits them. Its cap is what is there by then, so that `adaptive-eval run`
+takes everything up, looks, publishes and ends: that is the resume. Each measurement has a process of its own, and
+memory is the peak of that process. 8 million answers are `--questions 10000`: half an hour, and 6 GB in `--folder`.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from scipy.special import expit
+from tables import Check, arguments, check_table, machine, markdown, publish
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import PreparedRun, prepare
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.questions.types import Question
+from adaptive_eval.store import CommitBatch, RunStarted, Store, TrialRecord
+from adaptive_eval.store.database import DATABASE_FILE
+
+MODELS, EACH, AT_ONCE = 200, 4, 4096
+MOST_MEMORY, MOST_BYTES_A_TRIAL = 1024.0, 120.0
+HEADER = ("questions", "answers", "ledger, GB", "what is done", "seconds", "CPU s", "us a trial", "peak MiB")
+MEASURED = """
+import re, resource, sys, time
+begun = time.perf_counter()
+from adaptive_eval.__main__ import main
+try:
+    main()
+except SystemExit as ended:
+    code = ended.code
+used = resource.getrusage(resource.RUSAGE_SELF)
+peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
+print("measured", time.perf_counter() - begun, used.ru_utime + used.ru_stime, peak, code, file=sys.stderr)
+"""
+"""The command, and then what its process has used."""
+
+
+class Used(NamedTuple):
+    """By one command."""
+
+    seconds: float
+    cpu: float
+    memory: float
+    """MiB at its peak."""
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--questions", type=int, nargs="+", default=[625, 1250, 2500])
+    parser.add_argument("--folder", type=Path, help="where the runs are made; else where temporary files are")
+    options = parser.parse_args()
+    sizes = [50] if options.quick else options.questions
+    rows: list[tuple[object, ...]] = []
+    resumed: list[tuple[int, Used]] = []
+    for questions in sizes:
+        with tempfile.TemporaryDirectory(dir=options.folder) as name:
+            config = configured(Path(name), questions)
+            trials = begin(config, Path(name) / "run")
+            size = (Path(name) / "run" / DATABASE_FILE).stat().st_size / 1e9
+            for what, used in commands(config, Path(name) / "run"):
+                if what == "resume":
+                    resumed.append((trials, used))
+                per_trial = 1e6 * used.cpu / trials
+                rows.append((questions, trials, size, what, used.seconds, used.cpu, per_trial, round(used.memory)))
+                print(*rows[-1], flush=True)
+    checks = [
+        Check(f"peak of a resume of {trials:,} answers, MiB", round(used.memory), f"<= {MOST_MEMORY:g}",
+              used.memory <= MOST_MEMORY)
+        for trials, used in resumed
+    ]  # fmt: skip
+    if len(resumed) > 1:
+        (few, least), (many, most) = resumed[0], resumed[-1]
+        grown = (most.memory - least.memory) * 2**20 / (many - few)
+        checks.append(Check("bytes of that for each further answer", round(grown), f"<= {MOST_BYTES_A_TRIAL:g}",
+                            grown <= MOST_BYTES_A_TRIAL))  # fmt: skip
+    text = "\n\n".join(
+        ["# Large runs", about(), f"On {machine()}; {MODELS} models.", markdown(HEADER, rows), check_table(checks)]
+    )
+    publish(options, text, checks)
+    sys.exit(0 if all(check.holds is not False for check in checks) else 1)
+
+
+def about() -> str:
+    return "\n\n".join(part for part in (__doc__ or "").split("\n\n") if not part.startswith("    ")).strip()
+
+
+def configured(folder: Path, questions: int) -> Path:
+    """A configuration of as many models as there are, on servers that nobody asks."""
+    rows = ({"id": f"q{at:05}", "prompt": f"What is {at} + 1?", "answer": str(at + 1)} for at in range(questions))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = {
+        "name": "large",
+        "questions": "questions.jsonl",
+        "models": [{"name": f"m{at:03}", "base_url": "http://127.0.0.1:9/v1"} for at in range(MODELS)],
+        "grader": "numeric",
+        "trials": {"min": EACH, "max": 80},
+        "budget": {"trials": MODELS * questions * EACH},
+    }
+    path = folder / "large.yaml"
+    path.write_text(json.dumps(settings))
+    return path
+
+
+def begin(config: Path, directory: Path) -> int:
+    """The run with its first round, committed as it comes: trial by trial over all models and questions."""
+    prepared = prepare(load_config(config))
+    store = Store.open(directory, prepared.header).store
+    store.commit(CommitBatch(events=[RunStarted(0, os.getpid(), "localhost", "", {})]))
+    number, batch = 0, []
+    for record in records(prepared, np.random.default_rng(1)):
+        batch.append(record)
+        if len(batch) == AT_ONCE:
+            store.commit(CommitBatch(trials=batch, elapsed=0.001 * number))
+            number, batch = number + len(batch), []
+    store.commit(CommitBatch(trials=batch, elapsed=0.001 * number))
+    store.close()
+    return number + len(batch)
+
+
+def records(prepared: PreparedRun, rng: np.random.Generator) -> Iterator[TrialRecord]:
+    models, questions = prepared.models, prepared.questions
+    difficulty = rng.normal(0.0, 1.5, len(questions))
+    filler = "so that the sum is found by counting one further. " * 4
+    for trial in range(EACH):
+        for ability, model in zip(np.linspace(-1.5, 1.5, len(models)), models, strict=True):
+            right = rng.random(len(questions)) < expit(ability - difficulty)
+            numbers = rng.integers(0, 2**63, len(questions))
+            for question, correct, number in zip(questions, right.tolist(), numbers.tolist(), strict=True):
+                yield record(model, question, trial, correct, f"{number:x}: {filler}")
+
+
+def record(model: str, question: Question, trial: int, correct: bool, text: str) -> TrialRecord:
+    answer = Answer(
+        text=text, finish_reason="stop", seed=trial, replica="http://127.0.0.1:9/v1", latency=1.5,
+        prompt_tokens=20, completion_tokens=60, attempts=1,
+    )  # fmt: skip
+    said = {"is_correct": correct, "has_answer": True}
+    return TrialRecord(
+        model, question.id, trial, 0, answer, int(correct), said, question.answer, None, Cost(80, 0.0, 1.5)
+    )
+
+
+def commands(config: Path, directory: Path) -> Iterator[tuple[str, Used]]:
+    """The resume first; the others read what it leaves."""
+    yield "resume", measured("run", str(config), "--run-dir", str(directory), "--display", "none")
+    yield "report, Markdown", measured("report", str(directory), "--format", "md")
+    yield "report, HTML", measured("report", str(directory), "--format", "html")
+
+
+def measured(*command: str) -> Used:
+    done = subprocess.run([sys.executable, "-c", MEASURED, *command], capture_output=True, text=True, check=False)
+    found = re.search(r"measured (\S+) (\S+) (\S+) (\S+)", done.stderr)
+    if found is None or found[4] not in ("0", "3", "None"):
+        sys.exit(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
+    return Used(float(found[1]), float(found[2]), float(found[3]))
+
+
+if __name__ == "__main__":
+    main()
