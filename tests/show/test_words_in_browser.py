@@ -154,6 +154,30 @@ def test_nothing_leaves_a_phone_without_a_hint(tabs: Tabs, width: int, looks: in
     page.wait_for_function("(one) => one.dataset.more === 'left'", arg=first)
 
 
+CROWDED = """() => [...document.querySelectorAll("svg")].flatMap((svg) => {
+  const boxes = [...svg.querySelectorAll("text.tick:not(.title)")]
+    .filter((one) => one.getAttribute("text-anchor") === "middle" && one.getClientRects().length)
+    .map((one) => [one.textContent, one.getBoundingClientRect()]);
+  return boxes.flatMap(([text, box], at) =>
+    boxes.slice(at + 1)
+      .filter(([, other]) => Math.abs(other.bottom - box.bottom) < 2)
+      .filter(([, other]) => other.left < box.right + 3 && box.left < other.right + 3)
+      .map(([other]) => `${text} and ${other}`));
+})"""
+
+
+@pytest.mark.browser
+def test_the_numbers_of_an_axis_do_not_crowd(tabs: Tabs) -> None:
+    """Scores from 0.4 to 0.7, on a phone and on a desk."""
+    run = world(MODELS, 8)
+    near = replace(run, p=(run.p + 0.5) / 2.0)
+    for width in (320, 390, 1200):
+        page = tabs.report(report_page(simulated(near)), width=width)
+        page.wait_for_function("document.querySelectorAll('#ranking text.tick').length > 0")
+        shown = page.evaluate("document.querySelectorAll('#ranking thead text.tick').length")
+        assert shown >= 2 and page.evaluate(CROWDED) == [], width
+
+
 @pytest.mark.browser
 def test_titles_of_columns_share_a_line(tabs: Tabs, html: str) -> None:
     page = tabs.report(html)

@@ -265,6 +265,9 @@ function verdictCell(pair, facts) {
   );
 }
 
+/** Parts of the plot's axis, at most: on a phone it has room for no more numbers. */
+const TICKS = 3;
+
 /**
  * Where scores lie in the plot, in percent of its width, so that it takes any width undistorted.
  * @param {ModelRow[]} rows @param {Facts} facts @returns {PlotScale}
@@ -278,7 +281,7 @@ function plotScale(rows, facts) {
   const room = Math.max(0.04 * (to - from), 0.005 * (facts.high - facts.low));
   [from, to] = [from - room, to + room];
   const place = linear(from, to, PAD, 100 - PAD);
-  return { from, to, at: (/** @type {number} */ value) => `${place(value).toFixed(2)}%`, ticks: ticks(from, to, 5) };
+  return { from, to, at: (/** @type {number} */ value) => `${place(value).toFixed(2)}%`, ticks: ticks(from, to, TICKS) };
 }
 
 /** @param {PlotScale} x @param {Facts} facts */
