@@ -1,11 +1,12 @@
-"""A run of 200 models with millions of answers: its size, what a resume takes, a look, a report, and its page.
+"""A run of 200 models with many answers: the size of its ledger, and what a resume and its reports take.
 
     python benchmarks/large_runs.py [--quick] [--questions N ...] [--folder PATH] [--json PATH] [--markdown PATH]
 
 The run is begun, and its first round (four answers a question of each model, drawn with known chances, 220 bytes each)
 is committed by the store itself, as a run commits them. Its cap is what is there by then, so that `adaptive-eval run`
 takes everything up, looks, publishes and ends: that is the resume. Each measurement has a process of its own, and
-memory is the peak of that process. 8 million answers are `--questions 10000`: half an hour, and 6 GB in `--folder`.
+memory is the peak of that process. Of a resume it is highest where results.json is made, which has a row for each
+model and question; taking up the answers ends below that. 8 million answers are `--questions 10000`.
 """
 
 import json
