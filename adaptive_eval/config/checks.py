@@ -273,7 +273,7 @@ def _judge_has_what_it_goes_by(
     if not isinstance(grader, Judge):
         return
     fields = (REFERENCE, *questions.fields.metadata)
-    if grader.against is not None and grader.against not in fields:
+    if isinstance(grader.against, str) and grader.against not in fields:
         mend = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
         yield Problem(("grader", "against"), "must be a field of the questions that is kept", mend, grader.against)
     if grader.against == REFERENCE and questions.fields.answer is None:

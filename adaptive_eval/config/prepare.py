@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.pace import Favour, choose_favour
 from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs, worst_verdict
 from adaptive_eval.config.run import ModelConfig, RunConfig
@@ -30,7 +31,6 @@ from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.imports import SAID, fingerprints, first_words
 from adaptive_eval.launch.command import command_of, environment_of, missing_program
 from adaptive_eval.launch.types import LaunchConfig
-from adaptive_eval.questions import load_questions
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.types import Lane
@@ -59,6 +59,7 @@ GRADER_WORKINGS: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency", "price", "gpus"), True),
     "server": SERVER_WORKINGS,
     "panel": {"__all__": {"server": SERVER_WORKINGS, **dict.fromkeys(("concurrency", "price", "gpus"), True)}},
+    "against": {"run"},
     "beside": {"timeout", "workers", "memory"},
 }
 """How a grader is run and checked; not what it finds, since one that fails gives no grade."""
@@ -122,6 +123,9 @@ def _question_body(question: Question) -> dict[str, object]:
     body = asdict(question)
     del body["id"]
     body["choices"] = list(question.choices)
+    del body["others"]
+    if question.others:  # of which a run without them knows nothing
+        body["others"] = list(question.others)
     return body
 
 
@@ -222,7 +226,7 @@ def prepare(config: RunConfig) -> PreparedRun:
     """Load the questions and work everything out; raises `ConfigError`."""
     if isinstance(config.grader, Logged):
         raise ConfigError("grader.kind is logged, which grades nothing: it stands for the grades of imported logs")
-    questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
+    questions = questions_of(config)
     _require_gradable(config, questions)
     prepared = with_questions(config, questions)
     if config.trials.favour == "auto":

@@ -16,13 +16,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from adaptive_eval.config.document import VARIABLE
+from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
 from adaptive_eval.graders.types import GraderOptions
-from adaptive_eval.questions import Question, load_questions
+from adaptive_eval.questions import Question
 from adaptive_eval.record.thresholds import frozen_of, thresholds_from_run
 from adaptive_eval.store import ThresholdsFrozen
 
@@ -232,7 +233,7 @@ def terms_of(request: ImportRequest) -> ImportTerms:
         for option, value in given:
             if value is not None:
                 raise ConfigError(f"{option} stands against --config, which says that itself; give one of the two")
-        questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
+        questions = questions_of(config)
         thresholds = thresholds_from_run(config.rubric)
         rubric = open_rubric(config.rubric, frozen_of(thresholds))
         return ImportTerms(request, rubric, config.grader, questions, thresholds)

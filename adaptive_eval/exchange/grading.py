@@ -50,7 +50,7 @@ async def _graded(one: PlacedRecord, question: Question, rubric: Rubric, anew: G
         return _taken(one, rubric)
     if not anew.everything and (verdict := _verdict(record, rubric)) is not None:
         return _trial(one, rubric.category(verdict), {**_judged(record), **record.signals}, record.extracted, None)
-    grade = await grade_or_error(anew.grading, record.answer, question)
+    grade = await grade_or_error(anew.grading, record.answer, question.for_trial(one.trial))
     if isinstance(grade, GraderError):
         return _trial(one, None, {}, None, str(grade))
     awaits = AWAITS if grade.category is None else None

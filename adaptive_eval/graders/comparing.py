@@ -6,15 +6,30 @@ depends on the order, and is a tie.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, NamedTuple
+
+from pydantic import Field
 
 from adaptive_eval.graders.ballots import VERDICT, BallotField, Said
 from adaptive_eval.graders.judge_forms import JudgeForm, Voted
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig
 from adaptive_eval.graders.scoring import middle
-from adaptive_eval.graders.transcript import ShownTexts, grading_words
+from adaptive_eval.graders.transcript import ShownTexts, grading_words, shortened
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.questions.types import Question
+from adaptive_eval.sections import Section
+
+
+class AnswersOfRun(Section):
+    """Answers of a model in an earlier run."""
+
+    run: Path
+    """The directory of that run, from the current directory. What it has now becomes a part of this run."""
+    model: str = Field(min_length=1)
+    """The model there. Trial by trial: each answer is compared with that of the same number, and where that run has
+    fewer, with those from the first on once more."""
+
 
 REFERENCE = "reference"
 """In `against`: the answer key itself."""
@@ -65,8 +80,10 @@ def compared(replies: Sequence[Said]) -> BothOrders:
 class ByComparison(JudgeForm):
     """The judge says whether an answer is better or worse than another one, which is the same for all models."""
 
-    against: str
-    """The field of the question that has the other answer, or `REFERENCE`."""
+    against: str | AnswersOfRun
+    """The field of the question that has the other answer, or `REFERENCE`, or those of an earlier run."""
+    longest: int
+    """Bytes of an answer that the judge sees."""
     orders: ClassVar[int] = 2
     answers: ClassVar[tuple[str, ...]] = (FIRST, SECOND)
 
@@ -88,12 +105,17 @@ class ByComparison(JudgeForm):
 
     def opponent(self, question: Question) -> str:
         """The answer that others are compared with; "" where there is none."""
+        if isinstance(self.against, AnswersOfRun):
+            return question.others[0] if question.others else ""
         if self.against == REFERENCE:
             return question.answer
         said = question.metadata.get(self.against)
         return "" if said is None else str(said)
 
     def key_problem(self, question: Question) -> str | None:
+        if isinstance(self.against, AnswersOfRun):
+            where = f"{self.against.model} in {self.against.run}"
+            return None if question.others else f"has no answer of {where} to compare with; see grader.against"
         if self.opponent(question).strip():
             return None
         return f"has no answer in {self.against} to compare with; see grader.against"
@@ -108,6 +130,12 @@ class ByComparison(JudgeForm):
             ShownTexts(question.prompt, reference, dict(zip(self.answers, texts, strict=True)))
             for texts in ((answer, other), (other, answer))
         )
+
+    def decided(self, question: Question, answer: str) -> Voted | None:
+        other = self.opponent(question).strip()
+        if shortened(answer.strip(), self.longest) == other:
+            return Voted((TIE,), 1.0)
+        return super().decided(question, answer) if other else Voted((BETTER,), 1.0)
 
     def voted(self, votes: Sequence[Sequence[Said]], wanted: int) -> Voted:
         found = [compared(replies) for replies in votes]

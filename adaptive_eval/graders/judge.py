@@ -1,7 +1,7 @@
 """A judge: a language model on any server that says what an answer is, as a verdict, by criteria, or beside another."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import Field, field_validator, model_validator
@@ -11,7 +11,7 @@ from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Sampling
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.asked import USED, AskedGrader, spent_signals
 from adaptive_eval.graders.ballots import BallotField, Said, lines_wanted, object_wanted, reply_format
-from adaptive_eval.graders.comparing import ByComparison
+from adaptive_eval.graders.comparing import AnswersOfRun, ByComparison
 from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, Voted
 from adaptive_eval.graders.panel import MOST_FURTHER, FurtherJudge, agreement_signals
 from adaptive_eval.graders.rubric import RubricConfig
@@ -25,8 +25,6 @@ RIGHT_OR_WRONG = (
     JudgeLevel(name="correct", says="it says what the reference answer says, in whatever form", correct=True),
     JudgeLevel(name="wrong", says="it says something else, or does not come to an answer", correct=False),
 )
-EMPTY = Voted((), 1.0)
-"""An empty answer, which is sent to nobody."""
 
 
 class Judge(AskedGrader):
@@ -48,10 +46,10 @@ class Judge(AskedGrader):
     scores: tuple[JudgeCriterion, ...] = Field((), max_length=MOST_CRITERIA)
     """Criteria that are scored one by one, instead of verdicts. Without a `rubric` each sum of weight times worth is a
     category."""
-    against: str | None = Field(None, min_length=1)
-    """Compare with this answer, in both orders, instead of verdicts: `reference`, the answer key, or a field of the
-    questions (`questions.fields.metadata`) that holds the answers of another model or a person. Without a `rubric`
-    better is worth 1, a tie 0.5, worse 0."""
+    against: Annotated[str, Field(min_length=1)] | AnswersOfRun | None = None
+    """Compare with this answer, in both orders, instead of verdicts: `reference`, the answer key; a field of the
+    questions (`questions.fields.metadata`) that holds the answers of another model or a person; or the answers of a
+    model in an earlier run, trial by trial. Without a `rubric` better is worth 1, a tie 0.5, worse 0."""
     votes: Count = Field(1, ge=1, le=15)
     """Verdicts on each answer; more than half of them must agree. Of scores and comparisons the middle one counts."""
     panel: tuple[FurtherJudge, ...] = Field((), max_length=MOST_FURTHER)
@@ -93,7 +91,7 @@ class Judge(AskedGrader):
         """What it is asked for: scores, a comparison, or a verdict."""
         if self.scores:
             return ByScores(self.scores)
-        return ByVerdicts(self.verdicts) if self.against is None else ByComparison(self.against)
+        return ByVerdicts(self.verdicts) if self.against is None else ByComparison(self.against, self.longest)
 
     # -- what it is asked ---------------------------------------------------------------------------------------------
 
@@ -171,7 +169,8 @@ class Judge(AskedGrader):
         forms = (False, True) if self.may_be_structured else (False,)
         sent = [one for form in forms for one in self.transcripts(question, "", structured=form)]
         form = len(orjson.dumps(reply_format(self.ballot))) if self.may_be_structured else 0
-        return max(len(one.system.encode()) + len(one.user.encode()) for one in sent) + self.longest + form
+        answers = self.longest * (2 if question.others else 1)
+        return max(len(one.system.encode()) + len(one.user.encode()) for one in sent) + answers + form
 
     # -- what it has said ---------------------------------------------------------------------------------------------
 

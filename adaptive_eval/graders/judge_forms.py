@@ -48,6 +48,10 @@ class Voted(NamedTuple):
     """How much oftener the first place was preferred than the second."""
 
 
+EMPTY = Voted((), 1.0)
+"""An empty answer, which is sent to nobody."""
+
+
 class JudgeForm(ABC):
     """One way to ask a judge about an answer, and to read what it says."""
 
@@ -92,6 +96,10 @@ class JudgeForm(ABC):
     def shown(self, question: Question, answer: str) -> tuple[ShownTexts, ...]:
         """What the judge sees of an answer: one for each request of a vote."""
         return (ShownTexts(question.prompt, question.answer, dict(zip(self.answers, (answer,), strict=True))),)
+
+    def decided(self, question: Question, answer: str) -> Voted | None:
+        """What is known without asking; None: the judge has to say it."""
+        return None if answer.strip() else EMPTY
 
     @abstractmethod
     def voted(self, votes: Sequence[Sequence[Said]], wanted: int) -> Voted:

@@ -18,7 +18,7 @@ from adaptive_eval.endpoints.types import Again, Answer, Notice, Sampling
 from adaptive_eval.errors import GraderError, JudgeFailed
 from adaptive_eval.graders.asking import AskingPool, GraderReply
 from adaptive_eval.graders.ballots import Said, said_in_lines, said_in_object
-from adaptive_eval.graders.judge import EMPTY, Judge
+from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.pool import make_grade
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.transcript import Transcript
@@ -62,8 +62,8 @@ class JudgePool(AskingPool):
         in the cost.
         """
         judge = self._judge
-        if not answer.text.strip():
-            return make_grade(answer, judge.marks(EMPTY, NO_COST, (0, 0)), self.rubric, question.id)
+        if (known := judge.form.decided(question, answer.text)) is not None:
+            return make_grade(answer, judge.marks(known, NO_COST, (0, 0)), self.rubric, question.id)
 
         @cache
         def sent(structured: bool) -> tuple[Transcript, ...]:

@@ -1,7 +1,7 @@
 """The question, and the section of the configuration that says where questions come from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +32,12 @@ class Question:
     cluster: str | None = None
     """Questions of one cluster came together (one passage, one problem family); None: the question stands alone."""
     metadata: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
+    others: tuple[str, ...] = ()
+    """Answers of an earlier run that those of this one are compared with, by the number of the trial."""
+
+    def for_trial(self, trial: int) -> "Question":
+        """The question with the one of the `others` that a trial is compared with: after the last the first again."""
+        return replace(self, others=(self.others[trial % len(self.others)],)) if len(self.others) > 1 else self
 
 
 class FieldsConfig(Section):

@@ -105,5 +105,5 @@ class LabelSession:
 def _texts(stored: StoredRun, at: Labelled) -> dict[str, str]:
     (question,) = (one for one in stored.setup.questions if one.id == at.question)
     answer = next(one for one in stored.reader.cell(at.model, at.question, at.trial - 1)).answer.text
-    texts = texts_to_label(stored.setup.config, question, answer)
+    texts = texts_to_label(stored.setup.config, question.for_trial(at.trial), answer)
     return {name: visible(text) for name, text in texts.items()}

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.planning import budget_of, worst_verdict
 from adaptive_eval.config.prepare import (
     StoredSetup,
@@ -27,7 +28,7 @@ from adaptive_eval.errors import ConfigError, StoreError
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.rubric import Rubric, open_rubric
-from adaptive_eval.questions import Question, load_questions
+from adaptive_eval.questions import Question
 from adaptive_eval.record.history import stored_plan
 from adaptive_eval.record.thresholds import frozen_of, kept_rubric, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_grading
@@ -80,7 +81,7 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
             )
         else:
             settings = config
-            questions = load_questions(config.questions, folder=config.folder, seed=config.seed)
+            questions = questions_of(config)
             header = run_header(config, questions)
             as_now = _graded_as(stored, header)
             require_same_meaning(as_now, header, directory)

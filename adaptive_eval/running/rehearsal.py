@@ -55,5 +55,5 @@ async def _try(lane: Lane, at: int, question: Question, pool: Grading) -> TriedA
         (answer,) = await lane.endpoint.sample(lane.prompt(at), range(seed, seed + 1))
     except EndpointError as error:
         return TriedAnswer(lane.name, question, error, None)
-    grade = await grade_or_error(pool, answer, question)
+    grade = await grade_or_error(pool, answer, question.for_trial(0))
     return TriedAnswer(lane.name, question, *without_secrets(answer, grade, lane.secrets))

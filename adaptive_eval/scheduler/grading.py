@@ -78,7 +78,10 @@ async def grade_stored(
     rest = iter(records)
     while some := list(islice(rest, AT_A_TIME)):
         results = await asyncio.gather(
-            *(grade_or_error(grading, one.answer, questions[one.question], again(one.model)) for one in some)
+            *(
+                grade_or_error(grading, one.answer, questions[one.question].for_trial(one.trial), again(one.model))
+                for one in some
+            )
         )
         regrades += map(regrade_of, some, results)
     return regrades

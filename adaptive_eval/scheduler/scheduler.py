@@ -413,7 +413,7 @@ class Scheduler:
             await self._judge(model, question, records)
         else:
             for trial, answer in each:
-                grade = await grade_or_error(self._grading, answer, question)
+                grade = await grade_or_error(self._grading, answer, question.for_trial(trial))
                 self._committer.add_trial(record_of(lane, question, trial, group.round, answer, grade))
         self._batches.kept(model, group)
 
@@ -424,7 +424,9 @@ class Scheduler:
             self._committer.add_trial(record)
         await self._committer.safe()
         again = costs.asked_again(model, self._committer.safe)
-        grading = (grade_or_error(self._grading, record.answer, question, again) for record in records)
+        grading = (
+            grade_or_error(self._grading, record.answer, question.for_trial(record.trial), again) for record in records
+        )
         for record, grade in zip(records, await asyncio.gather(*grading), strict=True):
             verdict = regrade_of(record, grade)
             self._committer.add_verdict(costs.used(verdict))

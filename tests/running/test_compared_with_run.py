@@ -1,0 +1,151 @@
+"""Runs whose judge compares each answer with that of a model in an earlier run, of the same question and number."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from live_runs import ENDED, MODELS, Found, Site, kill, small_world, stored, wait_for_trials
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.graders.comparing import AnswersOfRun, ByComparison
+from adaptive_eval.questions.types import Question
+from adaptive_eval.record.label_session import LabelSession
+from adaptive_eval.record.results import read_results
+from adaptive_eval.simulate.answering import right_answer
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.store import TrialRecord
+
+BASELINE, DEPTH = "bob", 3
+
+
+@pytest.fixture(scope="module")
+def fair_url() -> Iterator[str]:
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
+        yield url
+
+
+def settings(site: Site, url: str, **changes: object) -> dict[str, object]:
+    against = {"run": str(site.directory("earlier")), "model": BASELINE}
+    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, "against": against}
+    models = [{"name": name, "base_url": url} for name in MODELS]
+    return {"models": models, "grader": grader, "trials": {"min": 2, "max": 5}} | changes
+
+
+def earlier_run(
+    site: Site, url: str, depth: int = DEPTH, models: tuple[str, ...] = MODELS
+) -> dict[tuple[str, int], str]:
+    """A run whose answers are compared with: those of the baseline, by question and trial."""
+    listed = [{"name": name, "base_url": url} for name in models]
+    config = site.write("earlier", models=listed, trials={"min": depth, "max": depth})
+    assert site.run(config, "--run-dir", str(site.directory("earlier"))).exit_code in ENDED
+    return {(one.question, one.trial): one.answer.text for one in stored(site, "earlier") if one.model == BASELINE}
+
+
+def expected(trial: TrialRecord, others: dict[tuple[str, int], str], depth: int = DEPTH) -> str:
+    """By hand: who is right."""
+    right = f"{{{right_answer(trial.question)}}}"
+    own, other = right in trial.answer.text, right in others[trial.question, trial.trial % depth]
+    return "tie" if own == other else "better" if own else "worse"
+
+
+def test_each_answer_is_compared_with_that_of_its_number(site: Site, fair_url: str) -> None:
+    others = earlier_run(site, fair_url)
+    ended = site.run(site.write(**settings(site, fair_url)))
+    assert ended.exit_code in ENDED, ended.output
+    trials = stored(site)
+    assert {trial.trial for trial in trials} > set(range(DEPTH)), "some come round to the first again"
+    for trial in trials:
+        same = trial.model == BASELINE and trial.trial < DEPTH
+        assert trial.signals["verdict"] == ("tie" if same else expected(trial, others))
+        assert (trial.signals["judge_prompt_tokens"] == 0.0) == same, (
+            "an answer is a tie with itself, and sent to nobody"
+        )
+    assert {trial.signals["verdict"] for trial in trials} == {"better", "tie", "worse"}
+    found = read_results(site.directory())
+    assert found is not None and found.weights == (1.0, 0.5, 0.0)
+    # nobody needs the earlier run to read this one, or to label it
+    shutil.rmtree(site.directory("earlier"))
+    assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).exit_code == 0
+    shown = LabelSession(site.directory(), 4)
+    first = shown.current
+    assert first is not None
+    assert first.texts["compared with"] in set(others.values()) and first.texts["answer"] != ""
+    gone = site.run(site.write(**settings(site, fair_url)))
+    assert gone.exit_code == ExitCode.CONFIGURATION and "holds no run; name the directory of one" in gone.output
+
+
+def test_answers_that_have_changed_since_are_no_longer_the_same_run(site: Site, fair_url: str) -> None:
+    earlier_run(site, fair_url, 2)
+    config = site.write(**settings(site, fair_url, trials={"min": 2, "max": 2}))
+    assert site.run(config).exit_code in ENDED
+    moved = site.directory("elsewhere")
+    site.directory("earlier").rename(moved)
+    against = {"run": str(moved), "model": BASELINE}
+    grader = {**settings(site, fair_url)["grader"], "against": against}  # type: ignore[dict-item]
+    again = site.write(**settings(site, fair_url, grader=grader, trials={"min": 2, "max": 3}))
+    assert site.run(again).exit_code in ENDED, "where they lie does not matter"
+    earlier_run(site, fair_url, 3)
+    refused = site.run(site.write(**settings(site, fair_url)))
+    assert refused.exit_code == ExitCode.CONFIGURATION and "others" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("against", "why"),
+    [
+        ({"run": "nowhere", "model": BASELINE}, "grader.against.run: nowhere holds no run"),
+        ({"model": "eve"}, "has no model 'eve'; it has ada, bob"),
+        ({"model": ""}, "grader.against"),
+        ({"model": BASELINE}, "has no answer of bob in"),
+    ],
+)
+def test_what_is_not_there_is_told_before_anything_is_asked(
+    site: Site, fair_url: str, against: dict[str, str], why: str
+) -> None:
+    earlier_run(site, fair_url, 1, ("ada", "bob"))
+    lines = (site.folder / "questions.jsonl").read_text().splitlines()
+    more = lines[0].replace("q0", "q1000")
+    (site.folder / "more.jsonl").write_text("\n".join([*lines, more]))
+    grader = {**settings(site, fair_url)["grader"]}  # type: ignore[dict-item]
+    grader["against"] = {"run": str(site.directory("earlier")), **against}
+    refused = site.run(site.write(**settings(site, fair_url, grader=grader, questions="more.jsonl")))
+    assert refused.exit_code == ExitCode.CONFIGURATION and why in refused.output, refused.output
+    assert not site.directory().exists()
+
+
+@pytest.mark.slow
+def test_a_kill_changes_no_verdict(site: Site, fair_url: str) -> None:
+    others = earlier_run(site, fair_url)
+    slow = replace(small_world(), latency=Latency(median=0.2))
+    with serving(SimulatedServer(slow, judge=SimulatedJudge())) as url:
+        server = {"base_url": url, "model": "judge"}
+        grader = {**settings(site, fair_url)["grader"], "server": server}  # type: ignore[dict-item]
+        process = site.start(site.write(**settings(site, fair_url, grader=grader)))
+        assert wait_for_trials(site.directory(), 12, process)
+        kill(process)
+    assert site.run(site.write(**settings(site, fair_url))).exit_code in ENDED
+    assert all(trial.signals["verdict"] == expected(trial, others) for trial in stored(site))
+    whole = site.write("whole", **settings(site, fair_url))
+    assert site.run(whole, "--run-dir", str(site.directory("whole"))).exit_code in ENDED
+    assert Found.of(site.directory()) == Found.of(site.directory("whole"))
+
+
+def test_what_needs_no_judge_is_decided_without_one() -> None:
+    form = ByComparison(AnswersOfRun(run=Path("earlier"), model="bob"), 1024)
+
+    def decided(answer: str, *others: str, trial: int = 0) -> tuple[str, ...] | None:
+        found = form.decided(Question("q", "Which?", "7", others=others).for_trial(trial), answer)
+        return None if found is None else found.said
+
+    assert decided("It is 7.", "It is 7.\n") == ("tie",) and decided(" ", "") == ("tie",)
+    assert decided("It is 7.", "") == ("better",) and decided("", "It is 7.") == ()
+    assert decided("It is 7.", "It is 8.") is None
+    assert [decided("b", "a", "b", trial=trial) for trial in range(4)] == [None, ("tie",), None, ("tie",)]
+    asked = Question("q", "Which?", "7", others=("a", "b"))
+    assert Counter(text.answers["first"] for text in form.shown(asked.for_trial(3), "mine")) == {"mine": 1, "b": 1}
