@@ -1,0 +1,75 @@
+"""Outcomes that are kept for later rounds, beside a dict of them; their sums are exact, however large."""
+
+import math
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from adaptive_eval.core import Cost, Outcome
+from adaptive_eval.core import early_outcomes as early
+from adaptive_eval.core.early_outcomes import EarlyOutcomes
+from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, exact_sum, trillionths
+
+MODELS, QUESTIONS = 3, 5
+
+
+def outcomes(rng: random.Random) -> Iterator[Outcome]:
+    places = [
+        (model, question, trial) for model in range(MODELS) for question in range(QUESTIONS) for trial in range(9)
+    ]
+    rng.shuffle(places)
+    for place in places[:100]:
+        cost = Cost(rng.randrange(2**40), rng.random(), 1e3 * rng.random())
+        yield Outcome(*place, rng.choice([0, 1, None]), cost, rng.random() < 0.2, rng.random())
+
+
+@pytest.mark.parametrize("at_once", [7, 10**6])
+def test_a_batch_takes_what_is_kept_of_it(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early, "_AT_ONCE", at_once)
+    rng = random.Random(4)
+    kept, known = EarlyOutcomes(), {}
+    for outcome in outcomes(rng):
+        kept.keep(outcome)
+        known[outcome[:3]] = outcome
+    issued = np.zeros((MODELS, QUESTIONS), np.int32)
+    while known:
+        model = rng.randrange(MODELS)
+        extra = np.array([rng.randrange(3) for _ in range(QUESTIONS)])
+        batch = Batch(model, 0, issued[model], extra)
+        issued[model] += extra.astype(np.int32)
+        expected = {
+            place: known.pop(place)
+            for question in range(QUESTIONS)
+            for trial in range(int(batch.first[question]), int(batch.first[question] + extra[question]))
+            if (place := (model, question, trial)) in known
+        }
+        part = kept.take(batch)
+        assert len(kept) == len(known) and kept.of_model(model) == sum(place[0] == model for place in known)
+        if part is None:
+            assert not expected
+            continue
+        found = list(zip(part.questions.tolist(), part.trials.tolist(), part.categories.tolist(), strict=True))
+        assert found == [
+            (*place[1:], UNGRADED if one.category is None else one.category) for place, one in sorted(expected.items())
+        ]
+        assert part.timed_out.tolist() == [one.timed_out for _, one in sorted(expected.items())]
+        assert part.tokens == sum(one.cost.tokens for one in expected.values())
+        assert part.usd == sum(round(one.cost.usd * PER_UNIT) for one in expected.values())
+        assert part.took == sum(round(one.seconds * PER_UNIT) for one in expected.values())
+        assert batch.take_part(part) and batch.missing == batch.size - len(expected)
+        assert not batch.take_part(part), "the same trials were told twice"
+        left = sum(round(one.cost.gpu_seconds * PER_UNIT) for one in known.values())
+        assert kept.cost.gpu_seconds == left / PER_UNIT
+    assert not kept and kept.cost == Cost()
+
+
+def test_sums_are_exact_however_large() -> None:
+    rng = np.random.default_rng(1)
+    for values in (rng.random(1000), rng.random(1000) * 1e9, np.array([2.0**53, -1.0, 0.5, 1e-12]), np.empty(0)):
+        assert trillionths(values) == sum(round(value * PER_UNIT) for value in values.tolist())
+    whole = np.array([2**62, 2**62, 2**62, -5], dtype=np.int64)
+    assert exact_sum(whole) == 3 * 2**62 - 5
+    assert math.isclose(trillionths(np.array([0.1] * 10)), Fraction(PER_UNIT))
