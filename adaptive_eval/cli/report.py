@@ -7,6 +7,7 @@ import orjson
 import typer
 
 from adaptive_eval.cli.shared import reported
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.view import RunView, read_report
 
@@ -25,6 +26,14 @@ def report(
     plots: Annotated[
         Path | None, typer.Option("--plots", help="Draw the figures into this folder too, as SVG and PNG.")
     ] = None,
+    beside_fixed: Annotated[
+        bool,
+        typer.Option(
+            "--beside-fixed",
+            help="Work out what runs like this one cost beside the smallest fixed number of trials that calls as many "
+            "pairs, and keep it in results.json.",
+        ),
+    ] = False,
 ) -> None:
     """Write a report of RUN as HTML, Markdown, JSON, CSV or JUnit XML, with --plots also figures.
 
@@ -33,7 +42,7 @@ def report(
     model.
     """
     with reported(run):
-        view = read_report(run)
+        view = _with_fixed(run) if beside_fixed else read_report(run)
         text = _rendered(view, kind)
         drawn = [] if plots is None else _drawn(view, plots)
         if output == Path("-"):
@@ -46,6 +55,20 @@ def report(
             typer.echo(str(path), err=output == Path("-"))
         if plots is not None and not drawn:
             typer.echo("no figures: no look was taken yet", err=True)
+
+
+def _with_fixed(run: Path) -> RunView:
+    """The view of a run that has ended, after the comparison was worked out and kept with its results."""
+    # imported here: simulations take a while to load
+    from adaptive_eval.study.beside_fixed import keep_beside_fixed
+
+    if not keep_beside_fixed(run):
+        raise ConfigError(
+            f"{run} cannot be held against a fixed design: that takes a finished run that compares neighbours by their "
+            "average, with answers of every model to every question, none of them known beforehand, one horizon and at "
+            "most some hundred thousand trials; leave --beside-fixed out"
+        )
+    return read_report(run)
 
 
 def _drawn(view: RunView, folder: Path) -> list[Path]:

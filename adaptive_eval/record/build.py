@@ -307,6 +307,7 @@ def _cost(snapshot: Snapshot) -> RunCost:
         counted_gpu_seconds=counted_gpu_seconds(servers, requests, snapshot.beside),
         beside=snapshot.beside,
         grading=grading_cost(usage.grading for usage in usages),
+        beside_fixed=None,  # a report works it out where it is asked for it
     )
 
 

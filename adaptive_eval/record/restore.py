@@ -139,7 +139,7 @@ class StoredRun:
 
     def results(self, *, running: bool) -> Results | None:
         """What was published when the run ended, or what its trials come to by now; None before the first look."""
-        return self._final_results() or self.results_anew(running=running)
+        return self.published or self.results_anew(running=running)
 
     def results_anew(self, *, running: bool) -> Results | None:
         """The results as of the newest complete round, worked out; None before the first look."""
@@ -180,7 +180,8 @@ class StoredRun:
         names = frozenset(models[at].name for at in recorded)
         return RunCounts(self.setup.roster, committed + known, before, names)
 
-    def _final_results(self) -> Results | None:
+    @property
+    def published(self) -> Results | None:
         """The results that were published when the run ended, where nothing has happened to it since."""
         last = self.events[-1] if self.events else None
         if not isinstance(last, RunFinished | RunStopped) or fatal_error_of(self.events) is not None:

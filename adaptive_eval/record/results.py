@@ -236,6 +236,25 @@ class BesideRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BesideFixed:
+    """Runs by the same plan, without caps, beside the smallest fixed design that calls as many pairs at one look: means
+    over worlds that were drawn from what the outcomes of this one leave open."""
+
+    called: float
+    """Pairs."""
+    trials: float
+    """Of a run, a question of a model."""
+    number: float | None
+    """Of the fixed design; None: more than the maximum."""
+    cost: float
+    """The trials of a run in those of that design; where there is no number, in those of the maximum."""
+    low: float
+    """Of an 80% interval for that."""
+    high: float
+    worlds: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunCost:
     """What the answers of today's models used, what was spent beside, and what the maximum of trials for everyone would
     have been."""
@@ -258,6 +277,8 @@ class RunCost:
     beside: tuple[BesideRow, ...] = ()
     grading: GradingCost | None = None
     """Part of `tokens`, `usd` and `gpu_seconds`; None where nobody was asked for a grade."""
+    beside_fixed: BesideFixed | None = None
+    """None unless `report --beside-fixed` was asked for it after the run had ended."""
 
     def in_all(self, of: str) -> float:
         """Trials, tokens, USD or GPU seconds of requests with what was spent beside."""

@@ -22,6 +22,7 @@ from adaptive_eval.record.build import question_posteriors
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
+from adaptive_eval.record.pairing import Pairing, pairings
 from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import opened_run
@@ -177,6 +178,8 @@ class RunView:
     """What a judge has used; None where there was none, or the run goes on."""
     labelled: LabelledRun | None = None
     """What labels say of the grader and of the scores; None where there are none, or the run goes on."""
+    pairings: tuple[Pairing, ...] = ()
+    """Compared models that were asked with the same seeds; empty where there are none, or the run goes on."""
 
 
 STEPS = 200
@@ -202,7 +205,8 @@ def read_report(directory: Path) -> RunView:
         if results is None:
             return view
         judge, labels = stored.reader.judge_use(), reported_labels(stored)
-        return replace(view, relabelled=relabelled(stored), judge=judge, labelled=labels)
+        together = pairings(stored, results.pairs)
+        return replace(view, relabelled=relabelled(stored), judge=judge, labelled=labels, pairings=together)
 
 
 class ViewSource(Protocol):

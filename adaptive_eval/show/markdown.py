@@ -15,6 +15,7 @@ from scipy.special import ndtr
 
 from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import harmless
+from adaptive_eval.record.pairing import Pairing
 from adaptive_eval.record.results import MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
@@ -96,6 +97,7 @@ def _found(view: RunView) -> Iterator[str]:
     yield from _promise(results)
     yield from _metrics(results)
     yield from _comparisons(results)
+    yield from _pairings(view.pairings)
     yield from _warnings(results)
     yield "## Cost"
     yield cost_section(view, results)
@@ -185,6 +187,37 @@ def _metrics(results: Results) -> Iterator[str]:
 
 def _metric_cell(row: MetricRow, percent: Scale) -> str:
     return "-" if row.value is None else f"{percent.score(row.value)} ({percent.interval(row.lo, row.hi)})"
+
+
+def _pairings(pairings: Sequence[Pairing]) -> Iterator[str]:
+    """How far models that were asked with the same seeds go together."""
+    if not pairings:
+        return
+    yield "## The same seeds"
+    rows = (
+        [
+            markdown_cell(one.better),
+            markdown_cell(one.worse),
+            count(one.trials),
+            f"{one.variance:.2f} +- {one.sigma:.2f}",
+            _what_pairing_means(one),
+        ]
+        for one in pairings
+    )
+    yield markdown_table(["model", "compared with", "trials of both", "variance", "what it means"], rows, left=2)
+    yield (
+        "Trial i of both models had the same seed. variance: that of the difference of their averages on these trials, "
+        "in that of independent models, with its standard error were they independent. Decisions, z and sigma take "
+        "them for independent."
+    )
+
+
+def _what_pairing_means(one: Pairing) -> str:
+    if not one.is_shown:
+        return "not shown to depend on each other"
+    if one.variance > 1.0:
+        return f"they go against each other: z is {math.sqrt(one.variance):.2f} times what it should be"
+    return f"they go together: the difference is known as after {1.0 / max(one.variance, 0.01):.1f} times the trials"
 
 
 def _comparisons(results: Results) -> Iterator[str]:

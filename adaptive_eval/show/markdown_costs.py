@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from adaptive_eval.record.lines import duration
-from adaptive_eval.record.results import BesideRow, GradingCost, ModelRow, Results, RunCost
+from adaptive_eval.record.results import BesideFixed, BesideRow, GradingCost, ModelRow, Results, RunCost
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.beside import beside_words
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, informative_columns, markdown_cell, markdown_table
@@ -50,8 +50,21 @@ def cost_section(view: RunView, results: Results) -> str:
     head += ["truncated", "no grade", "retries"]
     fixed = ", ".join(_fixed_cost(cost))
     told = f"A fixed design of the same horizon: {fixed}. Active for {duration(view.elapsed)}."
+    beside = "" if cost.beside_fixed is None else f"\n\n{_beside_fixed(cost.beside_fixed)}"
     told += f" {SERVER_TIME}" if paid and cost.server_seconds is not None else ""
-    return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}{_judged(view)}"
+    return f"{markdown_table(*informative_columns(head, rows))}\n\n{told}{beside}{_judged(view)}"
+
+
+def _beside_fixed(found: BesideFixed) -> str:
+    """Runs like this one beside the smallest fixed design that calls as many."""
+    runs = (
+        f"Beside the smallest fixed design that calls as many pairs: in {found.worlds} worlds drawn from what these "
+        f"answers leave open, a run takes {found.trials:.1f} trials a question and calls {found.called:.1f} pairs"
+    )
+    share = f"a run takes {found.cost:.2f} of that (80% interval: {found.low:.2f} to {found.high:.2f})"
+    if found.number is None:
+        return f"{runs}. Not even the maximum of trials for everyone calls as many at one look; {share}."
+    return f"{runs}. A fixed design needs {found.number:.1f} for as many at one look; {share}."
 
 
 def _judged(view: RunView) -> str:

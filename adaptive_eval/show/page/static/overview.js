@@ -8,7 +8,7 @@ import { count, duration, listed, moment, name, number, percent, plain, plural, 
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { BesideRow, PairRow, RunCost, RunView, UsedSoFar, GradingCost } from "./sent.js" */
+/** @import { BesideRow, PairRow, RunCost, RunView, UsedSoFar, BesideFixed, GradingCost } from "./sent.js" */
 
 /** @type {Record<string, string>} */
 const REASONS = {
@@ -234,14 +234,29 @@ function tiles({ view, facts, pulse, live }) {
 function besides(view) {
   const rows = view.results?.cost.beside ?? [];
   const grading = view.results?.cost.grading ?? null;
-  if (!rows.length && !grading) return null;
+  const fixed = view.results?.cost.beside_fixed ?? null;
+  if (!rows.length && !grading && !fixed) return null;
   return h(
     "ul",
     { class: "quiet", "data-key": "besides" },
+    fixed ? h("li", null, besideFixed(fixed)) : null,
     grading
       ? h("li", null, `Of this for the grades of ${plural(grading.answers, "answer")}: ${graded(grading)}.`)
       : null,
     rows.map((row) => h("li", null, `Besides, ${spentOn(row)}: ${listed(amounts(row))}. Caps count it.`)),
+  );
+}
+
+/** Runs like this one beside the smallest fixed design that calls as many pairs. @param {BesideFixed} found */
+function besideFixed(found) {
+  const needs =
+    found.number === null
+      ? "not even the maximum of trials for everyone calls as many at one look"
+      : `a fixed design needs ${number(found.number, 1)} for as many at one look`;
+  return (
+    `In ${count(found.worlds)} worlds drawn from what these answers leave open, a run takes ` +
+    `${number(found.trials, 1)} trials a question and calls ${number(found.called, 1)} pairs; ${needs}. A run takes ` +
+    `${number(found.cost, 2)} of that (80% interval: ${number(found.low, 2)} to ${number(found.high, 2)}).`
   );
 }
 

@@ -28,6 +28,16 @@
  * @property {Relabelling | null} relabelled
  * @property {JudgeUse | null} judge
  * @property {LabelledRun | null} labelled
+ * @property {Pairing[]} pairings
+ */
+
+/**
+ * @typedef {object} Pairing
+ * @property {string} better
+ * @property {string} worse
+ * @property {number} trials
+ * @property {number} variance
+ * @property {number} sigma
  */
 
 /**
@@ -283,6 +293,18 @@
  * @property {number | null} counted_gpu_seconds
  * @property {BesideRow[]} beside
  * @property {GradingCost | null} grading
+ * @property {BesideFixed | null} beside_fixed
+ */
+
+/**
+ * @typedef {object} BesideFixed
+ * @property {number} called
+ * @property {number} trials
+ * @property {number | null} number
+ * @property {number} cost
+ * @property {number} low
+ * @property {number} high
+ * @property {number} worlds
  */
 
 /**
