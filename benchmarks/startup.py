@@ -56,7 +56,7 @@ def start(source: Path, folder: Path, command: str) -> float:
     process.returncode = os.waitstatus_to_exitcode(status)  # it was waited for here, not by subprocess
     if process.returncode:
         sys.exit(f"{command} of {source} ended with {process.returncode}")
-    return usage.ru_utime
+    return usage.ru_utime + usage.ru_stime
 
 
 def prepared(source: Path, folder: Path) -> Path:
