@@ -35,7 +35,18 @@ NOTHING_LOST: Mapping[int, Cost] = {}
 
 
 class Controller:
-    """Decides which trials to run (`ask`) by what came of those before (`tell`), until it is `finished`."""
+    """Decides which trials to run (`ask`) by what came of those before (`tell`), until it is `finished`.
+
+    Examples:
+        Model 1 is right at every trial and model 0 at none:
+
+        >>> from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
+        >>> controller = Controller(Plan(Bench(models=2, questions=5, weights=[0.0, 1.0]), trials=Trials(4, 8)))
+        >>> while controller.finished is None:
+        ...     looks = controller.tell(Outcome(a.model, a.question, a.trial, a.model) for a in controller.ask(64))
+        >>> controller.finished.value, controller.trials.tolist(), looks[-1].order
+        ('settled', [20, 20], (1, 0))
+    """
 
     def __init__(self, plan: Plan, *, keep_looks: bool = True, elsewhere: SpentFirst = NOTHING_SPENT) -> None:
         """`elsewhere` is what was spent besides the trials of the plan: caps count it before anything is asked."""

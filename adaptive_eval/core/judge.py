@@ -84,6 +84,13 @@ class Judging:
     predictive power is below `futility` times the share of the way that is left (None: only at the horizon). Against
     one threshold for the whole way, this calls as many pairs for 3-5% less (benchmarks/allocation.md). Without `latch`
     every look judges anew: what an earlier one has called or tied is open again where this one would not.
+
+    Examples:
+        Scores within two points are as good as equal, and one error probability is shared by all comparisons:
+
+        >>> from adaptive_eval.core import Judging
+        >>> Judging(delta=0.02, familywise=True)
+        Judging(delta=0.02, futility=0.3, familywise=True, latch=True)
     """
 
     delta: float = 0.0

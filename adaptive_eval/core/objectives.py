@@ -73,7 +73,16 @@ class ObjectiveEntry(Entry[Objective]):
 
 @dataclass(frozen=True)
 class Ranking(Objective):
-    """Every model against its neighbour in the current order."""
+    """Every model against its neighbour in the current order.
+
+    Examples:
+        Of three models, of which the last is the first in the order:
+
+        >>> import numpy as np
+        >>> from adaptive_eval.core import Ranking
+        >>> Ranking().comparisons(np.array([2, 0, 1])).tolist()
+        [[2, 0], [0, 1]]
+    """
 
     def comparisons(self, order: IndexArray) -> IndexArray:
         return np.stack([order[:-1], order[1:]], axis=1)
@@ -121,7 +130,16 @@ PLACE = ObjectiveEntry(
 
 @dataclass(frozen=True)
 class Best(Objective):
-    """The leader against every other model."""
+    """The leader against every other model.
+
+    Examples:
+        Of three models, of which the last is the first in the order:
+
+        >>> import numpy as np
+        >>> from adaptive_eval.core import Best
+        >>> Best().comparisons(np.array([2, 0, 1])).tolist()
+        [[2, 0], [2, 1]]
+    """
 
     def comparisons(self, order: IndexArray) -> IndexArray:
         return np.stack([np.full(len(order) - 1, order[0]), order[1:]], axis=1)
@@ -140,7 +158,16 @@ BEST = ObjectiveEntry(
 
 @dataclass(frozen=True)
 class TopK(Objective):
-    """Each of the first k against each of the rest."""
+    """Each of the first k against each of the rest.
+
+    Examples:
+        Of three models, of which the last is the first in the order:
+
+        >>> import numpy as np
+        >>> from adaptive_eval.core import TopK
+        >>> TopK(2).comparisons(np.array([2, 0, 1])).tolist()
+        [[2, 1], [0, 1]]
+    """
 
     k: int
 
@@ -166,7 +193,16 @@ TOP_K = ObjectiveEntry(
 
 @dataclass(frozen=True)
 class Baseline(Objective):
-    """Every model against one that is named."""
+    """Every model against one that is named.
+
+    Examples:
+        Of three models, of which the last is the first in the order:
+
+        >>> import numpy as np
+        >>> from adaptive_eval.core import Baseline
+        >>> Baseline(1).comparisons(np.array([2, 0, 1])).tolist()
+        [[1, 0], [1, 2]]
+    """
 
     baseline: int
 
@@ -220,7 +256,16 @@ class Gate(Objective):
 
 @dataclass(frozen=True)
 class Pairs(Objective):
-    """A given list of pairs."""
+    """A given list of pairs.
+
+    Examples:
+        Of three models, of which the last is the first in the order:
+
+        >>> import numpy as np
+        >>> from adaptive_eval.core import Pairs
+        >>> Pairs(((0, 2), (1, 2))).comparisons(np.array([2, 0, 1])).tolist()
+        [[0, 2], [1, 2]]
+    """
 
     pairs: tuple[tuple[int, int], ...]
 
@@ -300,7 +345,16 @@ PRECISION_OF = ObjectiveEntry(
 
 @dataclass(frozen=True)
 class Threshold(Objective):
-    """Is each model above a value?"""
+    """Is each model above a value?
+
+    Examples:
+        Of three models, of which the last is the first in the order:
+
+        >>> import numpy as np
+        >>> from adaptive_eval.core import Threshold
+        >>> Threshold(0.5).comparisons(np.array([2, 0, 1])).tolist()
+        [[2, 3], [0, 3], [1, 3]]
+    """
 
     value: float
 

@@ -30,7 +30,15 @@ NOTHING_SPENT = SpentFirst()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plug-ins and numbers; the defaults are those of the configuration file."""
+    """Plug-ins and numbers; the defaults are those of the configuration file.
+
+    Examples:
+        >>> from adaptive_eval.core import Bench, Best, Budget, Judging, Plan, Sequential
+        >>> bench = Bench(models=3, questions=30, weights=[0.0, 1.0])
+        >>> plan = Plan(bench, Best(), Sequential(0.9), judging=Judging(delta=0.02), budget=Budget(trials=5000))
+        >>> plan.trials.max, plan.prior
+        (80, 'self')
+    """
 
     bench: Bench
     objective: Objective = field(default_factory=Ranking)

@@ -27,7 +27,13 @@ if TYPE_CHECKING:  # as in `rules`
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """c t^(-kappa) for information t >= start; c holds at any schedule of looks (Wang and Tsiatis 1987)."""
+    """c t^(-kappa) for information t >= start; c holds at any schedule of looks (Wang and Tsiatis 1987).
+
+    Examples:
+        >>> from adaptive_eval.core import Sequential
+        >>> round(Sequential(0.95).critical, 2), round(Sequential(0.99).critical, 2)
+        (2.11, 2.71)
+    """
 
     by_pair: ClassVar[bool] = True
 

@@ -22,7 +22,13 @@ MOST_CATEGORIES = 254
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Trials a question: `min` before the first look, `max` at the horizon, on average over a model's questions."""
+    """Trials a question: `min` before the first look, `max` at the horizon, on average over a model's questions.
+
+    Examples:
+        >>> from adaptive_eval.core import Trials
+        >>> Trials(min=8)
+        Trials(min=8, max=80)
+    """
 
     min: int = 4
     max: int = 80
@@ -70,7 +76,13 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Hard caps on a whole run; None is no cap."""
+    """Hard caps on a whole run; None is no cap.
+
+    Examples:
+        >>> from adaptive_eval.core import Budget
+        >>> Budget(usd=2.5).currency, Budget().currency
+        ('usd', 'trials')
+    """
 
     trials: int | None = None
     tokens: int | None = None
@@ -114,7 +126,16 @@ class Margin(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bench:
-    """Who is compared on what: numbers of models and questions, the rubric's weights, and what a trial may cost."""
+    """Who is compared on what: numbers of models and questions, the rubric's weights, and what a trial may cost.
+
+    Examples:
+        Wrong, in part and right, and every trial of the second model costs at most a cent:
+
+        >>> from adaptive_eval.core import Bench, Cost
+        >>> bench = Bench(2, 30, weights=[0.0, 0.5, 1.0], worst_cost=(Cost(), Cost(tokens=400, usd=0.01)))
+        >>> bench.categories
+        3
+    """
 
     models: int
     questions: int

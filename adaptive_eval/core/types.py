@@ -39,7 +39,14 @@ NO_COST = Cost()
 
 
 class Outcome(NamedTuple):
-    """One trial that has come."""
+    """One trial that has come.
+
+    Examples:
+        >>> from adaptive_eval.core import Ask, Cost, Outcome
+        >>> asked = Ask(model=0, question=3, trial=2, round=0)
+        >>> Outcome(asked.model, asked.question, asked.trial, category=1, cost=Cost(tokens=250)).category
+        1
+    """
 
     model: int
     question: int
