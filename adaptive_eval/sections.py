@@ -19,6 +19,10 @@ DURATION = re.compile(
 SECONDS_IN = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 LEDGER, SEGMENTS = "ledger", "segments"
 """Where texts of answers are kept: in the database of the run, or in files beside it."""
+LEDGER_URL = r"^postgres(ql)?://[^@/\s\\?#:]+(:\d{1,5})?/[^@/\s\\?#]{1,63}/?$"
+"""A database that has the ledgers of many runs: no user, password or options, which would be stored."""
+PATIENCE = 300.0
+"""Seconds for which a run waits for a database that is away, where nothing else is said."""
 ANSWERS_URL = r"^[a-z][a-z0-9+.-]*://[^@\s\\?#]+$"
 """The third place. No user or password, which would be stored: keys come from the variables of the storage."""
 

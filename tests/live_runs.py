@@ -22,7 +22,7 @@ from adaptive_eval.errors import ExitCode
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.worlds import Latency, World, binary, with_mean
 from adaptive_eval.store import RunReader, TrialRecord
-from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.whereabouts import holds_ledger
 
 MODELS = ("ada", "bob", "cyd")
 FAST = Latency(median=0.004)
@@ -116,7 +116,7 @@ def without_checksums(database: sqlite3.Connection) -> None:
 
 def trials_in(directory: Path) -> int:
     """How many trials a run has stored, also while it runs; 0 before it has begun."""
-    if not (directory / DATABASE_FILE).exists():
+    if not holds_ledger(directory):
         return 0
     try:
         with closing(RunReader.open(directory)) as reader:

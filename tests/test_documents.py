@@ -141,7 +141,7 @@ def needs_nothing(words: list[str]) -> bool:
     if words[1] == "import":
         return words[2] == "outcomes.npz"
     if words[1] == "report":
-        return words[2] != "runs/logs"
+        return words[2] != "runs/logs" and not words[2].startswith("postgresql:")
     if words[1] == "run":
         return words[2] == "configs/quickstart.yaml" and "--fresh" not in words
     return words[1] in {"compare", "export", "init", "schema"} or words[1:3] == ["replay", "runs/quickstart"]

@@ -22,6 +22,7 @@ from adaptive_eval.record.labels import (
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.text import without_markup
+from adaptive_eval.store.postgres.address import require_directory
 
 LONGEST = 4000
 KEYS = "123456789"
@@ -50,6 +51,7 @@ def label(
     labels lie in RUN/labels.jsonl; reports then have the grader's error, and scores corrected for it.
     """
     with reported(run):
+        require_directory(run)
         _require_one_way(page, port, source, show=show)
         if source is not None:
             _take(run, source)

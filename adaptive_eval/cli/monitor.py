@@ -12,11 +12,14 @@ import typer
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.record.folder import holds_run
 from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.show.plain import JsonDisplay
 from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, show_once, status_text
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.folder import Folder
+from adaptive_eval.show.serve.folder import Folder, runs_text
+from adaptive_eval.store.postgres.address import is_address
+from adaptive_eval.store.whereabouts import require_reachable
 
 PATIENCE_SECONDS = 30.0
 """How long --wait waits for a run that has not begun."""
@@ -27,7 +30,10 @@ def monitor(
     run: Annotated[
         Path,
         typer.Argument(
-            help="The directory of a run; with --web also a folder of runs.", metavar="RUN|FOLDER", show_default=False
+            help="The directory of a run, or its address in a database; with --web also a folder of runs. "
+            "postgresql://host/database: all runs of that database.",
+            metavar="RUN|FOLDER|DATABASE",
+            show_default=False,
         ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and exit.")] = False,
@@ -55,7 +61,7 @@ def monitor(
     """Watch RUN from another terminal, or with --web in a browser. The run does not notice.
 
     In a terminal it ends when the run ends, with the run's exit code; Ctrl-C ends the monitor alone. Exit code 7: the
-    run goes on.
+    run goes on. Of a database it says how each of its runs stands.
     """
     with reported(run):
         if web:
@@ -68,6 +74,9 @@ def monitor(
             return
         if port is not None or host is not None:
             raise ConfigError("--port and --host say where --web serves its page; add --web")
+        if is_address(run) and not holds_run(run):
+            typer.echo(runs_text(Folder(run).briefs()))
+            return
         _require_one_run(run)
         _require_there(run, wait or once)
         feed = open_feed(run, 0.0 if once else PATIENCE_SECONDS, lambda: _tell_of_waiting(run))
@@ -85,7 +94,7 @@ def _require_one_run(path: Path) -> None:
 def _require_there(path: Path, wait: bool) -> None:
     """A run that is not there is most likely a slip, and one beside a run of nearly its name is one even where somebody
     waits; but `--fresh` is about to make NAME~2 of NAME."""
-    if path.exists():
+    if path.exists() or is_address(path):
         return
     names = list(Folder(path.parent).runs())
     others = [name for name in names if not wait or name != path.name.partition("~")[0]]
@@ -129,6 +138,8 @@ def _glance(feed: Feed, kind: DisplayKind | None) -> ExitCode:
 
 
 def _wait_for(directory: Path) -> None:
+    if is_address(directory):
+        return
     deadline = time.monotonic() + PATIENCE_SECONDS
     if not directory.exists():
         _tell_of_waiting(directory)
@@ -141,7 +152,9 @@ def _serve(path: Path, host: str | None, port: int) -> None:
     from adaptive_eval.show.serve.site import LOOPBACK, serve, stays_here
 
     _wait_for(path)
-    if not path.is_dir():
+    if is_address(path):
+        require_reachable(path)
+    elif not path.is_dir():
         raise ConfigError(f"{path} is no directory; give that of a run, or the folder in which runs lie")
     where = host or LOOPBACK
     if not stays_here(where):

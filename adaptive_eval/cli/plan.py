@@ -16,7 +16,7 @@ from adaptive_eval.record.history import newest_directory
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.sections import Share
 from adaptive_eval.show.forecast import forecast_lines
-from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.whereabouts import holds_ledger
 from adaptive_eval.study.forecast import ForecastRequest, make_forecast
 from adaptive_eval.study.types import Forecast
 
@@ -99,7 +99,7 @@ def _title(prepared: PreparedRun) -> str:
 def _hint(prepared: PreparedRun, request: ForecastRequest) -> str | None:
     """That there is a run which could be the pilot."""
     directory = newest_directory(prepared.config.store.folder, prepared.config.name)
-    if request.pilot is not None or not (directory / DATABASE_FILE).exists():
+    if request.pilot is not None or not holds_ledger(directory):
         return None
     return f"hint      {directory} has trials of this run; --pilot {directory} goes on from them"
 

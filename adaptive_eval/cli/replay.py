@@ -17,7 +17,7 @@ from adaptive_eval.record.results import write_results
 from adaptive_eval.show.forecast import replays_table
 from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import verdict_counts
-from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.whereabouts import holds_ledger
 from adaptive_eval.study.judged import JudgedReplay, judge_replay, slot_use
 from adaptive_eval.study.replay import (
     PreparedReplay,
@@ -123,7 +123,7 @@ def _servers(
 def _directory(output: Path | None, name: str) -> Path:
     """A directory that can be written to, and is no real run's."""
     directory = output or Path("runs") / f"replay-{name}"
-    if (directory / DATABASE_FILE).exists():
+    if holds_ledger(directory):
         raise ConfigError(f"{directory} holds a run, whose results a replay would replace; give another --output")
     try:
         directory.mkdir(parents=True, exist_ok=True)

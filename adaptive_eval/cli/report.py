@@ -10,6 +10,7 @@ from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
 from adaptive_eval.record.view import RunView, read_report
+from adaptive_eval.store.postgres.address import beside
 
 Kind = Literal["html", "md", "json", "csv", "junit"]
 SUFFIXES = {"junit": "xml"}
@@ -48,7 +49,7 @@ def report(
         if output == Path("-"):
             typer.echo(text, nl=False)
         else:
-            path = output or run / f"report.{SUFFIXES.get(kind, kind)}"
+            path = output or beside(run, f"report.{SUFFIXES.get(kind, kind)}")
             write_whole(path, text.encode("utf-8", "replace"), "Mend that, or give another --output")
             typer.echo(str(path))
         for path in drawn:

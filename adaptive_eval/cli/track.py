@@ -11,6 +11,7 @@ from adaptive_eval.record.lines import safe_line
 from adaptive_eval.show.serve.attach import open_feed
 from adaptive_eval.show.track.follow import Tracker, alone, follow
 from adaptive_eval.show.track.points import without_password
+from adaptive_eval.store.postgres.address import require_directory
 
 PATIENCE_SECONDS = 10.0
 Text = str | None
@@ -34,6 +35,7 @@ def track(
     goes on until it is over. A run that is known there already gets what it has not got yet.
     """
     with reported(run):
+        require_directory(run)
         if wandb == mlflow:
             raise ConfigError("a run is told to one tracker at a time: give --wandb or --mlflow")
         if (project or entity or group) and mlflow or (experiment or tracking_uri) and wandb:

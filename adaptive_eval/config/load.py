@@ -31,6 +31,11 @@ from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig
 
 BLANK = "***"
+LEDGER_KEY = ("store", "ledger")
+LEDGER_MEND = (
+    "name the database alone, as postgresql://host/database; user and password come from PGUSER and PGPASSWORD or "
+    "~/.pgpass, and options from variables such as PGSSLMODE"
+)
 
 
 def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
@@ -43,6 +48,8 @@ def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:
             mend = "give the name of an environment variable as api_key_env; without a key, leave it out"
             if set(inner) & set(HEADERS):
                 mend = "write ${NAME} for an environment variable"
+            elif inner == LEDGER_KEY:
+                mend = LEDGER_MEND
             elif "launch" in inner:
                 mend = INHERITED
             elif "notify" in inner:
@@ -55,6 +62,8 @@ def _secret_rule(document: Document, path: KeyPath, value: object) -> str | None
     """Why a value may not stand in the file: keys come from the environment, and go into headers only."""
     if value is None:
         return None
+    if path == LEDGER_KEY and set("@?") & set(str(value)):
+        return "has a user, a password or options in it, which would be stored"
     in_header = bool(set(path) & set(HEADERS))
     variables = document.variables.get(document.origin(path), ())
     if in_header:

@@ -14,7 +14,7 @@ from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.transcript import shortened
 from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.store import RunReader, TrialRecord
-from adaptive_eval.store.database import is_run
+from adaptive_eval.store.whereabouts import is_run
 
 TIMED_OUT = "timed_out"
 

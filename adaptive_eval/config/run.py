@@ -25,7 +25,18 @@ from adaptive_eval.launch.types import LaunchConfig, PoolConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.scheduler.ending_alarms import StopOnAlarm
-from adaptive_eval.sections import ANSWERS_URL, LEDGER, SEGMENTS, Count, Price, Seconds, Section, refuse
+from adaptive_eval.sections import (
+    ANSWERS_URL,
+    LEDGER,
+    LEDGER_URL,
+    PATIENCE,
+    SEGMENTS,
+    Count,
+    Price,
+    Seconds,
+    Section,
+    refuse,
+)
 from adaptive_eval.seeds import SEED_SPAN
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -150,6 +161,23 @@ class StoreConfig(Section):
     """Where the texts of answers are kept: `ledger`, in the run's database; `segments`, as Parquet files in the folder
     `answers` of the run; or the URL of a folder that fsspec knows, such as s3://bucket/answers. Keys of a storage come
     from its own variables. The last two need an extra: pip install 'adaptive-eval[segments]'."""
+
+    ledger: str | None = Field(None, max_length=500)
+    """A PostgreSQL database that keeps this run beside others, as postgresql://host[:port]/database; default: the file
+    `run.sqlite` in the directory of the run. User and password come from PGUSER and PGPASSWORD, or from ~/.pgpass, and
+    options from the other variables of PostgreSQL. It needs an extra: pip install 'adaptive-eval[postgres]'."""
+    patience: Seconds = PATIENCE
+    """How long the run waits for a database that is away before it ends; it can be resumed then."""
+
+    @field_validator("ledger")
+    @classmethod
+    def _a_database(cls, ledger: str | None) -> str | None:
+        if ledger is None or re.fullmatch(LEDGER_URL, ledger):
+            return ledger
+        raise refuse(
+            "must be a database without user, password or options, such as postgresql://db.example.org/evals",
+            "give user and password in PGUSER and PGPASSWORD or ~/.pgpass, and options in variables such as PGSSLMODE",
+        )
 
     @field_validator("answers")
     @classmethod

@@ -13,6 +13,7 @@ from adaptive_eval.exchange.inspect.writer import ENDING, write_logs
 from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
 from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl, write_parquet, write_signals
 from adaptive_eval.files import new_file, new_folder
+from adaptive_eval.store.postgres.address import beside
 
 
 class ExportFormat(NamedTuple):
@@ -67,7 +68,7 @@ class Exported:
 def export(request: ExportRequest, on_progress: OnProgress | None = None) -> Exported:
     """Write a run in a format; raises `ConfigError` and `StoreError`, and then has written nothing."""
     form = EXPORTS[request.format]
-    path = request.output or request.directory / form.place
+    path = request.output or beside(request.directory, form.place)
     if request.texts is not None and form.texts is None:
         having = ", ".join(name for name, one in EXPORTS.items() if one.texts is not None)
         raise ConfigError(f"--text and --no-text are for {having}, but the format is {request.format}; leave them out")

@@ -20,6 +20,7 @@ from adaptive_eval.record.folder import holds_run, runs_in
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import ModelRow, Results
 from adaptive_eval.store import TrialsImported, events_of_kind, is_held
+from adaptive_eval.store.postgres.address import is_address, whole_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +119,14 @@ def gather(paths: Sequence[Path]) -> tuple[list[BoardRun], list[UnreadRun]]:
 
 def _found(path: Path) -> Iterator[FoundRun]:
     if holds_run(path):
-        yield FoundRun(path.resolve(), named=True)
+        yield FoundRun(whole_path(path), named=True)
         return
     inside = runs_in(path)
     if not inside:
-        what = "is no directory" if not path.is_dir() else "is no run and has none in it"
+        what = "is no directory" if not (path.is_dir() or is_address(path)) else "is no run and has none in it"
         raise StoreError(f"{path} {what}; name the directories of runs, or a folder that they lie in")
     for one in inside.values():
-        yield FoundRun(one.resolve(), named=False)
+        yield FoundRun(whole_path(one), named=False)
 
 
 def _distinct(found: Iterator[FoundRun]) -> list[FoundRun]:

@@ -8,7 +8,7 @@ earlier horizon stays spent, so a run begins with the horizons that it had befor
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,25 +86,24 @@ MARK = "~"
 """No run's name has it."""
 
 
-def newest_directory(folder: Path, name: str) -> Path:
-    """The run of this name that was begun last; the plain name where there is none."""
-    return folder / _directory(name, max([1, *_numbers(folder, name)]))
+def newest_directory(folder: Path, name: str, elsewhere: Iterable[str] = ()) -> Path:
+    """The run of this name that was begun last; the plain name where there is none. A database may have some, too."""
+    return folder / _directory(name, max([1, *_numbers(folder, name, elsewhere)]))
 
 
-def fresh_directory(folder: Path, name: str) -> Path:
-    """A directory that does not exist yet; the plain name where it is free."""
-    return folder / _directory(name, max([0, *_numbers(folder, name)]) + 1)
+def fresh_directory(folder: Path, name: str, elsewhere: Iterable[str] = ()) -> Path:
+    """A directory that does not exist yet, nor a run of its name elsewhere; the plain name where it is free."""
+    return folder / _directory(name, max([0, *_numbers(folder, name, elsewhere)]) + 1)
 
 
 def _directory(name: str, number: int) -> str:
     return name if number == 1 else f"{name}{MARK}{number}"
 
 
-def _numbers(folder: Path, name: str) -> list[int]:
-    if not folder.is_dir():
-        return []
+def _numbers(folder: Path, name: str, elsewhere: Iterable[str]) -> list[int]:
+    here = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     pattern = re.compile(rf"{re.escape(name)}(?:{MARK}(\d+))?")
-    found = (pattern.fullmatch(path.name) for path in folder.iterdir())
+    found = map(pattern.fullmatch, {*here, *elsewhere})
     return [int(match[1] or 1) for match in found if match]
 
 

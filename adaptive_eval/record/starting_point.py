@@ -26,7 +26,7 @@ from adaptive_eval.record.recorded import Recorded, kept_outcomes
 from adaptive_eval.record.take_recorded import take_outcomes
 from adaptive_eval.record.thresholds import frozen_of, kept_rubric, kept_thresholds, thresholds_from_run
 from adaptive_eval.store import Event, LabelsTaken, OutcomesRecorded, PriorTaken, RunReader, ThresholdsFrozen
-from adaptive_eval.store.database import is_run
+from adaptive_eval.store.whereabouts import is_run
 
 
 class StartingPoint(NamedTuple):

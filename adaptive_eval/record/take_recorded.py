@@ -11,7 +11,7 @@ from adaptive_eval.record.prior import asks_otherwise, rubric_problems
 from adaptive_eval.record.recorded import LOGS, Recorded, digest_of, kept_outcomes
 from adaptive_eval.record.restore import StoredRun, opened_run
 from adaptive_eval.store import Json, OutcomesRecorded, TrialsImported, events_of_kind
-from adaptive_eval.store.database import is_run
+from adaptive_eval.store.whereabouts import is_run
 
 SHOWN_QUESTIONS = 3
 

@@ -9,7 +9,7 @@ from adaptive_eval.graders.frozen import FactColumns, FrozenThresholds, fit_froz
 from adaptive_eval.graders.rubric import EarlierThresholds, Rubric, RubricConfig, open_rubric
 from adaptive_eval.scheduler.opening_fit import HeldTrial, frozen_event
 from adaptive_eval.store import Event, RunReader, ThresholdsFrozen, events_of_kind
-from adaptive_eval.store.database import is_run
+from adaptive_eval.store.whereabouts import is_run
 
 FIRST_ROUND = 0
 

@@ -12,6 +12,7 @@ from adaptive_eval.store.answer_places import VARIABLE
 from adaptive_eval.store.database import DATABASE_FILE, order_anew
 from adaptive_eval.store.integrity import Integrity
 from adaptive_eval.store.log_check import lost_commits
+from adaptive_eval.store.postgres.address import address_of, is_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,13 @@ def verify_run(directory: Path) -> Verified:
         f"the answers at {url} are not checked: if you know that place, set {VARIABLE}={url.rpartition('/')[0]}"
         for url in stored.elsewhere
     ]
+    notes += stored.notes
     damages = [*stored.damages]
     results, whole = read_results(directory), is_whole(directory)
     if whole is False:
         damages.append(f"{RESULTS_FILE}: is not what was written")
+    elif results is None and is_address(directory):
+        notes.append(f"{RESULTS_FILE} is in the directory of the run, and is not checked here")
     elif results is None:
         notes.append(f"there is no {RESULTS_FILE}, or it is of another version")
     else:
@@ -55,7 +59,7 @@ def verify_run(directory: Path) -> Verified:
 def passed_over(directory: Path) -> Iterator[str]:
     """What is damaged of a run and is no reason not to read it, or not to go on with it."""
     database = directory / DATABASE_FILE
-    if not database.exists() or is_held(directory):
+    if address_of(directory) is not None or not database.exists() or is_held(directory):
         return
     if is_whole(directory) is False:
         path = directory / RESULTS_FILE

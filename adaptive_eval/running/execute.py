@@ -58,20 +58,31 @@ from adaptive_eval.store import (
     RunStopped,
     Store,
 )
+from adaptive_eval.store.postgres.address import LedgerAddress
 from adaptive_eval.store.repeats import SamplingFreedom
+from adaptive_eval.store.whereabouts import point_to, require_own_ledger, runs_at
 
 
 def directory_for(config: RunConfig, given: Path | None, fresh: bool) -> Path:
     """Where a run lies: where the user says, else the newest of its name, or with `fresh` one beside it."""
     if given is None:
-        folder, name = config.store.folder, config.name
-        return fresh_directory(folder, name) if fresh else newest_directory(folder, name)
+        section = config.store
+        place = section.folder, config.name, runs_at(section.ledger) if section.ledger else []
+        return fresh_directory(*place) if fresh else newest_directory(*place)
     if fresh:
         raise ConfigError(
             "fresh (--fresh) chooses a new directory, so it cannot be combined with one that is given (--run-dir); "
             "give only one of the two"
         )
     return given
+
+
+def place_ledger(config: RunConfig, directory: Path, name: str | None = None) -> None:
+    """Have the run in `directory` keep its ledger where the configuration says, under its own name or the given one."""
+    if config.store.ledger is None:
+        require_own_ledger(directory)
+    else:
+        point_to(directory, LedgerAddress.of(config.store.ledger), name)
 
 
 async def execute(
@@ -121,6 +132,7 @@ async def _notified(
 async def _execute(
     prepared: PreparedRun, directory: Path, watcher: Watcher, tell: Callable[[Ended], None], stops: StopSource | None
 ) -> ExitCode:
+    place_ledger(prepared.config, directory)
     beginning = load_starting_point(prepared, directory)
     await adopt_grader(beginning.prepared, directory)
     if not stored_trial_count(beginning.prepared, directory):
@@ -144,7 +156,8 @@ async def _execute(
 def _opened(beginning: StartingPoint, directory: Path) -> Iterator[OpenedStore]:
     """The store of a run, which keeps what ended it."""
     prepared = beginning.prepared
-    opened = Store.open(directory, prepared.header, prepared.config.store.answers)
+    section = prepared.config.store
+    opened = Store.open(directory, prepared.header, section.answers, section.patience)
     try:
         if beginning.news:
             opened.store.commit(CommitBatch(events=beginning.news))
@@ -189,6 +202,8 @@ async def _greedily_first(
     """The same with greedy answers before it, which become R0."""
     prepared = beginning.prepared
     parts.happened(GreedyBegun(len(prepared.models), len(prepared.questions)))
+
+    place_ledger(prepared.config, opened.store.directory / FOLDER, f"{opened.store.name}.{FOLDER}")
 
     async def ask(greedy: StartingPoint) -> Ended:
         with _opened(greedy, opened.store.directory / FOLDER) as first:

@@ -1,6 +1,5 @@
 """The durable store: what a run has, in one directory, safe against kills, crashes and full disks."""
 
-from adaptive_eval.store.database import is_held
 from adaptive_eval.store.draft import Draft
 from adaptive_eval.store.events import (
     AlarmRaised,
@@ -72,6 +71,7 @@ from adaptive_eval.store.records import (
 from adaptive_eval.store.roster import Names, Roster
 from adaptive_eval.store.same_meaning import differences, require_same_meaning
 from adaptive_eval.store.store import OpenedStore, Store
+from adaptive_eval.store.whereabouts import is_held
 
 __all__ = [
     "GradedCell",

@@ -52,11 +52,6 @@ class RunLock(FileLock):
                 raise StoreError(f"cannot write {path}: {error.strerror}; {mend}") from error
 
 
-def is_held(directory: Path) -> bool:
-    """Whether a process is writing the run now."""
-    return is_locked(directory / LOCK_FILE)
-
-
 def _refusal(directory: Path, path: Path) -> RunLocked:
     holder = holder_of(path)
     who = "process {pid} on {host} since {since}".format(**holder) if holder else "another process"
@@ -285,7 +280,7 @@ def open_if_begun(directory: Path) -> sqlite3.Connection | None:
 
 
 def _connect_to_read(directory: Path) -> sqlite3.Connection:
-    if not is_held(directory):
+    if not is_locked(directory / LOCK_FILE):
         _require_whole_log(directory)
     # where nothing can be written, SQLite cannot share the database with anyone, and nobody is writing it
     unshared = not os.access(directory, os.W_OK) and not (directory / f"{DATABASE_FILE}-wal").exists()

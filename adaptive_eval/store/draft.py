@@ -16,8 +16,8 @@ from adaptive_eval.store.records import RunHeader, TrialRecord
 from adaptive_eval.store.rows import (
     INSERT_TRIAL,
     dump_json,
-    insert_model,
-    insert_question,
+    insert_models,
+    insert_questions,
     trial_row,
     write_events,
     write_run,
@@ -85,10 +85,16 @@ class Draft:
 
     def _model(self, name: str) -> int:
         if name not in self._models:
-            self._models[name] = insert_model(self._connection, name, {})
+            insert_models(self._connection, {name: {}})
+            self._models[name] = self._last_number()
         return self._models[name]
 
     def _question(self, key: str) -> int:
         if key not in self._questions:
-            self._questions[key] = insert_question(self._connection, key, {})
+            insert_questions(self._connection, {key: {}})
+            self._questions[key] = self._last_number()
         return self._questions[key]
+
+    def _last_number(self) -> int:
+        ((number,),) = self._connection.execute("SELECT last_insert_rowid()")
+        return int(number)

@@ -22,6 +22,19 @@ _TEXTS = ("text", "reasoning")
 _KNOWN_WORDS = ("signals", "extracted", "grader_error", "flags")
 
 
+def _ranges() -> Iterator[str]:
+    """Between what the numbers of every trial lie, as SQL; what is unknown does not count."""
+    for name, most in {**_COUNTS, **dict.fromkeys(_TOKENS, MOST)}.items():
+        yield f"{name} BETWEEN -1 AND {most}"
+    yield f"category BETWEEN 0 AND {MOST_TRIALS}"
+    for name in (*_MEASURES, *_KNOWN_MEASURES):
+        yield f"{name} BETWEEN -1 AND {MOST}"
+
+
+OUT_OF_RANGE = f"SELECT id FROM trials WHERE NOT ({' AND '.join(f'({one})' for one in _ranges())}) LIMIT 1"
+"""Finds a trial that was never written so, where columns have types."""
+
+
 def _conditions() -> Iterator[str]:
     """What holds of every trial, column by column, as SQL."""
     for name, most in {**_COUNTS, **dict.fromkeys(_TOKENS, MOST)}.items():

@@ -6,9 +6,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_eval.store import checksums, database
+from adaptive_eval.errors import StoreError
+from adaptive_eval.store import checksums, database, whereabouts
 from adaptive_eval.store.log_check import lost_commits
-from adaptive_eval.store.stored_texts import StoredTexts
+from adaptive_eval.store.queries import TrialRow
+from adaptive_eval.store.rows import unpack_text
+from adaptive_eval.store.segments import TextPair
+from adaptive_eval.store.stored_texts import StoredTexts, digest_of_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +26,16 @@ class Integrity:
     damages: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()
     """Places with answers that could not be checked, since nobody has given them."""
+    notes: tuple[str, ...] = ()
+    """What else is to be known."""
     order_alone: bool = False
     """Every row is what was written; the order in which the database finds them is not."""
 
     @classmethod
     def of(cls, directory: Path) -> "Integrity":
         """Of the run in `directory`, as it is at one moment; raises `StoreError` where it cannot be opened."""
+        if whereabouts.ledger_of(directory) is not None:
+            return cls._in_database(directory)
         found, damages = {}, list(_log_cut(directory))
         with closing(database.open_readonly(directory)) as connection, database.explained(directory):
             connection.execute("BEGIN")
@@ -45,8 +53,30 @@ class Integrity:
             {table: checked.unchecked for table, checked in found.items() if checked.unchecked},
             tuple(damages),
             tuple(elsewhere),
+            (),
             0 < len(disorder) == len(damages),
         )
+
+    @classmethod
+    def _in_database(cls, directory: Path) -> "Integrity":
+        """Of a run in a database that many share, which sees to its rows and pages by itself: every answer is compared
+        with its digest."""
+        damages: list[str] = []
+        with closing(whereabouts.open_to_read(directory)) as ledger, ledger.one_moment():
+            trials = 0
+            for row in map(TrialRow._make, ledger.stream(ledger.queries.trials + "ORDER BY trials.id")):
+                trials += 1
+                name = f"trial {row.trial} of {row.model} on {row.question}"
+                try:
+                    texts = TextPair(unpack_text(row.text), unpack_text(row.reasoning))
+                    if digest_of_texts(texts) != row.digest:
+                        damages.append(f"trials: the answer of {name} is not what was written")
+                except (StoreError, UnicodeDecodeError) as error:
+                    damages.append(f"trials: the answer of {name} cannot be read ({error})")
+            ((looks,),) = ledger.rows("SELECT count(*) FROM looks")
+            ((guarded,),) = ledger.rows("SELECT current_setting('data_checksums')")
+        notes = [] if guarded == "on" else [f"{ledger.where} keeps no checksums of its pages (data_checksums is off)"]
+        return cls({"trials": trials, "looks": int(looks)}, {}, tuple(damages), notes=tuple(notes))
 
 
 def _check_texts(directory: Path, connection: sqlite3.Connection, damages: list[str]) -> list[str]:

@@ -82,10 +82,10 @@ class AnswerMover:
     """Moves the texts of stored trials into segments, one segment at a time."""
 
     def __init__(self, directory: Path, url: str, place: AnswerPlace, connection: sqlite3.Connection) -> None:
-        self._directory, self._url, self._place = directory, url, place
+        self._directory, self._url, self._place, self._connection = directory, url, place, connection
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="segment-writer")
         ((self._last,),) = connection.execute(_LAST)
-        self._count_waiting(connection)
+        self._count_waiting()
         self._name: str | None = None
         self._writing: Future[WrittenSegment] | None = None
         self._kept_until = 0.0
@@ -102,11 +102,11 @@ class AnswerMover:
         there = full or (whatever_is_there and self._trials > 0)
         return there and self._writing is None and time.monotonic() >= self._kept_until
 
-    def name_next(self, connection: sqlite3.Connection) -> None:
+    def name_next(self) -> None:
         """Within a transaction: name the next segment; one that could not be written is tried again."""
         if self._name is None:
             name = new_name(self._last + 1)
-            connection.execute("INSERT INTO segments (name, place, last) VALUES (?, ?, 0)", (name, self._url))
+            self._connection.execute("INSERT INTO segments (name, place, last) VALUES (?, ?, 0)", (name, self._url))
             self._name = name
 
     def begin(self) -> None:
@@ -119,7 +119,7 @@ class AnswerMover:
         if self._writing is not None:
             self._writing.exception()
 
-    def enter(self, connection: sqlite3.Connection) -> tuple[WrittenSegment | None, AnswersKept | None]:
+    def enter(self) -> tuple[WrittenSegment | None, AnswersKept | None]:
         """Within a transaction: take texts out of the ledger whose segment is safe now.
 
         Gives that segment, for `entered`, or what went wrong where that is new.
@@ -128,7 +128,7 @@ class AnswerMover:
         error = self._writing.exception()
         if error is not None:
             return None, self._failed(error)
-        segment = self._writing.result()
+        segment, connection = self._writing.result(), self._connection
         if segment.moved:
             told = len(segment.moved), segment.size, segment.digest, segment.name
             connection.execute(_WRITTEN, (segment.last, *told))
@@ -140,11 +140,11 @@ class AnswerMover:
             connection.execute("UPDATE segments SET last = ?, trials = 0 WHERE name = ?", (segment.last, segment.name))
         return segment, None
 
-    def entered(self, segment: WrittenSegment, connection: sqlite3.Connection) -> None:
+    def entered(self, segment: WrittenSegment) -> None:
         """That transaction is committed."""
         self._writing, self._name, self._told = None, None, ""
         self._last = segment.last
-        self._count_waiting(connection)
+        self._count_waiting()
 
     @property
     def busy(self) -> bool:
@@ -161,12 +161,16 @@ class AnswerMover:
         """It has been written, or that has failed."""
         return self._writing is not None and self._writing.done()
 
+    def give_room_back(self) -> None:
+        """Make the ledger smaller, which texts have left."""
+        database.give_room_back(self._connection)
+
     def close(self) -> None:
         """Wait for the thread to end."""
         self._thread.shutdown()
 
-    def _count_waiting(self, connection: sqlite3.Connection) -> None:
-        ((self._trials, characters),) = connection.execute(_WAITING, (self._last,))
+    def _count_waiting(self) -> None:
+        ((self._trials, characters),) = self._connection.execute(_WAITING, (self._last,))
         self._characters = int(characters)
 
     def _failed(self, error: BaseException) -> AnswersKept | None:

@@ -1,5 +1,7 @@
 """The queries that read a run: the columns of rows by their names, and what is summed over the trials."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from adaptive_eval.store import checksums
@@ -106,11 +108,18 @@ _MEANT_SEGMENTED = {"size": f"ifnull(moved.size, {_MEANT['size']})", "segment": 
 _NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
 
 
-def selected(names: tuple[str, ...], *, checked: bool = True, segmented: bool = False) -> str:
-    """The start of a query for these columns, in this order: that of the fields of a row."""
-    meant = _MEANT | (_MEANT_SEGMENTED if segmented else {}) | ({} if checked else {"damaged": "NULL"})
+def selected(
+    names: tuple[str, ...], *, checked: bool = True, segmented: bool = False, meant: Mapping[str, str] | None = None
+) -> str:
+    """The start of a query for these columns, in this order: that of the fields of a row.
+
+    `meant` is what names stand for in another database than SQLite.
+    """
+    found = (
+        _MEANT | (_MEANT_SEGMENTED if segmented else {}) | ({} if checked else {"damaged": "NULL"}) | dict(meant or {})
+    )
     beside = "LEFT JOIN moved ON moved.id = trials.id " if segmented else ""
-    return f"SELECT {', '.join(meant.get(name, f'trials.{name}') for name in names)} {_NAMED}{beside}"
+    return f"SELECT {', '.join(found.get(name, f'trials.{name}') for name in names)} {_NAMED}{beside}"
 
 
 USES = selected(TrialUse._fields) + "ORDER BY trials.id"
@@ -145,25 +154,68 @@ GRADED = (
     "JOIN models ON models.id = model JOIN questions ON questions.id = question"
 )
 ROUND_COUNTS = selected(RoundCount._fields) + "WHERE category IS NOT NULL GROUP BY model, question, round, category"
-_SUMMED = {
-    "replica": "replica",
-    "trials": "count(*)",
-    "retries": "sum(attempts - 1)",
-    "prompt_tokens": "sum(prompt_tokens)",
-    "completion_tokens": "sum(completion_tokens)",
-    "latency": "sum(latency)",
-    "timed": "count(ttft)",
-    "ttft": "total(ttft)",
-    "tokens": "sum(tokens)",
-    "usd": "sum(usd)",
-    "gpu_seconds": "sum(gpu_seconds)",
-    "last": "max(id)",
-    "at": "max(at)",
-}
-SUMS = (
-    f"SELECT models.name, {', '.join(f'summed.{name}' for name in ReplicaSums._fields[1:])} "
-    f"FROM (SELECT model, {', '.join(f'{meant} AS {name}' for name, meant in _SUMMED.items())} "
-    "FROM trials NOT INDEXED WHERE id > ? GROUP BY model, trials.replica) AS summed "
-    "JOIN models ON models.id = summed.model ORDER BY models.id, summed.replica"
-)
-"""By the names of the fields of what is made of a row."""
+
+
+def summed_by_replica(total: str, whole: str, source: str) -> str:
+    """Trials by model and replica: `total` is a sum that is 0 of nothing, `whole` one of whole numbers."""
+    meant = {
+        "replica": "replica",
+        "trials": "count(*)",
+        "retries": whole.format("attempts - 1"),
+        "prompt_tokens": whole.format("prompt_tokens"),
+        "completion_tokens": whole.format("completion_tokens"),
+        "latency": "sum(latency)",
+        "timed": "count(ttft)",
+        "ttft": total.format("ttft"),
+        "tokens": whole.format("tokens"),
+        "usd": "sum(usd)",
+        "gpu_seconds": "sum(gpu_seconds)",
+        "last": "max(id)",
+        "at": "max(at)",
+    }
+    parts = ", ".join(f"{meant[name]} AS {name}" for name in ReplicaSums._fields[1:])
+    return (
+        f"SELECT models.name, {', '.join(f'summed.{name}' for name in ReplicaSums._fields[1:])} "
+        f"FROM (SELECT model, {parts} FROM {source} WHERE id > ? GROUP BY model, trials.replica) AS summed "
+        "JOIN models ON models.id = summed.model ORDER BY models.id, summed.replica"
+    )
+
+
+# by number: the index by model and question would be read from one end to the other for a few new trials
+SUMS = summed_by_replica(total="total({0})", whole="sum({0})", source="trials NOT INDEXED")
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """What reads a run, but for what is the same in every database and needed once."""
+
+    outcomes: str
+    trials: str
+    facts: str
+    judge_use: str
+    grading_uses: str
+    places: str
+    cells: str
+    uses: str
+    spending: str
+    graded: str
+    round_counts: str
+    sums: str
+
+
+def sqlite_queries(*, checked: bool, segmented: bool) -> Queries:
+    """Of a run in SQLite, with checksums or without, whose texts may lie elsewhere."""
+    return Queries(
+        outcomes=selected(OutcomeRow._fields, segmented=segmented) + "ORDER BY trials.id",
+        trials=selected(TrialRow._fields, checked=checked, segmented=segmented),
+        facts=MARKED,
+        judge_use=JUDGE_USE,
+        grading_uses=GRADING_USES,
+        places=PLACES,
+        cells=CELLS,
+        uses=USES,
+        spending=SPENDING,
+        graded=GRADED,
+        round_counts=ROUND_COUNTS,
+        sums=SUMS,
+    )

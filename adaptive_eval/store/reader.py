@@ -1,18 +1,17 @@
 """Reading a run: for a resume, for reports and monitors (also while it runs), and for grading stored answers again."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Literal, Self, cast
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.errors import StoreError
-from adaptive_eval.store import checksums, database, queries
+from adaptive_eval.store import queries, whereabouts
 from adaptive_eval.store.events import Event, Json, event_of
-from adaptive_eval.store.forms import MISFORMED
+from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (
     CellCount,
     GradedCell,
@@ -34,25 +33,16 @@ from adaptive_eval.store.records import (
     bits_of,
 )
 from adaptive_eval.store.rows import json_object, unpack_json, unpack_text
-from adaptive_eval.store.stored_texts import StoredTexts
-
-Row = tuple[Any, ...]
+from adaptive_eval.store.sqlite_ledger import damaged
 
 
 class RunReader:
     """Everything that is stored of a run, as frozen values."""
 
-    def __init__(self, directory: Path, connection: sqlite3.Connection, given: str | None = None) -> None:
-        """`given` is the URL under which the user has said now that answers may lie."""
+    def __init__(self, directory: Path, ledger: RunLedger) -> None:
         self.directory = directory
-        self._connection = connection
-        self._texts: StoredTexts | None = None
-        with database.explained(directory):
-            segmented, checked = database.has_segments(connection), checksums.has_checksums(connection)
-            self._outcomes = queries.selected(queries.OutcomeRow._fields, segmented=segmented) + "ORDER BY trials.id"
-            self._trials = queries.selected(queries.TrialRow._fields, checked=checked, segmented=segmented)
-            if segmented:
-                self._texts = StoredTexts(directory, connection, given)
+        self._ledger = ledger
+        self._queries = ledger.queries
 
     @classmethod
     @contextmanager
@@ -64,39 +54,27 @@ class RunReader:
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """Read the run in `directory`, whether or not another process is writing it."""
-        return cls(directory, database.open_readonly(directory))
+        """Read the run in `directory`, or at an address, whether or not another process is writing it."""
+        return cls(directory, whereabouts.open_to_read(directory))
 
     @classmethod
     @contextmanager
     def if_begun(cls, directory: Path) -> Iterator[Self | None]:
         """The same for a while; None where no run was begun in `directory`."""
-        connection = database.open_if_begun(directory)
-        if connection is None:
+        ledger = whereabouts.open_if_begun(directory)
+        if ledger is None:
             yield None
             return
-        with closing(cls(directory, connection)) as reader:
+        with closing(cls(directory, ledger)) as reader:
             yield reader
 
     def close(self) -> None:
         """Close a reader that was opened by `open`."""
-        self.close_texts()
-        self._connection.close()
+        self._ledger.close()
 
-    def close_texts(self) -> None:
-        """Close the segments that it has open."""
-        if self._texts is not None:
-            self._texts.close()
-
-    @contextmanager
-    def one_moment(self) -> Iterator[None]:
+    def one_moment(self) -> AbstractContextManager[None]:
         """Read everything as it is at one moment, whatever the run commits meanwhile."""
-        with database.explained(self.directory):
-            self._connection.execute("BEGIN")
-            try:
-                yield
-            finally:
-                self._connection.rollback()
+        return self._ledger.one_moment()
 
     def header(self) -> RunHeader:
         """What the run is, with its newest configuration."""
@@ -151,7 +129,7 @@ class RunReader:
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
-        for row in map(queries.OutcomeRow._make, self._rows(self._outcomes)):
+        for row in map(queries.OutcomeRow._make, self._stream(self._queries.outcomes)):
             cost, said = Cost(row.tokens, row.usd, row.gpu_seconds), (_truth(row.correct), _truth(row.found))
             digest = (row.flags or "", row.digest, row.size)
             trial = (row.model, row.question, row.trial, row.category)
@@ -166,52 +144,52 @@ class RunReader:
 
     def trial_facts(self) -> Iterator[TrialFacts]:
         """Every graded trial with what a rubric could go by, in the order of commitment."""
-        return map(TrialFacts._make, self._rows(queries.MARKED))
+        return map(TrialFacts._make, self._stream(self._queries.facts))
 
     def judge_use(self) -> JudgeUse | None:
         """What a judge has used on these answers; None where there was none."""
-        (row,) = self._rows(queries.JUDGE_USE)
+        (row,) = self._rows(self._queries.judge_use)
         used, agreements = row[: -len(queries.AGREEMENTS)], row[-len(queries.AGREEMENTS) :]
         return replace(JudgeUse(*used), agreements=tuple(agreements)) if row[0] else None
 
     def grading_uses(self) -> dict[str, GradingUse]:
         """By model, what grades have used that somebody was asked for."""
-        rows = self._rows(queries.GRADING_USES)
+        rows = self._rows(self._queries.grading_uses)
         return {str(name): GradingUse(int(answers), Cost(int(tokens), *rest)) for name, answers, tokens, *rest in rows}
 
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and whether it timed out."""
-        for row in map(queries.PlaceRow._make, self._rows(queries.PLACES)):
+        for row in map(queries.PlaceRow._make, self._stream(self._queries.places)):
             key, flags = TrialKey(row.question, row.trial), (row.flags or "").split()
             yield TrialPlace(row.model, row.round, key, timed_out="timed_out" in flags)
 
     def cells(self, rows: int) -> Iterator[CellCount]:
         """Trials by model and question among the first so many that were committed."""
-        return map(CellCount._make, self._rows(queries.CELLS, rows))
+        return map(CellCount._make, self._rows(self._queries.cells, rows))
 
     def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
         """Trials with their texts, in the order of commitment; one at a time, since texts are long."""
         condition = "WHERE category IS NULL " if which == "ungraded" else ""
-        for row in self._rows(f"{self._trials}{condition}ORDER BY trials.id"):
+        for row in self._stream(f"{self._queries.trials}{condition}ORDER BY trials.id"):
             yield self._record(row)
 
     def trials_of(self, model: str) -> Iterator[TrialRecord]:
         """The trials of one model with their texts, question by question."""
-        for row in self._rows(f"{self._trials}WHERE models.name = ? ORDER BY question, trial", model):
+        for row in self._stream(f"{self._queries.trials}WHERE models.name = ? ORDER BY question, trial", model):
             yield self._record(row)
 
     def cell(self, model: str, question: str, after: int = -1) -> Iterator[TrialRecord]:
         """The trials of one model and question whose number is beyond `after`, in the order of their numbers."""
         condition = "WHERE models.name = ? AND questions.key = ? AND trial > ? ORDER BY trial"
-        yield from map(self._record, self._rows(self._trials + condition, model, question, after))
+        yield from map(self._record, self._rows(self._queries.trials + condition, model, question, after))
 
     def sums(self, after: int = 0) -> list[ReplicaSums]:
         """What the trials come to, by model and replica, counted from after the trial with this number."""
-        return list(map(ReplicaSums._make, self._rows(queries.SUMS, after)))
+        return list(map(ReplicaSums._make, self._rows(self._queries.sums, after)))
 
     def trial_uses(self) -> Iterator[TrialUse]:
         """What every trial used, in the order of commitment."""
-        return map(TrialUse._make, self._rows(queries.USES))
+        return map(TrialUse._make, self._stream(self._queries.uses))
 
     def looks(self, first: int = 0) -> list[StoredLook]:
         """The looks that were taken under the newest configuration, from number `first` on."""
@@ -228,11 +206,11 @@ class RunReader:
 
     def graded(self, after: int = 0) -> dict[GradedCell, int]:
         """How many trials of each model, question and category there are after the trial with this number."""
-        return {GradedCell(*cell): trials for *cell, trials in self._rows(queries.GRADED, after)}
+        return {GradedCell(*cell): trials for *cell, trials in self._rows(self._queries.graded, after)}
 
     def round_counts(self) -> Iterator[RoundCount]:
         """How many graded trials of each model and question have each category, by round."""
-        return map(RoundCount._make, self._rows(queries.ROUND_COUNTS))
+        return map(RoundCount._make, self._rows(self._queries.round_counts))
 
     def count_until(self, at: float) -> int:
         """How many trials were stored by a moment."""
@@ -247,7 +225,7 @@ class RunReader:
     def spending(self, steps: int) -> list[Spending]:
         """What had been used after about each 1/steps of the trials, in the order of commitment."""
         used = [Spending(0.0, 0, 0, 0.0, 0.0)]
-        for part in (Spending(*row) for row in self._rows(queries.SPENDING, steps)):
+        for part in (Spending(*row) for row in self._rows(self._queries.spending, steps)):
             used.append(used[-1].and_then(part))
         return used[1:]
 
@@ -288,36 +266,28 @@ class RunReader:
             yield StoredLook(number, found)
 
     def require_intact(self) -> None:
-        """Compare every row with its checksum, and check the order by which rows are found; raises `StoreError` with
-        the first that is not what was written."""
-        with database.explained(self.directory):
-            for table in checksums.COLUMNS:
-                for damage in checksums.check_table(self._connection, table).damages:
-                    raise self._damaged(str(damage))
-            for (number,) in self._connection.execute(MISFORMED):
-                raise self._damaged(f"trials {number} is not as trials are written")
-            for fault in database.disorder(self._connection):
-                raise self._damaged(f"{fault}; {database.order_anew(self.directory)}")
+        """Compare what is stored with what was written, as far as the ledger can; raises `StoreError` with the first
+        that is something else."""
+        self._ledger.require_intact()
 
     def _record(self, values: Row) -> TrialRecord:
         row = queries.TrialRow._make(values)
         if row.damaged:
             raise self._damaged(f"trial {row.trial} of {row.model} on {row.question} is not what was written")
-        if row.segment is None or row.row is None or self._texts is None:
+        if row.segment is None or row.row is None or (texts := self._ledger.texts) is None:
             return _record(row, unpack_text(row.text) or "", unpack_text(row.reasoning))
-        texts = self._texts.read(row.segment, row.row, row.digest)
-        return _record(row, texts.text or "", texts.reasoning)
+        found = texts.read(row.segment, row.row, row.digest)
+        return _record(row, found.text or "", found.reasoning)
 
     def _damaged(self, what: str) -> StoreError:
-        return StoreError(
-            f"{self.directory / database.DATABASE_FILE} is damaged: {what}. `adaptive-eval verify {self.directory}` "
-            "lists all that is; restore a copy of it, or begin anew with --fresh"
-        )
+        return damaged(self.directory, self._ledger.where, what)
 
-    def _rows(self, query: str, *parameters: object) -> Iterator[Row]:
-        with database.explained(self.directory):
-            # not the cursor itself, which complains when it is left after the database was closed
-            yield from map(tuple, self._connection.execute(query, parameters))
+    def _rows(self, query: str, *values: object) -> Iterator[Row]:
+        return self._ledger.rows(query, *values)
+
+    def _stream(self, query: str, *values: object) -> Iterator[Row]:
+        """Of every trial: more than need be held at once."""
+        return self._ledger.stream(query, *values)
 
 
 def _truth(value: int | None) -> bool | None:

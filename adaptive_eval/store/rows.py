@@ -8,9 +8,8 @@ more bytes.
 """
 
 import json
-import sqlite3
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from adaptive_eval import __version__
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store.events import Event, Json
+from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.records import RunHeader, TrialRecord
 
 MOST_UNPACKED = 256 * 1024 * 1024
@@ -36,9 +36,15 @@ def pack_text(text: str | None) -> str | bytes | None:
     return _compress(data)
 
 
+PLAIN = b"\0="
+"""Begins what is not compressed, where a text can only be bytes: no stream of zlib begins so."""
+
+
 def unpack_text(stored: str | bytes | None) -> str | None:
     """The text that `pack_text` was given."""
     if isinstance(stored, bytes):
+        if stored[:2] == PLAIN:
+            return stored[2:].decode("utf-8", "surrogatepass")
         return _unpacked(stored).decode("utf-8", "surrogatepass")
     return stored
 
@@ -123,11 +129,12 @@ def _has_surrogates(text: str) -> bool:
     return False
 
 
-INSERT_TRIAL = (
-    "INSERT INTO trials (model, question, trial, round, seed, category, signals, extracted, grader_error, flags, text, "
-    "reasoning, digest, finish_reason, prompt_tokens, completion_tokens, latency, ttft, replica, attempts, "
-    "completion_bpt, prompt_bpt, tokens, usd, gpu_seconds, at) VALUES (" + ", ".join("?" * 26) + ")"
+TRIAL_COLUMNS = (
+    "model, question, trial, round, seed, category, signals, extracted, grader_error, flags, text, reasoning, digest, "
+    "finish_reason, prompt_tokens, completion_tokens, latency, ttft, replica, attempts, completion_bpt, prompt_bpt, "
+    "tokens, usd, gpu_seconds, at"
 )
+INSERT_TRIAL = f"INSERT INTO trials ({TRIAL_COLUMNS}) VALUES ({', '.join('?' * 26)})"
 
 
 def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tuple[object, ...]:
@@ -161,37 +168,33 @@ def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tup
     )
 
 
-def write_run(connection: sqlite3.Connection, header: RunHeader, now: float) -> None:
+def write_run(ledger: LedgerWrites, header: RunHeader, now: float) -> None:
     """What a run is, and its first configuration."""
     run = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0, "held": "{}"}
-    connection.executemany("INSERT INTO run VALUES (?, ?)", [*run.items(), ("meaning", dump_json(header.meaning))])
-    insert_configuration(connection, header.configuration, now)
+    ledger.executemany("INSERT INTO run VALUES (?, ?)", [*run.items(), ("meaning", dump_json(header.meaning))])
+    insert_configuration(ledger, header.configuration, now)
 
 
-def insert_configuration(connection: sqlite3.Connection, configuration: Json, now: float) -> int:
-    """A configuration; gives its number."""
-    return _insert(connection, "INSERT INTO configurations (at, body) VALUES (?, ?)", now, dump_json(configuration))
+def insert_configuration(ledger: LedgerWrites, configuration: Json, now: float) -> None:
+    """A configuration, which is the newest now."""
+    ledger.execute("INSERT INTO configurations (at, body) VALUES (?, ?)", (now, dump_json(configuration)))
 
 
-def insert_model(connection: sqlite3.Connection, name: str, meaning: Json) -> int:
-    """A model; gives its number."""
-    return _insert(connection, "INSERT INTO models (name, meaning) VALUES (?, ?)", name, dump_json(meaning))
+def insert_models(ledger: LedgerWrites, models: Mapping[str, Json]) -> None:
+    """Models, with what their trials mean."""
+    rows = [(name, dump_json(meaning)) for name, meaning in models.items()]
+    ledger.executemany("INSERT INTO models (name, meaning) VALUES (?, ?)", rows)
 
 
-def insert_question(connection: sqlite3.Connection, key: str, body: Json) -> int:
-    """A question; gives its number."""
-    return _insert(connection, "INSERT INTO questions (key, body) VALUES (?, ?)", key, dump_json(body))
+def insert_questions(ledger: LedgerWrites, questions: Mapping[str, Json]) -> None:
+    """Questions."""
+    rows = [(key, dump_json(body)) for key, body in questions.items()]
+    ledger.executemany("INSERT INTO questions (key, body) VALUES (?, ?)", rows)
 
 
-def write_events(connection: sqlite3.Connection, events: Iterable[Event], now: float) -> None:
+def write_events(ledger: LedgerWrites, events: Iterable[Event], now: float) -> None:
     """Events that happened now."""
-    connection.executemany(
+    ledger.executemany(
         "INSERT INTO events (at, kind, body) VALUES (?, ?, ?)",
-        ((now, event.kind, dump_json(event.body())) for event in events),
+        [(now, event.kind, dump_json(event.body())) for event in events],
     )
-
-
-def _insert(connection: sqlite3.Connection, statement: str, *values: object) -> int:
-    number = connection.execute(statement, values).lastrowid
-    assert number is not None
-    return number

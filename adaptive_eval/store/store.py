@@ -1,4 +1,4 @@
-"""The durable store of one run: a directory with `run.sqlite`, written by one process and one thread at a time."""
+"""The durable store of one run: a directory and its ledger, written by one process and one thread at a time."""
 
 import sqlite3
 import time
@@ -8,12 +8,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.errors import StoreError
-from adaptive_eval.sections import LEDGER
-from adaptive_eval.store import database
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.sections import LEDGER, PATIENCE
+from adaptive_eval.store import database, whereabouts
 from adaptive_eval.store.database import RunLock
-from adaptive_eval.store.events import AnswersLost, Change, Event, Json, SettingsChanged
+from adaptive_eval.store.events import AnswersLost, Change, Event, SettingsChanged
+from adaptive_eval.store.ledger_writes import LedgerWrites
+from adaptive_eval.store.ledgers import RunLedger
 from adaptive_eval.store.moving import AnswerMover, mover_of, sweep
+from adaptive_eval.store.postgres.address import is_address, shown
 from adaptive_eval.store.reader import RunReader
 from adaptive_eval.store.records import (
     CommitBatch,
@@ -27,8 +30,8 @@ from adaptive_eval.store.rows import (
     INSERT_TRIAL,
     dump_json,
     insert_configuration,
-    insert_model,
-    insert_question,
+    insert_models,
+    insert_questions,
     pack_json,
     trial_row,
     valid_text,
@@ -36,15 +39,22 @@ from adaptive_eval.store.rows import (
     write_run,
 )
 from adaptive_eval.store.same_meaning import differences, require_same_meaning
+from adaptive_eval.store.sqlite_ledger import SqliteLedger
 
 SHOWN_FILES = 3
+OTHERS = (
+    "store.answers must be ledger where store.ledger names a database, which has the texts; leave store.answers out"
+)
 # a resume takes its looks again, and most are what they were
 _INSERT_LOOK = (
     "INSERT INTO looks (configuration, number, at, body) VALUES (?, ?, ?, ?) "
-    "ON CONFLICT DO UPDATE SET body = excluded.body, at = excluded.at WHERE body <> excluded.body"
+    "ON CONFLICT (configuration, number) DO UPDATE SET body = excluded.body, at = excluded.at "
+    "WHERE looks.body <> excluded.body"
 )
 _FORGET_MOVED = "DELETE FROM moved WHERE id = (SELECT id FROM trials WHERE model = ? AND question = ? AND trial = ?)"
-_ASKED_FOR = "INSERT INTO asked_for VALUES (?, ?) ON CONFLICT DO UPDATE SET trials = trials + excluded.trials"
+_ASKED_FOR = (
+    "INSERT INTO asked_for VALUES (?, ?) ON CONFLICT (model) DO UPDATE SET trials = asked_for.trials + excluded.trials"
+)
 _REGRADE = (
     "UPDATE trials SET category = ?, signals = ?, extracted = ?, grader_error = ?, tokens = tokens + ?, usd = usd + ?, "
     "gpu_seconds = gpu_seconds + ? "
@@ -64,15 +74,11 @@ class OpenedStore(NamedTuple):
 class Store:
     """Commits trials, looks and events; a trial counts once `commit` has returned."""
 
-    def __init__(
-        self, directory: Path, connection: sqlite3.Connection, lock: RunLock, mover: AnswerMover | None, answers: str
-    ) -> None:
+    def __init__(self, directory: Path, ledger: RunLedger, mover: AnswerMover | None = None) -> None:
         self.directory = directory
-        self.reader = RunReader(directory, connection, answers)
+        self.reader = RunReader(directory, ledger)
         """Reads through the writer's connection: for the time before and after the writing."""
-        self._connection = connection
-        self._lock = lock
-        self._identity = database.identity(directory)
+        self._ledger = ledger
         self._models = self.reader.ids("models", "name")
         self._questions = self.reader.ids("questions", "key")
         self._configuration = self.reader.newest_configuration_id()
@@ -83,51 +89,90 @@ class Store:
         self._closed = False
 
     @classmethod
-    def open(cls, directory: Path, header: RunHeader, answers: str = LEDGER) -> "OpenedStore":
+    def open(
+        cls, directory: Path, header: RunHeader, answers: str = LEDGER, patience: float = PATIENCE
+    ) -> "OpenedStore":
         """Begin a run in `directory`, or resume the one that is there; `answers` is where their texts are kept.
 
+        `patience` is how many seconds a commit waits for a database that is away.
         Raises `RunLocked`, `RunChanged`, `StoreFull` or `StoreError`, and `ConfigError` where an extra is missing.
         """
         _make(directory)
         _require_room(directory)
         with _locked(directory) as lock:
+            address = whereabouts.ledger_of(directory)
+            if address is not None:
+                if answers != LEDGER:
+                    raise ConfigError(OTHERS)
+                ledger, resumed = whereabouts.take(address, lock, patience)
+                with _closed_on_error(ledger):
+                    return cls._opened(directory, ledger, header, resumed)
             resumed = database.is_run(directory)
             connection = database.open_existing(directory) if resumed else database.create(directory)
             with _closed_on_error(connection), database.explained(directory):
                 if not resumed:
                     _fill(connection, header)
+                    connection.execute("COMMIT")
                 if resumed:
-                    RunReader(directory, connection).require_intact()
+                    SqliteLedger(directory, connection).require_intact()
                     sweep(directory, connection, answers)
                 mover = mover_of(directory, answers, header.name, connection)
-                store = cls(directory, connection, lock, mover, answers)
+                store = cls(directory, SqliteLedger(directory, connection, lock, answers), mover)
                 return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
+
+    @classmethod
+    def _opened(cls, directory: Path, ledger: RunLedger, header: RunHeader, resumed: bool) -> "OpenedStore":
+        """Over a ledger that is there, and empty where the run begins."""
+        if resumed:
+            ledger.require_intact()
+        else:
+            with ledger.transaction() as writes:
+                _fill(writes, header)
+        store = cls(directory, ledger)
+        return OpenedStore(store, resumed, store._adopt(header) if resumed else None)
 
     @classmethod
     def attach(cls, directory: Path) -> "Store":
         """Take a run as it is, whatever its configuration."""
-        if not directory.is_dir() or not database.is_run(directory):
+        if is_address(directory):
+            raise StoreError(f"{shown(directory)} is written in the directory of its run: give that one")
+        if not directory.is_dir() or not whereabouts.is_run(directory):
             raise StoreError(f"{directory} holds no run")
         with _locked(directory) as lock:
-            connection = database.open_existing(directory)
-            with _closed_on_error(connection), database.explained(directory):
-                store = cls(directory, connection, lock, None, LEDGER)
-                store.reader.require_intact()
-                return store
+            address = whereabouts.ledger_of(directory)
+            if address is None:
+                connection = database.open_existing(directory)
+                with _closed_on_error(connection), database.explained(directory):
+                    return cls._attached(directory, SqliteLedger(directory, connection, lock, LEDGER))
+            ledger, _ = whereabouts.take(address, lock, PATIENCE, begin=False)
+            with _closed_on_error(ledger):
+                return cls._attached(directory, ledger)
+
+    @classmethod
+    def _attached(cls, directory: Path, ledger: RunLedger) -> "Store":
+        store = cls(directory, ledger)
+        store.reader.require_intact()
+        return store
+
+    @property
+    def name(self) -> str:
+        """What the run is called where there are many: by its directory, or in a database."""
+        address = whereabouts.ledger_of(self.directory)
+        return self.directory.absolute().name if address is None or address.run is None else address.run
 
     def commit(self, batch: CommitBatch) -> None:
         """Write a batch whole or not at all."""
         now = time.time()
-        with self._transaction() as connection:
-            connection.executemany(INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
-            connection.executemany(_REGRADE, (self._regrade_row(verdict) for verdict in batch.verdicts))
-            self._write_looks(batch.looks, now)
-            write_events(connection, batch.events, now)
-            self._keep_ledger(batch)
+        with self._ledger.transaction() as writes:
+            writes.executemany(INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
+            writes.executemany(_REGRADE, (self._regrade_row(verdict) for verdict in batch.verdicts))
+            self._write_looks(writes, batch.looks, now)
+            write_events(writes, batch.events, now)
+            self._keep_ledger(writes, batch)
             if batch.elapsed is not None:
-                connection.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
+                writes.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
             if batch.held is not None:  # a run of before has no such row, and gets none: what it held then is unknown
-                connection.execute("UPDATE run SET value = ? WHERE key = 'held'", (dump_json(batch.held),))
+                writes.execute("UPDATE run SET value = ? WHERE key = 'held'", (dump_json(batch.held),))
         if self._mover is not None:
             self._mover.count(batch.trials)
             self._move()
@@ -139,35 +184,34 @@ class Store:
 
     def lose(self, event: AnswersLost) -> None:
         """Give up what a model was asked for by earlier starts; `event` says what it counts as, if it is lost."""
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM asked_for WHERE model = ?", (self._models[event.model],))
-            write_events(connection, [event] if event.answers else [], time.time())
+        with self._ledger.transaction() as writes:
+            writes.execute("DELETE FROM asked_for WHERE model = ?", (self._models[event.model],))
+            write_events(writes, [event] if event.answers else [], time.time())
 
     def forget_looks(self, number: int) -> None:
         """Drop the looks of this configuration from `number` on: today's outcomes do not lead to them.
 
         They were taken without a model that has come back since, or on grades that were changed.
         """
-        with self._transaction() as connection:
-            connection.execute(
-                "DELETE FROM looks WHERE configuration = ? AND number >= ?", (self._configuration, number)
-            )
+        with self._ledger.transaction() as writes:
+            writes.execute("DELETE FROM looks WHERE configuration = ? AND number >= ?", (self._configuration, number))
 
     def regrade(
         self, regrades: Sequence[Regrade], event: Event | Sequence[Event], header: RunHeader | None = None
     ) -> None:
         """Replace the grades of stored trials, all at once; `header` comes with them where the grading changed."""
         changes = [] if header is None else self._changes(header)
-        with self._transaction() as connection:
-            connection.executemany(_REGRADE, (self._regrade_row(regrade) for regrade in regrades))
+        with self._ledger.transaction() as writes:
+            writes.executemany(_REGRADE, (self._regrade_row(regrade) for regrade in regrades))
             if header is not None:
                 if changes:
-                    write_events(connection, [self._configured(changes)], time.time())
-                _mean(connection, header)
+                    write_events(writes, [self._configured(changes)], time.time())
+                _mean(writes, header)
                 bodies = ((dump_json(body), key) for key, body in header.questions.items())
-                connection.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
-                self._configure(header.configuration)
-            write_events(connection, [event] if isinstance(event, Event) else event, time.time())
+                writes.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
+                insert_configuration(writes, header.configuration, time.time())
+            write_events(writes, [event] if isinstance(event, Event) else event, time.time())
+        self._configuration = self.reader.newest_configuration_id()
 
     def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
         """Drop trials of a model that turned out to be no answers; `event` says why."""
@@ -175,11 +219,11 @@ class Store:
             self._mover.wait()
             self._move(name_next=False)
         keys = [(self._models[model], self._questions[question], trial) for question, trial in trials]
-        with self._transaction() as connection:
-            if database.has_segments(connection):
-                connection.executemany(_FORGET_MOVED, keys)
-            connection.executemany("DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?", keys)
-            write_events(connection, [event], time.time())
+        with self._ledger.transaction() as writes:
+            if self._ledger.texts is not None:
+                writes.executemany(_FORGET_MOVED, keys)
+            writes.executemany("DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?", keys)
+            write_events(writes, [event], time.time())
 
     def close(self) -> None:
         """Move the texts that are to be moved still, close the database and let the run directory go."""
@@ -189,31 +233,28 @@ class Store:
         try:
             with suppress(StoreError):  # they stay where they are, and the next start moves them
                 self._move_the_rest()
-            self.reader.close_texts()
             if self._mover is not None:
-                database.give_room_back(self._connection)
-            database.empty_log(self._connection)
-            self._connection.close()
+                self._mover.give_room_back()
         finally:
             if self._mover is not None:
                 self._mover.close()
-            self._lock.release()
+            self._ledger.close()
 
     def _move(self, *, name_next: bool = True, whatever_is_there: bool = False) -> None:
         """Take texts out of the ledger whose segment is safe, and have the next segment written where one is due."""
         mover = self._mover
         assert mover is not None
         if mover.ready:
-            with self._transaction() as connection:
-                segment, kept = mover.enter(connection)
+            with self._ledger.transaction() as writes:
+                segment, kept = mover.enter()
                 if kept is not None:
-                    write_events(connection, [kept], time.time())
+                    write_events(writes, [kept], time.time())
                     self._news.append(kept)
             if segment is not None:
-                mover.entered(segment, self._connection)
+                mover.entered(segment)
         if name_next and mover.due(whatever_is_there):
-            with self._transaction() as connection:
-                mover.name_next(connection)
+            with self._ledger.transaction():
+                mover.name_next()
             mover.begin()
 
     def _move_the_rest(self) -> None:
@@ -228,41 +269,22 @@ class Store:
             if not mover.busy:
                 return
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        connection = self._connection
-        with database.explained(self.directory):
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:  # SQLite may have rolled back by itself, on a full disk
-                    connection.rollback()
-                self._require_in_place()
-                raise
-            self._require_in_place()  # a commit into a file that has no name any more succeeds
-
-    def _require_in_place(self) -> None:
-        """Raise `StoreError` where the file that was opened is no longer the one in the directory."""
-        if database.identity(self.directory) != self._identity:
-            raise database.lost(self.directory)
-
     def _adopt(self, header: RunHeader) -> Event | None:
         """Resume under today's configuration: refuse what changes the trials' meaning, record what else changed."""
         stored = self.reader.header()
         require_same_meaning(stored, header, self.directory)
         changes = self._changes(header)
         event = self._configured(changes) if changes else None
-        with self._transaction() as connection:
-            for name in header.models.keys() - stored.models.keys():
-                insert_model(connection, name, header.models[name])
+        with self._ledger.transaction() as writes:
+            joining = header.models.keys() - stored.models.keys()
+            insert_models(writes, {name: header.models[name] for name in header.models if name in joining})
             if stored.meaning != header.meaning:  # the run is from before a grader's sources were kept
-                _mean(connection, header)
+                _mean(writes, header)
             if event is not None:
-                self._configure(header.configuration)
-                write_events(connection, [event], time.time())
+                insert_configuration(writes, header.configuration, time.time())
+                write_events(writes, [event], time.time())
         self._models = self.reader.ids("models", "name")
+        self._configuration = self.reader.newest_configuration_id()
         return event
 
     def _changes(self, header: RunHeader) -> list[Change]:
@@ -273,17 +295,13 @@ class Store:
         """These changes, and what was known when they were made: a later look depends on it."""
         return SettingsChanged(self.reader.trial_count(), self.reader.most_looks(), tuple(changes))
 
-    def _configure(self, configuration: Json) -> None:
-        """Make this the newest configuration, under which looks are taken from now on."""
-        self._configuration = insert_configuration(self._connection, configuration, time.time())
-
-    def _write_looks(self, looks: Sequence[StoredLook], now: float) -> None:
-        self._connection.executemany(
+    def _write_looks(self, writes: LedgerWrites, looks: Sequence[StoredLook], now: float) -> None:
+        writes.executemany(
             _INSERT_LOOK,
             ((self._configuration, look.number, now, pack_json(look.body)) for look in looks),
         )
 
-    def _keep_ledger(self, batch: CommitBatch) -> None:
+    def _keep_ledger(self, writes: LedgerWrites, batch: CommitBatch) -> None:
         """Enter what is asked for, and cross out what has come, if there is anything to be crossed out."""
         self._entered = self._entered or bool(batch.sent)
         if not self._entered:
@@ -293,7 +311,7 @@ class Store:
             change[request.model] += request.trials
         for request in batch.sent:
             change[request.model] -= request.trials
-        self._connection.executemany(_ASKED_FOR, ((self._models[model], -came) for model, came in change.items()))
+        writes.executemany(_ASKED_FOR, ((self._models[model], -came) for model, came in change.items()))
 
     def _row(self, record: TrialRecord, now: float) -> tuple[object, ...]:
         return trial_row(self._models[record.model], self._questions[record.question], record, now)
@@ -323,11 +341,11 @@ def _locked(directory: Path) -> Iterator[RunLock]:
 
 
 @contextmanager
-def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+def _closed_on_error(opened: sqlite3.Connection | RunLedger) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.close()
+        opened.close()
         raise
 
 
@@ -342,7 +360,7 @@ def _make(directory: Path) -> None:
 
 def _require_room(directory: Path) -> None:
     """A run does not begin among files that are not its own."""
-    if (directory / database.DATABASE_FILE).exists():
+    if whereabouts.holds_ledger(directory):
         return
     try:
         others = sorted(one.name for one in directory.iterdir() if not _is_incidental(one.name))
@@ -357,20 +375,16 @@ def _require_room(directory: Path) -> None:
 
 
 def _is_incidental(name: str) -> bool:
-    """The lock of a run that is beginning, or what a desktop hides in a folder."""
-    return name == database.LOCK_FILE or name.startswith(".")
+    """The lock of a run that is beginning, where its ledger is, or what a desktop hides in a folder."""
+    return name in (database.LOCK_FILE, whereabouts.POINTER_FILE) or name.startswith(".")
 
 
-def _fill(connection: sqlite3.Connection, header: RunHeader) -> None:
-    """Write what a run begins with, and commit it together with its tables."""
-    now = time.time()
-    write_run(connection, header, now)
-    for name, meaning in header.models.items():
-        insert_model(connection, name, meaning)
-    for key, body in header.questions.items():
-        insert_question(connection, key, body)
-    connection.execute("COMMIT")
+def _fill(writes: LedgerWrites, header: RunHeader) -> None:
+    """Write what a run begins with."""
+    write_run(writes, header, time.time())
+    insert_models(writes, header.models)
+    insert_questions(writes, header.questions)
 
 
-def _mean(connection: sqlite3.Connection, header: RunHeader) -> None:
-    connection.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
+def _mean(writes: LedgerWrites, header: RunHeader) -> None:
+    writes.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.store import RunReader
+from adaptive_eval.store.postgres.address import whole_path
 from adaptive_eval.study.experiment import Cell, Curve, DataTable, Experiment, Panel, StudyFigure
 
 
@@ -28,7 +29,7 @@ def spent_in(directory: Path) -> list[Spent]:
     """Every model of a run, those without a trial included."""
     with RunReader.intact(directory) as reader:
         models, held, sums = reader.header().models, reader.held() or {}, reader.sums()
-    name, found = directory.resolve().name, []
+    name, found = whole_path(directory).name, []
     for model in models:
         own = [one for one in sums if one.model == model]
         found.append(

@@ -32,6 +32,7 @@ from adaptive_eval.running.execute import execute
 from adaptive_eval.running.regrade import regrade
 from adaptive_eval.running.serving import Serving
 from adaptive_eval.store import Event, ModelSetAside, Store
+from adaptive_eval.store.sqlite_ledger import SqliteLedger
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
 QUESTIONS = tuple(f"q{number}" for number in range(4))
@@ -162,15 +163,15 @@ class World:
                 "scheduler.committer.GATHER_SECONDS": 0.0,
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
-            stack.enter_context(patch.object(Store, "_transaction", self._transaction(Store._transaction)))
+            stack.enter_context(patch.object(SqliteLedger, "transaction", self._transaction(SqliteLedger.transaction)))
             stack.enter_context(patch.object(Store, "commit", self._commit(Store.commit)))
             yield
 
     def _transaction(self, really: Callable[..., object]) -> object:
         @contextmanager
-        def transaction(store: Store) -> Iterator[object]:
+        def transaction(ledger: SqliteLedger) -> Iterator[object]:
             self.start.moment()
-            with really(store) as connection:  # type: ignore[attr-defined]
+            with really(ledger) as connection:  # type: ignore[attr-defined]
                 yield connection
             self.start.moment()
 

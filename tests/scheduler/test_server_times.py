@@ -94,7 +94,7 @@ async def test_a_run_stores_it_and_one_of_before_stays_without(bed: Bed) -> None
     assert held is not None and set(held) == set(SKILLS)
     assert all(one.seconds > 0.0 and one.gpu_seconds == 0.0 and not one.up for one in held.values())
     store = Store.attach(bed.directory)
-    store._connection.execute("DELETE FROM run WHERE key = 'held'")  # as a run of an earlier version has none
+    store._ledger.connection.execute("DELETE FROM run WHERE key = 'held'")  # as a run of an earlier version has none
     store.close()
     scheduler = await bed.start()
     assert scheduler.held() == [None] * len(SKILLS)

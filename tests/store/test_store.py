@@ -5,25 +5,17 @@ import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ledger_contract import LedgerContract
 from two_by_two import HEADER, make_trial
 
-from adaptive_eval.errors import RunChanged, StoreError, StoreFull
+from adaptive_eval.errors import StoreError, StoreFull
 from adaptive_eval.store import (
-    Change,
     CommitBatch,
-    Regrade,
     RunReader,
-    RunStarted,
-    RunStopped,
-    SettingsChanged,
     Store,
-    StoredLook,
-    TrialsRegraded,
-    answer_digest,
 )
 from adaptive_eval.store.database import DATABASE_FILE
 
@@ -36,153 +28,15 @@ def answers(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path) -> None:
-    trials = [
-        make_trial(),
-        make_trial(model="large", question="q2", trial=3),
-        make_trial(trial=1, text="long " * 5000),
-        make_trial(trial=2, category=None, signals={}, extracted=None, grader_error="the worker was killed after 10 s"),
-    ]
-    look = StoredLook(4, {"order": ["small", "large"], "z": [1.25], "boundary": float("inf")})
-    store = open_store()
-    store.commit(CommitBatch(trials, [look], [RunStarted(pid=3)], elapsed=12.5))
-    store.close()
-
-    reader = RunReader.open(directory)
-    assert list(reader.trials()) == trials
-    assert list(reader.trials("ungraded")) == trials[3:]
-    assert reader.looks() == [look]
-    assert [replace(event, at=0.0) for event in reader.events()] == [RunStarted(pid=3)]
-    assert reader.elapsed == 12.5
-    assert reader.header() == HEADER
-    reader.close()
-
-
-def test_a_resume_reads_outcomes_without_texts(open_store: OpenStore) -> None:
-    short, long, equal = (make_trial(trial=i, text=text) for i, text in enumerate(["B", "why " * 60, "why " * 60]))
-    store = open_store()
-    store.commit(CommitBatch([short, long, equal]))
-    assert list(store.reader.outcomes()) == [one.outcome() for one in (short, long, equal)]
-    first, second, third = store.reader.outcomes()
-    assert (first.question, first.cost, first.flags) == ("q1", short.cost, "timed_out truncated")
-    assert first.digest == answer_digest(short.answer) != second.digest == third.digest
-    assert first.size < second.size == third.size
-
-
-def test_what_the_grader_says_and_how_long_texts_are_is_read_as_it_was_counted(open_store: OpenStore) -> None:
-    texts = ["", "é" * 200, "x" * 512, "x" * 513, "x" * 5000]
-    trials = [
-        make_trial(trial=number, text=text, signals={"is_correct": number % 2 == 0, "has_answer": True, "score": 0.5})
-        for number, text in enumerate(texts)
-    ]
-    store = open_store()
-    store.commit(CommitBatch([*trials, make_trial(trial=9, signals={"is_correct": "yes"})]))
-    found = list(store.reader.outcomes())
-    assert found[:-1] == [one.outcome() for one in trials]
-    assert [one.correct for one in found] == [True, False, True, False, True, None]
-
-
-def test_a_trial_is_unique_and_a_batch_is_whole_or_absent(open_store: OpenStore) -> None:
-    store = open_store()
-    store.commit(CommitBatch([make_trial(trial=0)]))
-    with pytest.raises(StoreError, match="UNIQUE"):
-        store.commit(CommitBatch([make_trial(trial=1), make_trial(trial=0)], events=[RunStopped()]))
-    assert [record.trial for record in store.reader.trials()] == [0]
-    assert store.reader.events() == []
-    store.commit(CommitBatch([make_trial(trial=1)]))
-    assert store.reader.trial_count() == 2
-
-
-def test_looks_belong_to_the_configuration_that_took_them(open_store: OpenStore, directory: Path) -> None:
-    store = open_store()
-    store.commit(CommitBatch([make_trial()], [StoredLook(0, {"z": 1.0})]))
-    store.commit(CommitBatch(looks=[StoredLook(0, {"z": 1.5})]))
-    assert store.reader.looks() == [StoredLook(0, {"z": 1.5})]
-    store.close()
-    store = open_store(replace(HEADER, configuration={"budget": {"trials": 500}, "seed": 7}))
-    assert store.reader.looks() == []
-    (event,) = store.reader.events()
-    assert isinstance(event, SettingsChanged)
-    assert (event.trials, event.looks, event.changes) == (1, 1, (Change("budget.trials", 100, 500),))
-    assert len(store.reader.configurations()) == 2
-    store.close()
-    with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
-        assert connection.execute("SELECT count(*) FROM looks").fetchone() == (1,)
-
-
-def test_looks_are_forgotten_from_a_number_on(open_store: OpenStore) -> None:
-    store = open_store()
-    first, second, third = (StoredLook(number, {"z": float(number)}) for number in range(3))
-    store.commit(CommitBatch(looks=[first, second, third]))
-    store.forget_looks(1)
-    assert store.reader.looks() == [first]
-    store.forget_looks(0)
-    assert store.reader.looks() == []
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"meaning": {**HEADER.meaning, "seed": 8}}, r"seed: 7 → 8"),
-        (
-            {"meaning": {**HEADER.meaning, "prompt": {"template": "Q: {prompt}"}}},
-            r"template: '{prompt}' → 'Q: ",
-        ),
-        (
-            {"models": {**HEADER.models, "large": {"model": "l-2", "sampling": {}}}},
-            r"models\.large\.model: 'l-1' → 'l-2'",
-        ),
-        ({"models": {**HEADER.models, "small": {"model": "s-1", "sampling": {}}}}, r"temperature: 0\.6 → not set"),
-        ({"questions": {"q1": HEADER.questions["q1"]}}, r"questions\.q2: .* → not set"),
-    ],
-)
-def test_a_resume_that_changes_what_trials_mean_is_refused(
-    open_store: OpenStore, change: dict[str, object], told: str
-) -> None:
-    open_store().close()
-    with pytest.raises(RunChanged, match=told):
-        open_store(replace(HEADER, **change))  # type: ignore[arg-type]
-    open_store()  # and the lock was let go
-
-
-def test_models_may_join_and_leave(open_store: OpenStore) -> None:
-    store = open_store()
-    store.commit(CommitBatch([make_trial(model="large")]))
-    store.close()
-    models = {"small": HEADER.models["small"], "third": {"model": "t-1"}}
-    store = open_store(replace(HEADER, models=models))
-    store.commit(CommitBatch([make_trial(model="third")]))
-    assert [outcome.model for outcome in store.reader.outcomes()] == ["large", "third"]
-    store.close()
-    with pytest.raises(RunChanged, match=r"models\.large\.model"):  # a model that left keeps its meaning
-        open_store(replace(HEADER, models={**models, "large": {"model": "other", "sampling": {}}}))
-
-
-def test_regrading_replaces_grades_at_once(open_store: OpenStore) -> None:
-    store = open_store()
-    failed = make_trial(trial=1, category=None, signals={}, extracted=None, grader_error="timed out")
-    store.commit(CommitBatch([make_trial(trial=0), failed]))
-    regrade = Regrade("small", "q1", 1, 1, {"correct": True}, "4", None)
-    store.regrade([regrade], TrialsRegraded(trials=1))
-    assert list(store.reader.trials("ungraded")) == []
-    (_, after) = store.reader.trials()
-    assert (after.category, after.extracted, after.grader_error) == (1, "4", None)
-    assert after.answer == failed.answer
-
-
-def test_hostile_texts_are_stored_as_they_are(open_store: OpenStore) -> None:
-    texts = ["nul \0 inside", "lone surrogate \ud800", "\x1b[2J", "", "long \ud800 " * 2000, "'; DROP TABLE trials; --"]
-    store = open_store()
-    store.commit(CommitBatch([make_trial(trial=i, text=text, extracted=text) for i, text in enumerate(texts)]))
-    assert [record.answer.text for record in store.reader.trials()] == texts
-    assert [record.extracted for record in store.reader.trials()][1] == "lone surrogate ?"
+class TestTheContractOnSqlite(LedgerContract):
+    """In `run.sqlite`."""
 
 
 def test_a_full_disk_keeps_what_was_committed(open_store: OpenStore) -> None:
     store = open_store()
     store.commit(CommitBatch([make_trial(trial=0)]))
-    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
-    store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    pages = store._ledger.connection.execute("PRAGMA page_count").fetchone()[0]
+    store._ledger.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     noise = random.Random(0).randbytes(100_000).hex()
     with pytest.raises(StoreFull, match="free space and run the same command"):
         store.commit(CommitBatch([make_trial(trial=1, text=noise)]))
@@ -212,7 +66,7 @@ def test_a_foreign_database_is_left_alone(open_store: OpenStore, directory: Path
 
 def test_another_format_is_refused(open_store: OpenStore, directory: Path) -> None:
     store = open_store()
-    store._connection.execute("PRAGMA user_version = 99")
+    store._ledger.connection.execute("PRAGMA user_version = 99")
     store.close()
     with pytest.raises(StoreError, match="has format 99"):
         open_store()
@@ -230,15 +84,6 @@ def test_a_directory_without_a_run_says_so(tmp_path: Path) -> None:
         RunReader.open(tmp_path)
     with pytest.raises(StoreError, match="holds no run: it is not there"):
         RunReader.open(tmp_path / "nowhere")
-
-
-def test_a_reader_sees_commits_while_the_run_goes_on(open_store: OpenStore, directory: Path) -> None:
-    store = open_store()
-    reader = RunReader.open(directory)
-    assert reader.trial_count() == 0
-    store.commit(CommitBatch([make_trial()]))
-    assert reader.trial_count() == 1
-    reader.close()
 
 
 def test_the_database_is_whole_in_one_file_though_somebody_reads_it(
@@ -268,36 +113,6 @@ def test_a_run_is_read_where_nothing_can_be_written(
     with closing(RunReader.open(directory)) as reader:
         assert reader.trial_count() == 1
         assert {path.name for path in directory.iterdir()} == before
-
-
-def test_the_trials_of_one_model_and_question_are_read_alone(open_store: OpenStore) -> None:
-    store = open_store()
-    cells = [(model, key) for key in ("q1", "q2") for model in ("small", "large")]
-    trials = [make_trial(model, key, trial) for trial in (2, 0, 1) for model, key in cells]
-    store.commit(CommitBatch(trials))
-    found = list(store.reader.cell("large", "q2"))
-    assert [(one.model, one.question, one.trial) for one in found] == [("large", "q2", trial) for trial in range(3)]
-    assert found[0] == make_trial("large", "q2", 0)
-    assert [one.trial for one in store.reader.cell("large", "q2", after=1)] == [2]
-    assert list(store.reader.cell("large", "nothing")) == []
-
-
-def test_sums_from_any_trial_on_come_to_the_whole(open_store: OpenStore) -> None:
-    store = open_store()
-    cells = [(model, key) for key in ("q1", "q2") for model in ("small", "large")]
-    trials = [make_trial(model, key, trial) for trial in range(4) for model, key in cells]
-    trials[3] = replace(trials[3], category=None, grader_error="too slow")
-    store.commit(CommitBatch(trials[:5]))
-    store.commit(CommitBatch(trials[5:]))
-    reader = store.reader
-    whole, later = reader.sums(), reader.sums(5)
-    assert [(one.model, one.trials) for one in whole] == [("small", 8), ("large", 8)]
-    assert sum(one.trials for one in later) == 11 and max(one.last for one in later) == 16
-    assert (whole[0].tokens, whole[0].latency, whole[0].retries) == (8 * 33, 8 * 1.25, 8)
-    assert (whole[0].timed, whole[0].ttft) == (8, 4.0)
-    assert whole[0].traffic() == reader.traffic()[0] and reader.traffic()[0].ttft == 0.5
-    assert sum(reader.graded().values()) == 15 and sum(reader.graded(5).values()) == 11
-    assert sum(many for cell, many in reader.graded().items() if cell[:2] == ("large", "q2")) == 3
 
 
 def test_a_run_does_not_begin_among_files_of_others(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import StoredStatus, ended_of_feed, stored_status
 from adaptive_eval.show.summary import findings
 from adaptive_eval.store import is_held, since_the_start
-from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.looks import read_look
+from adaptive_eval.store.whereabouts import holds_ledger
 
 POLL_SECONDS = 1.0
 PAUSE_SECONDS = 0.2
@@ -36,7 +36,7 @@ def open_feed(directory: Path, patience: float, tell: Callable[[], None]) -> Fee
             return feed
         except StoreError:
             # a run that is just beginning holds its directory before its database is complete
-            begun = (directory / DATABASE_FILE).exists() and not is_held(directory)
+            begun = holds_ledger(directory) and not is_held(directory)
             if begun or time.monotonic() > deadline:
                 raise
         if not told:

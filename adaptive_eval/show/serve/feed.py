@@ -37,6 +37,8 @@ from adaptive_eval.store import (
     is_held,
 )
 from adaptive_eval.store.database import DATABASE_FILE, LOCK_FILE
+from adaptive_eval.store.postgres.address import is_address
+from adaptive_eval.store.whereabouts import moment_of
 
 ANEW = (RunBegun, SettingsChanged, TrialsRegraded)
 """After these, looks may have been taken anew, and grades may have changed."""
@@ -148,6 +150,7 @@ TICK_NS = 100_000_000
 """Changes within one tick of a file system's clock leave the same time, so what was just changed is read again."""
 
 Stamp = tuple[int, int, int]
+NO_FILE: Stamp = (0, 0, 0)
 
 
 class FileMark(NamedTuple):
@@ -158,10 +161,16 @@ class FileMark(NamedTuple):
     results: Stamp
     lock: Stamp
     running: bool
+    committed: float = 0.0
+    """When a database has last heard of the run, where one keeps it."""
 
     @classmethod
     def of(cls, directory: Path) -> Self:
         """The mark as it is now."""
+        if (moment := moment_of(directory)) is not None:
+            run, commits, committed, running = moment
+            kept, results = (run, commits, 0), _stamp(directory / RESULTS_FILE)
+            return cls(kept, NO_FILE, results, NO_FILE, running, committed)
         return cls(
             database=_stamp(directory / DATABASE_FILE),
             log=_stamp(directory / f"{DATABASE_FILE}-wal"),
@@ -180,7 +189,7 @@ class FileMark(NamedTuple):
         """When the run was begun, resumed, or committed something, whichever was last."""
         # an empty log says nothing: whoever reads a run that is over makes one
         log = self.log[-1] if self.log[1] else 0
-        return max(self.database[-1], log, self.lock[-1]) / 1e9
+        return max(max(self.database[-1], log, self.lock[-1]) / 1e9, self.committed)
 
 
 class Feed:
@@ -199,6 +208,7 @@ class Feed:
         self.edition = 0
         """Grows when something has happened besides trials: a look, an event, the beginning or the end."""
         self._mark: FileMark | None = None
+        self._looks_read = 0
         self._picture: tuple[object, ...] = ()
 
     def poll(self) -> bool:
@@ -261,9 +271,14 @@ class Feed:
         self._servers = held_servers(self.stored, reader)
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
-        if not mark.running:
+        before = self._mark
+        if is_address(self.directory) and mark.running:  # what the run publishes lies in its directory, not here
+            if before is None or not before.running or len(self.sums.looks()) != self._looks_read:
+                self.results = StoredRun(reader, self.stored, self.sums.events()).results(running=True)
+            self._looks_read = len(self.sums.looks())
+        elif not mark.running:
             self.results = StoredRun(reader, self.stored, self.sums.events()).results(running=False)
-        elif self._mark is None or mark.results != self._mark.results or not self._mark.running:
+        elif before is None or mark.results != before.results or not before.running:
             self.results = self._published()
         if self.results is None and isinstance(self.stored.config.grader, AskedGrader):
             uses = reader.grading_uses()
@@ -281,5 +296,5 @@ def _stamp(path: Path) -> Stamp:
     try:
         found = path.stat()
     except OSError:
-        return (0, 0, 0)
+        return NO_FILE
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Any, cast
@@ -13,10 +14,12 @@ from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.folder import holds_run, runs_in
 from adaptive_eval.record.gate import gate_outcome
+from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.results import read_results
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import Event, RunFinished, RunReader, TrialsRegraded
 from adaptive_eval.store.looks import NamedLook, read_look
+from adaptive_eval.store.postgres.address import whole_path
 
 UNANSWERED = "no answer came from any model"
 REGRADED = "its answers were graded again; the command that runs it judges them anew"
@@ -54,7 +57,7 @@ class Folder:
     """A directory that is a run, or has runs in it; looked into anew each time, since runs come and go."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.resolve()
+        self.path = whole_path(path)
         self._briefs: dict[str, tuple[FileMark, RunBrief]] = {}
 
     @property
@@ -140,3 +143,21 @@ def _gate(config: Mapping[str, Any], path: Path) -> str | None:
 def _best(found: NamedLook) -> str | None:
     known = (model for model in found.look.order if isfinite(found.look.scores[model]))
     return next(map(found.models.name_of, known), None)
+
+
+def runs_text(briefs: Sequence[RunBrief]) -> str:
+    """How runs stand, a line each."""
+    if not briefs:
+        return "there are no runs yet"
+    head = ("run", "status", "trials", "resolved", "tied", "open", "out of reach", "best", "changed (UTC)")
+    rows = [head, *map(_cells, briefs)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _cells(brief: RunBrief) -> tuple[str, ...]:
+    changed = datetime.fromtimestamp(brief.updated, UTC).strftime("%Y-%m-%d %H:%M")
+    counts = (brief.trials, brief.resolved, brief.tied, brief.open, brief.out_of_reach)
+    return (safe_line(brief.name), brief.status, *map(str, counts), safe_line(brief.best or ""), changed)

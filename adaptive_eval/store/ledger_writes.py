@@ -1,0 +1,16 @@
+"""What a ledger is told to do within a transaction."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+
+class LedgerWrites(Protocol):
+    """Takes the statements of a transaction, with `?` for each value."""
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> object:
+        """Do this."""
+        ...
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
+        """Do this for each row."""
+        ...

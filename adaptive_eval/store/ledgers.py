@@ -1,0 +1,54 @@
+"""What a store asks of the database that is its ledger, whichever it is."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from adaptive_eval.store.ledger_writes import LedgerWrites
+from adaptive_eval.store.queries import Queries
+from adaptive_eval.store.stored_texts import StoredTexts
+
+Row = tuple[Any, ...]
+
+
+class RunLedger(Protocol):
+    """The database of one run. Every error of it comes as a `StoreError` that says what to do."""
+
+    @property
+    def queries(self) -> Queries:
+        """What reads it."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """What it is called in errors."""
+        ...
+
+    @property
+    def texts(self) -> StoredTexts | None:
+        """Texts that lie elsewhere; None where none may."""
+        ...
+
+    def rows(self, query: str, *values: object) -> Iterator[Row]:
+        """What a query finds, with `?` for each value."""
+        ...
+
+    def stream(self, query: str, *values: object) -> Iterator[Row]:
+        """The same of so many rows that they are not held at once."""
+        ...
+
+    def one_moment(self) -> AbstractContextManager[None]:
+        """Read everything as it is at one moment."""
+        ...
+
+    def require_intact(self) -> None:
+        """Raise `StoreError` with the first that is not what was written."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[LedgerWrites]:
+        """Write whole or not at all what is done within."""
+        ...
+
+    def close(self) -> None:
+        """Let it go, and whatever holds the run with it."""
+        ...

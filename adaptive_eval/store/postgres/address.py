@@ -1,0 +1,105 @@
+"""Addresses of databases and of runs in them: postgresql://host[:port]/database[/run].
+
+A run's address is handled as a path, `Path("postgresql://host/database/run")`, so that whatever takes the directory of
+a run takes an address as well; nothing is ever looked for at that path on a disk.
+
+An address has no user and no password, and nothing behind a question mark: it is stored and shown, and these are not.
+They come from the variables that every program of PostgreSQL reads (PGUSER, PGPASSWORD, PGPASSFILE, PGSSLMODE ...).
+
+A run directory may come from a stranger. A database that it names is opened only where the user has named it as well:
+in the configuration of a run that is started, or in the variable ADAPTIVE_EVAL_LEDGERS, by spaces.
+"""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from adaptive_eval.errors import ConfigError
+
+SCHEMES = ("postgresql:", "postgres:")
+VARIABLE = "ADAPTIVE_EVAL_LEDGERS"
+FORM = "postgresql://host/database"
+_HOST = r"(?:[A-Za-z0-9._-]+|%2[Ff][A-Za-z0-9._%-]+|\[[0-9A-Fa-f:.]+\])"
+_ADDRESS = re.compile(
+    rf"postgres(?:ql)?:/{{1,2}}({_HOST})(?::(\d{{1,5}}))?/([^/?#@\s\\]{{1,63}})(?:/([^/?#@\s\\]{{1,200}}))?/?"
+)
+MEND = (
+    f"write it as {FORM}, or {FORM}/run for one run, and give user and password in PGUSER and PGPASSWORD or ~/.pgpass, "
+    "and options in the other variables of PostgreSQL, such as PGSSLMODE"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerAddress:
+    """A database, and a run in it where one is named."""
+
+    host: str
+    port: int | None
+    database: str
+    run: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> "LedgerAddress":
+        """Read an address; raises `ConfigError`, which never has the text in it: a password may be part of it."""
+        found = _ADDRESS.fullmatch(text)
+        if found is None or ".." in (found[3], found[4]):
+            secret = "@" in text or "?" in text
+            what = "has a user, a password or options in it, which would be stored" if secret else "is not of that form"
+            raise ConfigError(f"the address of a database {what}; {MEND}")
+        return cls(found[1], None if found[2] is None else int(found[2]), found[3], found[4])
+
+    @property
+    def whole_database(self) -> "LedgerAddress":
+        """Without the run."""
+        return replace(self, run=None)
+
+    def run_at(self, name: str) -> "LedgerAddress":
+        """Of a run in this database."""
+        return replace(self, run=name)
+
+    @property
+    def path(self) -> Path:
+        """As the path that stands for it."""
+        return Path(str(self))
+
+    @property
+    def is_given(self) -> bool:
+        """The user has named this database in the variable."""
+        return any(one.rstrip("/") == str(self.whole_database) for one in os.environ.get(VARIABLE, "").split())
+
+    def __str__(self) -> str:
+        port = "" if self.port is None else f":{self.port}"
+        run = "" if self.run is None else f"/{self.run}"
+        return f"postgresql://{self.host}{port}/{self.database}{run}"
+
+
+def is_address(path: Path) -> bool:
+    """Whether a path stands for a database or a run in one."""
+    return bool(path.parts) and path.parts[0] in SCHEMES
+
+
+def address_of(path: Path) -> LedgerAddress | None:
+    """The address for which a path stands; None where it is a path, and `ConfigError` where it is no address."""
+    return LedgerAddress.of(str(path)) if is_address(path) else None
+
+
+def whole_path(path: Path) -> Path:
+    """A path from the root, without links; an address as it is."""
+    return path if is_address(path) else path.resolve()
+
+
+def beside(path: Path, name: str) -> Path:
+    """Where a file about a run goes if nothing else is said: to its directory; of a run that is elsewhere, here."""
+    return Path(f"{path.name}.{name}") if is_address(path) else path / name
+
+
+def require_directory(path: Path) -> None:
+    """Raise `ConfigError` where a command that writes beside a run is given an address."""
+    if is_address(path):
+        raise ConfigError(f"{shown(path)} is read here, and this command writes beside the run: give its directory")
+
+
+def shown(path: Path) -> str:
+    """A path as a person writes it: two slashes of an address become one in a path."""
+    return str(LedgerAddress.of(str(path))) if is_address(path) else str(path)

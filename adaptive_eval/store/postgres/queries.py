@@ -1,0 +1,84 @@
+"""The queries that read a run from PostgreSQL, where they differ from those for SQLite."""
+
+from adaptive_eval.store.queries import (
+    AGREEMENTS,
+    MARKED,
+    PLACES,
+    USES,
+    OutcomeRow,
+    Queries,
+    TrialRow,
+    selected,
+    summed_by_replica,
+)
+from adaptive_eval.store.records import AWAITS, LARGEST_SIZE, WAITS, CellCount, RoundCount
+
+
+def _number(name: str) -> str:
+    """A number that a grader has said. Its words are no JSON for PostgreSQL, which knows no NUL and no half pair."""
+    found = f"""substring(signals from '"{name}":([-+0-9.eE]+|true|false)[,}}]')"""
+    return f"(CASE {found} WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 ELSE ({found})::double precision END)"
+
+
+def _said(name: str) -> str:
+    found = f"""substring(signals from '"{name}":(true|false)[,}}]')"""
+    return f"CASE {found} WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+
+
+def _total(name: str) -> str:
+    return f"coalesce(sum({_number(name)}), 0.0)"
+
+
+def _size(column: str) -> str:
+    """What is compressed is longer than the size that counts."""
+    plain = f"get_byte({column}, 0) = 0"
+    return f"CASE WHEN {column} IS NULL THEN 0 WHEN {plain} THEN length({column}) - 2 ELSE {LARGEST_SIZE} END"
+
+
+_MEANT = {
+    "size": f"({_size('text')} + {_size('reasoning')})",
+    "correct": _said("is_correct"),
+    "found": _said("has_answer"),
+    "awaits": f"(category IS NULL AND grader_error = '{AWAITS}')",
+    "waits": f"(category IS NULL AND grader_error = '{WAITS}')",
+    "damaged": "NULL",
+}
+_JUDGED = "signals IS NOT NULL AND strpos(signals, '\"judge_prompt_tokens\":') > 0"
+_CELL = "GROUP BY models.id, questions.id"
+
+QUERIES = Queries(
+    outcomes=selected(OutcomeRow._fields, meant=_MEANT) + "ORDER BY trials.id",
+    trials=selected(TrialRow._fields, meant=_MEANT),
+    facts=MARKED,
+    judge_use=(
+        f"SELECT count(*), {_total('judge_prompt_tokens')}, {_total('judge_completion_tokens')}, "
+        f"{_total('judge_usd')}, {_total('judge_gpu_seconds')}, count({_number('order_dependent')}), "
+        f"{_total('order_dependent')}, {_total('prefers_first')}, "
+        + ", ".join(f"avg({_number(f'agreement_{number}')})" for number in range(1, len(AGREEMENTS) + 1))
+        + f" FROM trials WHERE {_JUDGED}"
+    ),
+    grading_uses=(
+        f"SELECT name, count(*), {_total('judge_prompt_tokens')} + {_total('judge_completion_tokens')}, "
+        f"{_total('judge_usd')}, {_total('judge_gpu_seconds')} FROM trials JOIN models ON models.id = model "
+        f"WHERE {_JUDGED} GROUP BY name ORDER BY name"
+    ),
+    places=PLACES,
+    cells=selected(CellCount._fields) + f"WHERE trials.id <= ? {_CELL} ORDER BY models.id, questions.id",
+    uses=USES,
+    spending=(
+        "SELECT max(at), count(*), sum(tokens)::bigint, sum(usd), sum(gpu_seconds) "
+        "FROM trials GROUP BY (id - 1) * ? / (SELECT max(id) FROM trials) ORDER BY max(id)"
+    ),
+    graded=(
+        "SELECT models.name, questions.key, category, graded FROM "
+        "(SELECT model, question, category, count(*) AS graded FROM trials "
+        "WHERE id > ? AND category IS NOT NULL GROUP BY model, question, category) AS cells "
+        "JOIN models ON models.id = model JOIN questions ON questions.id = question "
+        "ORDER BY models.id, questions.id, category"
+    ),
+    round_counts=(
+        selected(RoundCount._fields)
+        + f"WHERE category IS NOT NULL {_CELL}, round, category ORDER BY models.id, questions.id, round, category"
+    ),
+    sums=summed_by_replica(total="coalesce(sum({0}), 0.0)", whole="sum({0})::bigint", source="trials"),
+)

@@ -1,0 +1,196 @@
+"""Reading runs from a database, from anywhere, whether or not somebody is writing them."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import cache
+from typing import NamedTuple, Self
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.store.forms import OUT_OF_RANGE
+from adaptive_eval.store.ledger_writes import LedgerWrites
+from adaptive_eval.store.ledgers import Row
+from adaptive_eval.store.postgres.address import LedgerAddress
+from adaptive_eval.store.postgres.connection import PatientConnection, connect, explained, in_transaction
+from adaptive_eval.store.postgres.queries import QUERIES
+from adaptive_eval.store.postgres.tables import LOCKS, RUN_STEPS, SHARED, SHARED_STEPS, schema_of
+from adaptive_eval.store.stored_texts import StoredTexts
+
+AT_ONCE = 2000
+"""Rows that are fetched together."""
+SHOWN = 8
+
+_HELD = (
+    "SELECT objid::bigint AS run FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = "
+    f"{LOCKS} AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+_RUNS = (
+    "SELECT id, name, version, created, changed, commits, who, since, EXISTS "
+    f"(SELECT FROM ({_HELD}) AS held WHERE held.run = runs.id) FROM {SHARED}.runs"
+)
+
+
+class RunRow(NamedTuple):
+    """A run as the database lists it."""
+
+    id: int
+    name: str
+    version: int
+    created: float
+    changed: float
+    commits: int
+    who: str
+    since: float
+    held: bool
+    """Somebody is writing it now."""
+
+
+@cache
+def asked(query: str) -> bytes:
+    """A statement as psycopg has it: it writes `%s` for a value."""
+    return query.replace("?", "%s").encode()
+
+
+def version_of(connection: PatientConnection, address: LedgerAddress) -> int:
+    """Of what the runs share, 0 where there is nothing yet; raises `StoreError` where it is a newer one than ours."""
+    ((there,),) = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f"{SHARED}.versions"])
+    if not there:
+        return 0
+    ((version,),) = connection.execute(f"SELECT coalesce(max(version), 0) FROM {SHARED}.versions".encode())
+    if version > len(SHARED_STEPS):
+        raise StoreError(
+            f"{address.whole_database} has format {version}, and this version of adaptive-eval knows formats up to "
+            f"{len(SHARED_STEPS)}; use the version that wrote it, or a later one"
+        )
+    return int(version)
+
+
+def list_runs(address: LedgerAddress) -> list[RunRow]:
+    """Every run of a database, by name; none where none was ever begun there."""
+    with closing(connect(address, read_only=True)) as connection, explained(str(address.whole_database)):
+        if not version_of(connection, address):
+            return []
+        return [RunRow(*row) for row in connection.execute(f"{_RUNS} ORDER BY name".encode())]
+
+
+def find_run(address: LedgerAddress) -> RunRow | None:
+    """The run that an address names; None where there is none."""
+    with closing(connect(address, read_only=True)) as connection, explained(str(address)):
+        return found_in(connection, address)
+
+
+def found_in(connection: PatientConnection, address: LedgerAddress) -> RunRow | None:
+    """The same over a connection that is there."""
+    if not version_of(connection, address):
+        return None
+    rows = connection.execute(f"{_RUNS} WHERE name = %s".encode(), [address.run]).fetchall()
+    return RunRow(*rows[0]) if rows else None
+
+
+def require_version(run: RunRow, address: LedgerAddress) -> None:
+    """Raise `StoreError` where the tables of a run are of a later version than ours."""
+    if run.version > len(RUN_STEPS):
+        raise StoreError(
+            f"{address} has format {run.version}, and this version of adaptive-eval knows formats up to "
+            f"{len(RUN_STEPS)}; use the version that wrote it, or a later one"
+        )
+
+
+class PostgresReading:
+    """A `RunLedger` that only reads; the writer's is made of it."""
+
+    queries = QUERIES
+
+    def __init__(self, address: LedgerAddress, connection: PatientConnection) -> None:
+        self.address = address
+        self._connection: PatientConnection | None = connection
+        self._streams = 0
+
+    @classmethod
+    def open(cls, address: LedgerAddress) -> Self:
+        """Of a run that another process may be writing; raises `StoreError` where there is none."""
+        connection = connect(address, read_only=True)
+        try:
+            with explained(str(address)):
+                found = found_in(connection, address)
+                if found is None:
+                    raise _missing(address)
+                require_version(found, address)
+                if found.version < len(RUN_STEPS):
+                    raise StoreError(
+                        f"{address} has format {found.version}, an earlier one than {len(RUN_STEPS)}: who reads "
+                        "changes nothing; the command that runs it brings it up to date"
+                    )
+                connection.execute(f"SET search_path TO {schema_of(found.id)}".encode())
+        except BaseException:
+            connection.close()
+            raise
+        return cls(address, connection)
+
+    @property
+    def where(self) -> str:
+        """The address."""
+        return str(self.address)
+
+    @property
+    def texts(self) -> StoredTexts | None:
+        """All texts are in the database."""
+        return None
+
+    @property
+    def connection(self) -> PatientConnection:
+        """The connection of now."""
+        if self._connection is None:
+            raise StoreError(f"{self.where} was closed")
+        return self._connection
+
+    def rows(self, query: str, *values: object) -> Iterator[Row]:
+        """What a query finds."""
+        with explained(self.where):
+            found = self.connection.execute(asked(query), values or None).fetchall()
+        yield from found
+
+    def stream(self, query: str, *values: object) -> Iterator[Row]:
+        """The same, some thousand rows at a time."""
+        connection = self.connection
+        self._streams += 1
+        with explained(self.where):
+            # outside a transaction the database keeps what it found until we have it
+            cursor = connection.cursor(f"stream_{self._streams}", withhold=not in_transaction(connection))
+            cursor.itersize = AT_ONCE
+            with cursor:
+                cursor.execute(asked(query), values or None)
+                yield from cursor
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Read everything as it is at one moment, whatever the run commits meanwhile."""
+        connection = self.connection
+        with explained(self.where):
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield
+        finally:
+            if not connection.closed and not connection.broken:
+                with explained(self.where):
+                    connection.execute("ROLLBACK")
+
+    def require_intact(self) -> None:
+        """Look for a trial with numbers that are none. That rows are what was written, the database sees to."""
+        for (number,) in self.rows(OUT_OF_RANGE):
+            raise StoreError(f"{self.where} is damaged: trials {number} is not as trials are written")
+
+    def transaction(self) -> AbstractContextManager[LedgerWrites]:
+        """Who reads writes nothing."""
+        raise StoreError(f"{self.where} was opened to be read")
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _missing(address: LedgerAddress) -> StoreError:
+    names = [one.name for one in list_runs(address)]
+    shown = ", ".join([*names[:SHOWN], *(["..."] if len(names) > SHOWN else [])]) or "none yet"
+    return StoreError(f"{address} is no run: the runs of {address.whole_database} are {shown}")

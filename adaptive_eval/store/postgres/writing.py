@@ -1,0 +1,325 @@
+"""Writing a run into a database: by one process at a time, each commit once, whatever happens to the connection.
+
+The writer holds an advisory lock of its session, which dies with it. Besides, each transaction begins with raising the
+run's number of commits from what the writer knows it to be, under the name of this writer. When a connection breaks,
+nobody knows whether the last commit was done: the number tells it, so a commit is never done twice and never lost; and
+a writer whose place another one has taken can do no more.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, NamedTuple, Self
+from uuid import uuid4
+
+import psycopg
+
+from adaptive_eval.errors import RunLocked, StoreError
+from adaptive_eval.files import FileLock
+from adaptive_eval.store.postgres.address import LedgerAddress
+from adaptive_eval.store.postgres.connection import (
+    KEPT,
+    DatabaseAway,
+    PatientConnection,
+    connect,
+    explained,
+    in_transaction,
+)
+from adaptive_eval.store.postgres.reading import (
+    PostgresReading,
+    RunRow,
+    asked,
+    found_in,
+    require_version,
+    version_of,
+)
+from adaptive_eval.store.postgres.tables import (
+    LOCKS,
+    RUN_STEPS,
+    SHARED,
+    SHARED_STEPS,
+    beginning_of,
+    run_step,
+    schema_of,
+    shared_step,
+)
+from adaptive_eval.store.rows import INSERT_TRIAL, PLAIN, TRIAL_COLUMNS
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Between two attempts to reach a database that is away."""
+NUL = "\u2400"
+"""Stands for a NUL in short texts, which PostgreSQL has not; those of answers are kept to the byte."""
+
+_COLUMNS = TRIAL_COLUMNS.split(", ")
+_TEXTS = tuple(_COLUMNS.index(name) for name in ("text", "reasoning"))
+_COPY_TRIALS = f"COPY trials (id, {TRIAL_COLUMNS}) FROM STDIN".encode()
+_RAISE = (
+    f"UPDATE {SHARED}.runs SET commits = commits + 1, changed = %s WHERE id = %s AND writer = %s AND commits = %s"
+).encode()
+_LAST_TRIAL = b"SELECT coalesce(max(id), 0) FROM trials"
+
+
+class Statement(NamedTuple):
+    """Of a transaction, with the values of each row."""
+
+    text: str
+    rows: list[tuple[Any, ...]]
+
+
+class Recorded:
+    """A `LedgerWrites` that is done when all of it is known: all of it may have to be done again."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> None:
+        """Do this."""
+        self.statements.append(Statement(statement, [tuple(map(storable, values))]))
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """Do this for each row."""
+        values = [_trial(row) if statement == INSERT_TRIAL else tuple(map(storable, row)) for row in rows]
+        if values:
+            self.statements.append(Statement(statement, values))
+
+
+def storable(value: Any) -> Any:
+    """A value as PostgreSQL can have it."""
+    return value.replace("\0", NUL) if isinstance(value, str) and "\0" in value else value
+
+
+class PostgresLedger(PostgresReading):
+    """The writer's side of a `RunLedger`."""
+
+    def __init__(self, address: LedgerAddress, connection: PatientConnection, lock: FileLock, patience: float) -> None:
+        PostgresReading.__init__(self, address, connection)
+        self._file_lock = lock
+        self._patience = patience
+        """Seconds that a commit waits for a database that is away."""
+        self._writer = uuid4().hex
+        self._run = 0
+        self._commits = 0
+        self._backend = 0
+        self._is_new = False
+        """Nothing of the run was committed yet: with its connection it is gone."""
+
+    @classmethod
+    def take(cls, address: LedgerAddress, lock: FileLock, patience: float, *, begin: bool = True) -> tuple[Self, bool]:
+        """The ledger to be written, and whether a run was there; where there is none it begins, or `StoreError`.
+
+        Raises `RunLocked` where another process writes it.
+        """
+        connection = connect(address, read_only=False)
+        ledger = cls(address, connection, lock, patience)
+        try:
+            with explained(str(address)):
+                _bring_up_to_date(connection, address)
+                found = found_in(connection, address)
+                if found is None and not begin:
+                    raise StoreError(f"{address} is no run")
+                if found is None:
+                    ledger._announce()
+                else:
+                    require_version(found, address)
+                    ledger._take(found)
+        except BaseException:
+            connection.close()
+            raise
+        return ledger, found is not None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Recorded]:
+        """Write whole or not at all what is done within."""
+        recorded = Recorded()
+        yield recorded
+        self._commit(recorded.statements)
+
+    def close(self) -> None:
+        """Close the connection, and let the run go."""
+        PostgresReading.close(self)
+        self._file_lock.release()
+
+    # -- taking the run ----------------------------------------------------------------------------------------------
+
+    def _announce(self) -> None:
+        """Begin a transaction that makes the run; it ends with the first commit."""
+        connection, now, self._is_new = self.connection, time.time(), True
+        connection.execute("BEGIN")
+        try:
+            ((self._run,),) = connection.execute(
+                f"INSERT INTO {SHARED}.runs (name, version, created, changed, commits, writer, who, since) "
+                "VALUES (%s, %s, %s, %s, 0, %s, %s, %s) RETURNING id".encode(),
+                [self.address.run, len(RUN_STEPS), now, now, self._writer, _me(), now],
+            )
+        except psycopg.errors.UniqueViolation as error:
+            raise RunLocked(
+                f"{self.address} was begun by another process just now; run the same command again"
+            ) from error
+        for statement in beginning_of(self._run):
+            connection.execute(statement.encode())
+        connection.execute(f"SET search_path TO {schema_of(self._run)}".encode())
+        self._lock(self._run)
+
+    def _take(self, found: RunRow) -> None:
+        """Become the writer of a run that is there."""
+        connection = self.connection
+        self._run = found.id
+        self._lock(found.id)
+        for version in range(found.version + 1, len(RUN_STEPS) + 1):
+            _in_one(connection, run_step(found.id, version))
+        ((self._commits,),) = connection.execute(
+            f"UPDATE {SHARED}.runs SET writer = %s, who = %s, since = %s WHERE id = %s RETURNING commits".encode(),
+            [self._writer, _me(), time.time(), found.id],
+        )
+        connection.execute(f"SET search_path TO {schema_of(found.id)}".encode())
+
+    def _lock(self, run: int) -> None:
+        """Take the lock of a run, which is gone with this connection; raises `RunLocked` naming who has it."""
+        connection = self.connection
+        ((taken,),) = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCKS, run])
+        if not taken:
+            ((who,),) = connection.execute(f"SELECT who FROM {SHARED}.runs WHERE id = %s".encode(), [run])
+            raise RunLocked(
+                f"{self.address} is held by {who}. Two processes cannot write one run: wait for it, stop it, or start "
+                "another run with --fresh"
+            )
+        self._backend = connection.info.backend_pid
+
+    # -- commits -----------------------------------------------------------------------------------------------------
+
+    def _commit(self, statements: list[Statement]) -> None:
+        """Have it done once; while the database is away, for as long as there is patience."""
+        until, pause = time.monotonic() + self._patience, FIRST_PAUSE
+        while True:
+            try:
+                if self._connection is None and self._is_done_after_return():
+                    return
+                with explained(self.where):
+                    self._do(statements)
+                return
+            except DatabaseAway:
+                self._drop()
+                if self._is_new or time.monotonic() + pause > until:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _do(self, statements: list[Statement]) -> None:
+        connection = self.connection
+        try:
+            with connection.pipeline():
+                if not in_transaction(connection):
+                    connection.execute("BEGIN")
+                raised = connection.execute(_RAISE, [time.time(), self._run, self._writer, self._commits])
+                last = connection.execute(_LAST_TRIAL)
+            if raised.rowcount != 1:
+                raise self._taken()
+            ((number,),) = last.fetchall()
+            for trials, group in groupby(statements, lambda one: one.text == INSERT_TRIAL):
+                if trials:
+                    number = self._copy([row for one in group for row in one.rows], number)
+                    continue
+                with connection.pipeline():
+                    for text, rows in group:
+                        connection.cursor().executemany(asked(text), rows)
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+            raise
+        self._commits += 1
+        self._is_new = False
+
+    def _copy(self, rows: list[tuple[Any, ...]], last: int) -> int:
+        """Trials, numbered on from the last one without a gap; gives the last number."""
+        with self.connection.cursor() as cursor, cursor.copy(_COPY_TRIALS) as copy:
+            for number, row in enumerate(rows, last + 1):
+                copy.write_row((number, *row))
+        return last + len(rows)
+
+    # -- when the connection is lost ---------------------------------------------------------------------------------
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _is_done_after_return(self) -> bool:
+        """Connect again, and find out whether the commit in whose midst the connection broke was done."""
+        connection = connect(self.address, read_only=False)
+        try:
+            with explained(self.where):
+                self._require_ours(connection)
+                self._end_own_backend(connection)
+                ((taken,),) = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCKS, self._run])
+                if not taken:
+                    raise DatabaseAway(f"{self.where} still holds the connection that broke; {KEPT}")
+                commits = self._require_ours(connection)
+                connection.execute(f"SET search_path TO {schema_of(self._run)}".encode())
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._backend = connection, connection.info.backend_pid
+        done, self._commits = commits == self._commits + 1, commits
+        return done
+
+    def _require_ours(self, connection: PatientConnection) -> int:
+        """The number of commits; raises `RunLocked` where another process has become the writer."""
+        query = f"SELECT commits FROM {SHARED}.runs WHERE id = %s AND writer = %s".encode()
+        rows = connection.execute(query, [self._run, self._writer]).fetchall()
+        if not rows:
+            raise self._taken()
+        return int(rows[0][0])
+
+    def _end_own_backend(self, connection: PatientConnection) -> None:
+        """The session that was ours may hang and hold the lock: nobody else's is ended."""
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s "
+            "AND objid = %s AND objsubid = 2 AND granted AND pid = %s "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            [LOCKS, self._run, self._backend],
+        )
+
+    def _taken(self) -> RunLocked:
+        return RunLocked(
+            f"{self.address} was taken up by another process while the database was away. What this one has committed "
+            "is intact, and it ends here: two processes cannot write one run"
+        )
+
+
+def _bring_up_to_date(connection: PatientConnection, address: LedgerAddress) -> None:
+    """Take the steps to our version of what the runs share, one process at a time."""
+    if version_of(connection, address) == len(SHARED_STEPS):
+        return
+    connection.execute("SELECT pg_advisory_lock(%s, 0)", [LOCKS])
+    try:
+        for version in range(version_of(connection, address) + 1, len(SHARED_STEPS) + 1):
+            _in_one(connection, shared_step(version))
+    finally:
+        connection.execute("SELECT pg_advisory_unlock(%s, 0)", [LOCKS])
+
+
+def _in_one(connection: PatientConnection, statements: Sequence[str]) -> None:
+    """These statements, whole or not at all."""
+    with connection.transaction():
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def _trial(row: Sequence[Any]) -> tuple[Any, ...]:
+    """A trial, with the texts of its answer to the byte."""
+    return tuple(_as_bytes(value) if at in _TEXTS else storable(value) for at, value in enumerate(row))
+
+
+def _as_bytes(text: object) -> object:
+    return PLAIN + text.encode() if isinstance(text, str) else text
+
+
+def _me() -> str:
+    since = datetime.now(UTC).isoformat("T", "seconds")
+    return f"process {os.getpid()} on {socket.gethostname()} since {since}"

@@ -1,0 +1,118 @@
+"""The ledger of a run in the file `run.sqlite` of its directory."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from adaptive_eval.errors import StoreError
+from adaptive_eval.store import checksums, database
+from adaptive_eval.store.database import RunLock
+from adaptive_eval.store.forms import MISFORMED
+from adaptive_eval.store.ledgers import Row
+from adaptive_eval.store.queries import Queries, sqlite_queries
+from adaptive_eval.store.stored_texts import StoredTexts
+
+
+class SqliteLedger:
+    """A `RunLedger`; with a lock it is the writer's."""
+
+    def __init__(
+        self,
+        directory: Path,
+        connection: sqlite3.Connection,
+        lock: RunLock | None = None,
+        given: str | None = None,
+    ) -> None:
+        """`given` is the URL under which the user has said now that answers may lie."""
+        self.directory = directory
+        self.connection = connection
+        self.texts: StoredTexts | None = None
+        self._lock = lock
+        self._identity = database.identity(directory)
+        with database.explained(directory):
+            segmented, checked = database.has_segments(connection), checksums.has_checksums(connection)
+            self.queries: Queries = sqlite_queries(checked=checked, segmented=segmented)
+            if segmented:
+                self.texts = StoredTexts(directory, connection, given)
+
+    @classmethod
+    def to_read(cls, directory: Path) -> Self:
+        """Of a run that another process may be writing."""
+        return cls(directory, database.open_readonly(directory))
+
+    @property
+    def where(self) -> str:
+        """The file."""
+        return str(self.directory / database.DATABASE_FILE)
+
+    def rows(self, query: str, *values: object) -> Iterator[Row]:
+        """What a query finds."""
+        with database.explained(self.directory):
+            # not the cursor itself, which complains when it is left after the database was closed
+            yield from map(tuple, self.connection.execute(query, values))
+
+    stream = rows
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Read everything as it is at one moment, whatever the run commits meanwhile."""
+        with database.explained(self.directory):
+            self.connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.connection.rollback()
+
+    def require_intact(self) -> None:
+        """Compare every row with its checksum, and check the order by which rows are found."""
+        with database.explained(self.directory):
+            for table in checksums.COLUMNS:
+                for damage in checksums.check_table(self.connection, table).damages:
+                    raise damaged(self.directory, self.where, str(damage))
+            for (number,) in self.connection.execute(MISFORMED):
+                raise damaged(self.directory, self.where, f"trials {number} is not as trials are written")
+            for fault in database.disorder(self.connection):
+                raise damaged(self.directory, self.where, f"{fault}; {database.order_anew(self.directory)}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write whole or not at all what is done within."""
+        connection = self.connection
+        with database.explained(self.directory):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # SQLite may have rolled back by itself, on a full disk
+                    connection.rollback()
+                self._require_in_place()
+                raise
+            self._require_in_place()  # a commit into a file that has no name any more succeeds
+
+    def close(self) -> None:
+        """Close the segments and the database, and let the run directory go."""
+        try:
+            if self.texts is not None:
+                self.texts.close()
+            if self._lock is not None:
+                database.empty_log(self.connection)
+            self.connection.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    def _require_in_place(self) -> None:
+        """Raise `StoreError` where the file that was opened is no longer the one in the directory."""
+        if database.identity(self.directory) != self._identity:
+            raise database.lost(self.directory)
+
+
+def damaged(directory: Path, where: str, what: str) -> StoreError:
+    """The error of a ledger that is not what was written."""
+    return StoreError(
+        f"{where} is damaged: {what}. `adaptive-eval verify {directory}` lists all that is; restore a copy of it, or "
+        "begin anew with --fresh"
+    )

@@ -1,0 +1,186 @@
+"""Where the ledger of a run is: in `run.sqlite` of its directory, or in a database that `ledger.json` there names.
+
+A path that stands for the address of a run (`postgres/address.py`) is as good as a directory to whoever only reads.
+"""
+
+import json
+from pathlib import Path
+
+from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.files import FileLock, is_locked, read_whole, write_whole
+from adaptive_eval.imports import load_extra
+from adaptive_eval.store import database
+from adaptive_eval.store.ledgers import RunLedger
+from adaptive_eval.store.postgres.address import VARIABLE, LedgerAddress, address_of, is_address
+from adaptive_eval.store.sqlite_ledger import SqliteLedger
+
+POINTER_FILE = "ledger.json"
+MOST_BYTES = 10_000
+_given: set[LedgerAddress] = set()
+"""Databases that a configuration has named in this process."""
+
+
+def ledger_of(directory: Path) -> LedgerAddress | None:
+    """The run in a database that is meant; None where it has its ledger with it, or there is none."""
+    if (address := address_of(directory)) is not None:
+        if address.run is None:
+            raise ConfigError(f"{address} is a database of runs: name one of them, as in {address}/run")
+        return address
+    try:
+        pointer = read_whole(directory / POINTER_FILE, MOST_BYTES)
+    except OSError:
+        return None
+    address = _address_in(pointer, directory)
+    if not (address.whole_database in _given or address.is_given):
+        raise StoreError(
+            f"the ledger of {directory} is at {address}, and what a run directory names is not opened by itself: if "
+            f"you know that database, give the address in place of the directory, or set "
+            f"{VARIABLE}={address.whole_database}"
+        )
+    return address
+
+
+def point_to(directory: Path, address: LedgerAddress, name: str | None = None) -> None:
+    """Have the run of this directory keep its ledger in a database, which the user has named; the run's name there is
+    that of its directory, or the given one."""
+    if is_address(directory):
+        raise ConfigError("a run is written in a directory: give --run-dir a path, and the database as store.ledger")
+    if (directory / database.DATABASE_FILE).exists():
+        raise ConfigError(
+            f"{directory} has its ledger in {database.DATABASE_FILE}, and store.ledger names a database: a run stays "
+            "where it was begun; remove store.ledger, or begin another run with --fresh"
+        )
+    _given.add(address.whole_database)
+    found = ledger_of(directory)
+    own = name or directory.absolute().name
+    wanted = address.run_at(own if found is None or found.run is None else found.run)
+    LedgerAddress.of(str(wanted))
+    if found == wanted:
+        return
+    if found is not None:
+        raise ConfigError(f"the ledger of {directory} is at {found}, and store.ledger names another database")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make the run directory {directory}: {error.strerror}") from error
+    body = json.dumps({"address": str(wanted)}).encode() + b"\n"
+    write_whole(directory / POINTER_FILE, body, "Mend that, or choose another --run-dir")
+
+
+def require_own_ledger(directory: Path) -> None:
+    """Raise `ConfigError` where the run of this directory keeps its ledger in a database that nobody names any more."""
+    if not is_address(directory) and (directory / POINTER_FILE).exists():
+        address = _address_in(read_whole(directory / POINTER_FILE, MOST_BYTES), directory)
+        raise ConfigError(
+            f"the ledger of {directory} is at {address}: say so as store.ledger ({address.whole_database}), or begin "
+            "another run with --fresh"
+        )
+
+
+def holds_ledger(path: Path) -> bool:
+    """Whether a run is to be found here, whether or not it can be read."""
+    if (address := address_of(path)) is not None:
+        return address.run is not None
+    return (path / database.DATABASE_FILE).exists() or (path / POINTER_FILE).exists()
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a run was begun here."""
+    address = ledger_of(directory)
+    if address is None:
+        return database.is_run(directory)
+    _load()
+    from adaptive_eval.store.postgres.reading import find_run
+
+    return find_run(address) is not None
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a process is writing the run now."""
+    address = ledger_of(directory)
+    if address is None:
+        return is_locked(directory / database.LOCK_FILE)
+    _load()
+    from adaptive_eval.store.postgres.reading import find_run
+
+    found = find_run(address)
+    return found is not None and found.held
+
+
+def open_to_read(directory: Path) -> RunLedger:
+    """The ledger of a run that another process may be writing; raises `StoreError` where there is none."""
+    address = ledger_of(directory)
+    if address is None:
+        return SqliteLedger.to_read(directory)
+    _load()
+    from adaptive_eval.store.postgres.reading import PostgresReading
+
+    return PostgresReading.open(address)
+
+
+def open_if_begun(directory: Path) -> RunLedger | None:
+    """The same; None where no run was begun."""
+    if ledger_of(directory) is not None:
+        return open_to_read(directory) if is_run(directory) else None
+    connection = database.open_if_begun(directory)
+    return None if connection is None else SqliteLedger(directory, connection)
+
+
+def take(address: LedgerAddress, lock: FileLock, patience: float, *, begin: bool = True) -> tuple[RunLedger, bool]:
+    """The ledger in a database to be written, and whether a run was there; with `begin` a new one where none was."""
+    _load()
+    from adaptive_eval.store.postgres.writing import PostgresLedger
+
+    return PostgresLedger.take(address, lock, patience, begin=begin)
+
+
+def names_in(address: LedgerAddress) -> list[str]:
+    """The runs of a database."""
+    _load()
+    from adaptive_eval.store.postgres.reading import list_runs
+
+    return [one.name for one in list_runs(address)]
+
+
+def runs_at(url: str) -> list[str]:
+    """The runs of the database that a configuration names."""
+    return names_in(LedgerAddress.of(url))
+
+
+def require_reachable(path: Path) -> None:
+    """Raise `StoreError` where a database cannot be opened, or has no such run."""
+    address = address_of(path)
+    if address is not None and address.run is None:
+        names_in(address)
+    elif address is not None:
+        open_to_read(path).close()
+
+
+def moment_of(directory: Path) -> tuple[int, int, float, bool] | None:
+    """Of a run in a database: its number, how many commits it has, when the last was or who writes it began, and
+    whether somebody does; None where it has its ledger with it."""
+    address = ledger_of(directory)
+    if address is None:
+        return None
+    _load()
+    from adaptive_eval.store.postgres.reading import find_run
+
+    found = find_run(address)
+    return (
+        (0, 0, 0.0, False) if found is None else (found.id, found.commits, max(found.changed, found.since), found.held)
+    )
+
+
+def _load() -> None:
+    load_extra("psycopg", "postgres", "a ledger in PostgreSQL")
+
+
+def _address_in(pointer: bytes, directory: Path) -> LedgerAddress:
+    try:
+        found = json.loads(pointer)
+        address = LedgerAddress.of(str(found["address"]))
+    except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
+        raise StoreError(f"{directory / POINTER_FILE} names no ledger: it was not written by adaptive-eval") from error
+    if address.run is None:
+        raise StoreError(f"{directory / POINTER_FILE} names no run: it was not written by adaptive-eval")
+    return address
