@@ -281,7 +281,12 @@ function plotScale(rows, facts) {
   const room = Math.max(0.04 * (to - from), 0.005 * (facts.high - facts.low));
   [from, to] = [from - room, to + room];
   const place = linear(from, to, PAD, 100 - PAD);
-  return { from, to, at: (/** @type {number} */ value) => `${place(value).toFixed(2)}%`, ticks: ticks(from, to, TICKS) };
+  return {
+    from,
+    to,
+    at: (/** @type {number} */ value) => `${place(value).toFixed(2)}%`,
+    ticks: ticks(from, to, TICKS),
+  };
 }
 
 /** @param {PlotScale} x @param {Facts} facts */
