@@ -84,7 +84,7 @@ def estimate(
     """The estimates of models with counts (L, M, K), no question without a trial; `horizon` is N_q at the end. Bayes@N
     may be left out: then it is nan."""
     uniform: FloatArray = counts + np.float64(1.0)
-    nu: FloatArray = counts + self_centred_prior(counts)[:, None, :] if prior == "self" else uniform
+    nu: FloatArray = counts + self_centred_prior(counts, weights)[:, None, :] if prior == "self" else uniform
     questions = question_moments(nu, weights)
     if prior == "self":
         average = self_centred_average_moments(counts, nu, weights, questions)

@@ -7,6 +7,11 @@ are nearly all-or-nothing and large where they are all alike. s maximises the Di
 model's counts times a prior under which s/(1 + s), the weight that a single trial leaves to the prior, is uniform: an
 early run of questions that were each answered alike would otherwise give s = 0 and with it sigma = 0.
 
+Of more than two categories it is the concentration of one distinction that counts: whether a trial is worth more or
+less than the model's average. With all categories in one likelihood, distinctions in which questions are alike, such as
+how sure a right answer is, would raise s for those in which they are not, and sigma with it: under the schemata of the
+Bayes@N paper by up to 13% at 12 trials a question, where it is within 2% so.
+
 The prior supplies a variance only. The mean stays the average a, whose sampling variance is that of one trial over N_q,
 here in expectation over the posterior (var_q: posterior variance of question q's score):
 
@@ -31,6 +36,8 @@ EVENTS = 3.0
 
 LOG_S_RANGE = (-9.0, 14.0)
 TOLERANCE = 1e-6
+ROUNDING = 1e-9
+"""Of the range of the weights: what is so near to the average is not below it, in whatever unit weights are."""
 MOST_STEPS = 60
 
 
@@ -44,13 +51,15 @@ def pooled_shares(n: CountArray) -> FloatArray:
     return shares
 
 
-def self_centred_prior(n: CountArray) -> FloatArray:
+def self_centred_prior(n: CountArray, w: FloatArray | None = None) -> FloatArray:
     """Prior counts s f_k of each model, the same for all its questions: (..., M, K) counts to (..., K).
 
     Where outcomes count less than one, as those of a power prior do, s is fitted to the nearest whole counts.
 
     Args:
         n: Counts of each question by category, (..., M, K).
+        w: What each category is worth, (K,): s is fitted to trials above and below the model's average. None: to all
+            categories.
 
     Returns:
         The prior counts of each model, (..., K).
@@ -64,7 +73,11 @@ def self_centred_prior(n: CountArray) -> FloatArray:
     shares = pooled_shares(n)
     table = np.rint(n).astype(np.int64) if n.dtype.kind == "f" else n
     table = table.reshape(-1, *n.shape[-2:])
-    s = _concentration(table, shares.reshape(len(table), -1))
+    fitted_to = shares.reshape(len(table), -1)
+    if w is not None and n.shape[-1] > 2:
+        table = _above_and_below(table, w, fitted_to)
+        fitted_to = pooled_shares(table)
+    s = _concentration(table, fitted_to)
     return s.reshape(shares.shape[:-1])[..., None] * shares
 
 
@@ -122,8 +135,16 @@ def self_centred_avg(counts: Counts) -> tuple[FloatArray, FloatArray]:
     if counts.trials.min() < 1:
         raise ValueError("counts must hold at least one trial of every question, got a question without any")
     n = counts.outcomes
-    mean, var = self_centred_average_moments(n, n + self_centred_prior(n)[..., np.newaxis, :], counts.w)
+    mean, var = self_centred_average_moments(n, n + self_centred_prior(n, counts.w)[..., np.newaxis, :], counts.w)
     return mean, np.sqrt(var)
+
+
+def _above_and_below(n: CountArray, w: FloatArray, shares: FloatArray) -> CountArray:
+    """(B, M, K) to (B, M, 2): trials below the average of their model, and the others."""
+    average = (shares @ w)[:, None]
+    above = w >= average - ROUNDING * (w.max() - w.min())
+    high = np.einsum("bmk,bk->bm", n, above)
+    return np.stack([over_categories(n) - high, high], axis=-1)
 
 
 def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
