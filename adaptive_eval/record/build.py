@@ -15,12 +15,13 @@ from scipy.special import betaincinv
 
 from adaptive_eval import __version__
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
-from adaptive_eval.core.types import Look, Verdict
+from adaptive_eval.core.types import Look, Reason, Verdict
 from adaptive_eval.record.gate import gate_of, gate_rows
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
 from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import (
     FORMAT,
+    UNJUDGED_FORMAT,
     CallRow,
     GateRow,
     GradingCost,
@@ -31,9 +32,10 @@ from adaptive_eval.record.results import (
     Results,
     RunCost,
     RunInfo,
+    Unjudged,
 )
 from adaptive_eval.record.scale import Scale
-from adaptive_eval.record.snapshot import RunSubject, Snapshot
+from adaptive_eval.record.snapshot import Beginning, RunSubject, Snapshot
 from adaptive_eval.record.warnings import (
     cautions,
     prior_caution,
@@ -116,12 +118,14 @@ def build_results(snapshot: Snapshot) -> Results:
     """The results, which take a while with thousands of questions."""
     subject, result, usages = snapshot.subject, snapshot.result, snapshot.usages
     found, order = findings_of(snapshot), [row.model for row in result.models]
+    reason, answered = result.reason, sum(row.trials for row in result.models)
     names = [subject.models[model] for model in order]
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], snapshot.weights))
     reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
+    waiting = snapshot.arrived - snapshot.judged
     return Results(
         format=FORMAT,
-        run=_run_info(snapshot),
+        run=_run_info(snapshot, reason, finished=reason is not None and reason.ends(answered)),
         decisions=subject.decisions,
         weights=tuple(snapshot.weights.tolist()),
         models=found.models,
@@ -129,7 +133,7 @@ def build_results(snapshot: Snapshot) -> Results:
         reversals=reversals,
         adjusted_p=_reordered(result, order),
         looks=tuple(map(_look, snapshot.looks)),
-        questions=_questions(snapshot, order),
+        questions=_questions(subject.questions, snapshot.arrived[order], waiting[order], snapshot.weights),
         warnings=(
             *rule_caution(subject.decisions),
             *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, greedy=snapshot.greedy),
@@ -170,16 +174,25 @@ def _gate(
     return tuple(gate_rows(asked, models, pairs, reversals, may_move))
 
 
-def _run_info(snapshot: Snapshot) -> RunInfo:
-    reason = snapshot.result.reason
-    finished = reason is not None and reason.ends(sum(row.trials for row in snapshot.result.models))
+def build_unjudged(known: Beginning) -> Unjudged:
+    """What is known of each question before the first look."""
+    return Unjudged(
+        format=UNJUDGED_FORMAT,
+        run=_run_info(known, None, finished=False),
+        weights=tuple(known.weights.tolist()),
+        models=known.subject.models,
+        questions=_questions(known.subject.questions, known.arrived, known.arrived, known.weights),
+    )
+
+
+def _run_info(known: Snapshot | Beginning, reason: Reason | None, *, finished: bool) -> RunInfo:
     return RunInfo(
-        name=snapshot.subject.name,
+        name=known.subject.name,
         version=__version__,
-        created=iso_time(snapshot.subject.created),
-        updated=iso_time(snapshot.now),
-        active_seconds=snapshot.elapsed,
-        status="finished" if finished else "stopped" if snapshot.stopped or reason is not None else "running",
+        created=iso_time(known.subject.created),
+        updated=iso_time(known.now),
+        active_seconds=known.elapsed,
+        status="finished" if finished else "stopped" if known.stopped or reason is not None else "running",
         reason=None if reason is None else str(reason),
     )
 
@@ -280,14 +293,14 @@ def _look(look: Look) -> LookRow:
     )
 
 
-def _questions(snapshot: Snapshot, order: Sequence[int]) -> tuple[QuestionRow, ...]:
-    counts = snapshot.arrived[order]
-    columns = (counts.sum(axis=-1), *question_posteriors(counts, snapshot.weights))
-    waiting = (snapshot.arrived - snapshot.judged)[order].sum(axis=-1)
+def _questions(
+    names: Sequence[str], counts: NDArray[np.integer], waiting: NDArray[np.integer], w: FloatArray
+) -> tuple[QuestionRow, ...]:
+    """What is known of each question by all outcomes (L, M, K), of which so many wait for a look."""
+    columns = (counts.sum(axis=-1), *question_posteriors(counts, w))
     cells = [[tuple(each) for each in models] for models in counts.transpose(1, 0, 2).tolist()]
-    values = [*(column.T.tolist() for column in columns), cells, waiting.T.tolist()]
-    by_question = zip(snapshot.subject.questions, *values, strict=True)
-    return tuple(QuestionRow(key, *map(tuple, each)) for key, *each in by_question)
+    values = [*(column.T.tolist() for column in columns), cells, waiting.sum(axis=-1).T.tolist()]
+    return tuple(QuestionRow(key, *map(tuple, each)) for key, *each in zip(names, *values, strict=True))
 
 
 def _cost(snapshot: Snapshot) -> RunCost:

@@ -5,7 +5,8 @@ exist (the score of a model without trials, an infinite number of trials) is Non
 has a version: a field may be added under the same version, and anything else changes it.
 
 A reader finds the whole old file or the whole new one, even after a power failure. After the fields of `Results` it has
-`checksum`: the CRC-32 of the file as it is without it.
+`checksum`: the CRC-32 of the file as it is without it. Before the first look there is no ranking, and the file has
+another format, `Unjudged`: what is known of each question.
 """
 
 import re
@@ -20,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_eval.files import read_whole, write_whole
 
 FORMAT = "adaptive-eval.results/1"
+UNJUDGED_FORMAT = "adaptive-eval.unjudged/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +367,18 @@ class Results:
         return bool(self.servers) or bool(self.cost.server_gpu_seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """The whole file before the first look."""
+
+    format: str
+    run: RunInfo
+    weights: tuple[float, ...]
+    models: tuple[str, ...]
+    """In the order of the configuration."""
+    questions: tuple[QuestionRow, ...]
+
+
 def why_stopped(name: str, results: Results | None) -> str:
     """The end of the run, and what became of this model's comparisons."""
     if results is None:
@@ -386,7 +400,7 @@ MOST_BYTES = 2**30
 
 
 def read_results(directory: Path) -> Results | None:
-    """The file in `directory`; None where there is none, or it is of another version or damaged."""
+    """The file in `directory`; None before the first look, and where it is of another version or damaged."""
     try:
         data = read_whole(directory / RESULTS_FILE, MOST_BYTES)
         return None if _is_whole(data) is False else TypeAdapter(Results).validate_json(data)
@@ -394,7 +408,7 @@ def read_results(directory: Path) -> Results | None:
         return None
 
 
-def write_results(directory: Path, results: Results) -> Path:
+def write_results(directory: Path, results: Results | Unjudged) -> Path:
     """Replace the file in `directory`; raises `StoreFull` or `StoreError`, and leaves the old file as it was."""
     path = directory / RESULTS_FILE
     # not indented: with thousands of questions the file is large, and written at every look

@@ -96,6 +96,20 @@ class Snapshot:
     """What caps count besides the stored answers of today's models."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Beginning:
+    """What is known before the first look, as it was at one moment."""
+
+    subject: RunSubject
+    weights: FloatArray
+    arrived: NDArray[np.integer]
+    """(L, M, K): every outcome."""
+    elapsed: float
+    now: float
+    """Seconds since 1970."""
+    stopped: bool
+
+
 def take_snapshot(
     subject: RunSubject,
     controller: Controller,

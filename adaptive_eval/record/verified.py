@@ -46,7 +46,7 @@ def verify_run(directory: Path) -> Verified:
     elif results is None and is_address(directory):
         notes.append(f"{RESULTS_FILE} is in the directory of the run, and is not checked here")
     elif results is None:
-        notes.append(f"there is no {RESULTS_FILE}, or it is of another version")
+        notes.append(f"there is no {RESULTS_FILE} of a look, or it is of another version")
     else:
         if whole is None:
             notes.append(f"{RESULTS_FILE} has no checksum (an earlier version wrote it): only its counts are checked")

@@ -25,7 +25,7 @@ from adaptive_eval.record.history import fresh_directory, newest_directory, stor
 from adaptive_eval.record.labels import labels_given, take_labels
 from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
 from adaptive_eval.record.results import BesideRow
-from adaptive_eval.record.snapshot import Snapshot, subject_of, take_snapshot
+from adaptive_eval.record.snapshot import Beginning, Snapshot, subject_of, take_snapshot
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.record.words import promise_in_short
@@ -238,7 +238,7 @@ class _Session:
         self._watcher = watcher
         self._removed = removed = spent_on_removed_models(store.reader, prepared.roster.models, store.reader.events())
         self._controller = Controller(prepared.plan, elsewhere=removed.in_all)
-        self._publisher = Publisher(store.directory, self._snapshot)
+        self._publisher = Publisher(store.directory, self._known)
         endpoints, secrets = serving.endpoints, serving.secrets
         lanes = [make_lane(prepared, number, endpoint, secrets) for number, endpoint in enumerate(endpoints)]
         opening, stop_on = prepared.plan.opening, prepared.config.stop_on_alarm
@@ -353,17 +353,22 @@ class _Session:
             servers_up=0 if self._serving.at_once else sum(host.up for host in self._serving.hosts),
         )
 
-    def _snapshot(self) -> Snapshot | None:
-        return take_snapshot(
-            self._subject,
-            self._controller,
+    def _known(self) -> Snapshot | Beginning:
+        subject, controller, elapsed, now = self._subject, self._controller, self._scheduler.elapsed(), time.time()
+        stopped = self._scheduler.halt is not None or self._failed
+        judged = take_snapshot(
+            subject,
+            controller,
             self._scheduler.usages,
-            elapsed=self._scheduler.elapsed(),
-            now=time.time(),
-            stopped=self._scheduler.halt is not None or self._failed,
+            elapsed=elapsed,
+            now=now,
+            stopped=stopped,
             events=self._events,
             held=self._scheduler.held(),
             beside=self._spent_beside(),
+        )
+        return judged or Beginning(
+            subject, controller.plan.bench.weights, controller.arrived.copy(), elapsed, now, stopped
         )
 
     def _spent_beside(self) -> tuple[BesideRow, ...]:

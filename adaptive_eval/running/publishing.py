@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from adaptive_eval.record.build import build_results
+from adaptive_eval.record.build import build_results, build_unjudged
 from adaptive_eval.record.results import Results, write_results
-from adaptive_eval.record.snapshot import Snapshot
+from adaptive_eval.record.snapshot import Beginning, Snapshot
 
 SHARE_OF_TIME = 0.1
 """Of the time at most this goes into results.json: with thousands of questions it takes a while to write, and where
@@ -21,7 +21,7 @@ BETWEEN_LOOKS_SECONDS = 10.0
 class Publisher:
     """Writes the results after looks and now and then between them, one file at a time and off the loop."""
 
-    def __init__(self, directory: Path, take: Callable[[], Snapshot | None]) -> None:
+    def __init__(self, directory: Path, take: Callable[[], Snapshot | Beginning]) -> None:
         self._directory = directory
         self._take = take
         self._due = asyncio.Event()
@@ -43,15 +43,19 @@ class Publisher:
             await asyncio.sleep((time.monotonic() - began) * (1.0 / SHARE_OF_TIME - 1.0))
 
     async def publish(self) -> Results | None:
-        """Write the results as they are now; None before the first look."""
-        snapshot = self._take()
-        if snapshot is None:
+        """Write the results as they are now; gives None before the first look, where they are what is known of each
+        question."""
+        known = self._take()
+        if isinstance(known, Beginning) and not known.arrived.any():
             return None
         # shielded: a write that has begun ends before another one begins
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._write, snapshot))
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._write, known))
 
-    def _write(self, snapshot: Snapshot) -> Results:
-        results = build_results(snapshot)
+    def _write(self, known: Snapshot | Beginning) -> Results | None:
+        if isinstance(known, Beginning):
+            write_results(self._directory, build_unjudged(known))
+            return None
+        results = build_results(known)
         write_results(self._directory, results)
         return results
 

@@ -1,23 +1,36 @@
 """results.json is kept up to date while a run goes on."""
 
 import asyncio
+import json
 from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from patient_time import HANGS
+from scipy.stats import beta
 
-from adaptive_eval.record.snapshot import Snapshot
+from adaptive_eval.record.results import RESULTS_FILE, UNJUDGED_FORMAT, is_whole, read_results
+from adaptive_eval.record.snapshot import Beginning, RunSubject
 from adaptive_eval.running.publishing import Publisher
+
+
+def beginning(*answers: tuple[int, int, int]) -> Beginning:
+    """Two models, two questions, right or wrong: these answers are there, and no look."""
+    arrived = np.zeros((2, 2, 2), dtype=np.int64)
+    for answer in answers:
+        arrived[answer] += 1
+    subject = RunSubject("run", ("ada", "bob"), ("q1", "q2"), (None, None), 0.0)
+    return Beginning(subject, np.array([0.0, 1.0]), arrived, 1.5, 60.0, False)
 
 
 async def test_trials_are_published_though_no_look_is_taken(tmp_path: Path) -> None:
     taken = asyncio.Event()
 
-    def take() -> Snapshot | None:
+    def take() -> Beginning:
         taken.set()
-        return None
+        return beginning()
 
     publisher = Publisher(tmp_path, take)
     with patch("adaptive_eval.running.publishing.BETWEEN_LOOKS_SECONDS", 0.001):
@@ -31,7 +44,7 @@ async def test_trials_are_published_though_no_look_is_taken(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_it_ends_though_a_look_comes_at_the_moment_it_is_cancelled(tmp_path: Path, turns: int) -> None:
-    publisher = Publisher(tmp_path, lambda: None)
+    publisher = Publisher(tmp_path, beginning)
     publishing = asyncio.create_task(publisher.run())
     await asyncio.sleep(0)
     publisher.looked()
@@ -42,3 +55,24 @@ async def test_it_ends_though_a_look_comes_at_the_moment_it_is_cancelled(tmp_pat
     publishing.cancel()
     publisher.close()
     assert done
+
+
+async def test_before_the_first_look_the_file_says_what_is_known_of_each_question(tmp_path: Path) -> None:
+    publisher = Publisher(tmp_path, lambda: beginning(*[(0, 1, 1)] * 3, (1, 1, 0)))
+    assert await publisher.publish() is None
+    publisher.close()
+    told = json.loads((tmp_path / RESULTS_FILE).read_text())
+    assert (told["format"], told["models"], told["run"]["status"]) == (UNJUDGED_FORMAT, ["ada", "bob"], "running")
+    first, second = told["questions"]
+    assert (first["trials"], first["mean"], first["not_judged"]) == ([0, 0], [0.5, 0.5], [0, 0])
+    assert (second["counts"], second["not_judged"]) == ([[0, 3], [1, 0]], [3, 1])
+    assert second["mean"] == pytest.approx([4 / 5, 1 / 3])
+    assert [second["lo"][0], second["hi"][0]] == pytest.approx(beta(4, 1).ppf([0.025, 0.975]))
+    assert is_whole(tmp_path) and read_results(tmp_path) is None
+
+
+async def test_nothing_is_published_before_the_first_answer(tmp_path: Path) -> None:
+    publisher = Publisher(tmp_path, beginning)
+    assert await publisher.publish() is None
+    publisher.close()
+    assert not (tmp_path / RESULTS_FILE).exists()

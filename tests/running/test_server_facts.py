@@ -59,7 +59,7 @@ def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) 
 
 def test_the_warning_is_printed_while_the_run_begins(llama: Site) -> None:
     ended = llama.run(llama.write(trials={"min": 4, "max": 4}))
-    assert "ada: its server is llama.cpp, which cuts off improbable tokens" in ended.stdout
+    assert "ada: its server is llama.cpp, which leaves out improbable tokens" in ended.stdout
 
 
 def test_a_dry_run_warns_too(llama: Site) -> None:
