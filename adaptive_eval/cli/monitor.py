@@ -18,7 +18,7 @@ from adaptive_eval.show.plain import JsonDisplay
 from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, show_once, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import Folder, runs_text
-from adaptive_eval.store.postgres.address import is_address
+from adaptive_eval.store.postgres.address import is_address, shown
 from adaptive_eval.store.whereabouts import require_reachable
 
 PATIENCE_SECONDS = 30.0
@@ -159,4 +159,4 @@ def _serve(path: Path, host: str | None, port: int) -> None:
     where = host or LOOPBACK
     if not stays_here(where):
         typer.echo(f"warning: whoever reaches {where} reads everything in {path}, without a password", err=True)
-    asyncio.run(serve(path, where, port, lambda url: typer.echo(f"{path} at {url}  Ctrl-C ends it")))
+    asyncio.run(serve(path, where, port, lambda url: typer.echo(f"{shown(path)} at {url}  Ctrl-C ends it")))

@@ -70,6 +70,10 @@ def test_it_finds_what_any_run_finds_and_every_command_reads_it(
         ("verify", word),
         ("compare", str(plain), word),
         ("board", str(database)),
+        ("relabel", word),
+        ("replay", word, "--output", "replayed"),
+        ("study", "cost", word),
+        ("study", "convergence", word, "--replicates", "5"),
         ("monitor", word, "--once", "--display", "plain"),
     ):
         done = called(*words)
