@@ -56,9 +56,9 @@ def board(
 
 def _page_of(runs: list[Path]) -> Path:
     """In the folder of the runs, where there is one."""
-    from adaptive_eval.record.folder import holds_run
+    from adaptive_eval.store.whereabouts import holds_ledger
 
-    return runs[0] / "board.html" if len(runs) == 1 and not holds_run(runs[0]) else Path("board.html")
+    return runs[0] / "board.html" if len(runs) == 1 and not holds_ledger(runs[0]) else Path("board.html")
 
 
 def _show(found: "Board") -> None:

@@ -12,14 +12,13 @@ import typer
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError, ExitCode
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.folder import holds_run
 from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.show.plain import JsonDisplay
 from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, show_once, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import Folder, runs_text
 from adaptive_eval.store.postgres.address import is_address, shown
-from adaptive_eval.store.whereabouts import require_reachable
+from adaptive_eval.store.whereabouts import holds_ledger, require_reachable
 
 PATIENCE_SECONDS = 30.0
 """How long --wait waits for a run that has not begun."""
@@ -74,7 +73,7 @@ def monitor(
             return
         if port is not None or host is not None:
             raise ConfigError("--port and --host say where --web serves its page; add --web")
-        if is_address(run) and not holds_run(run):
+        if is_address(run) and not holds_ledger(run):
             typer.echo(runs_text(Folder(run).briefs()))
             return
         _require_one_run(run)

@@ -27,7 +27,6 @@ from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.store import Roster, RunReader
-from adaptive_eval.store.postgres.address import is_address
 from adaptive_eval.store.repeats import AnswerPairs, SamplingFreedom
 from scorio.moments import IntArray
 
@@ -233,11 +232,6 @@ def _names(file: _File, name: str, length: int) -> tuple[str, ...] | None:
             )
         seen.add(one)
     return names
-
-
-def is_of_run(path: Path) -> bool:
-    """Whether it is a run's directory, or its address in a database, rather than a file of outcomes."""
-    return path.is_dir() or is_address(path)
 
 
 def recording_of_run(directory: Path) -> Recording:

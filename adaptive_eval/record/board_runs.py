@@ -16,11 +16,12 @@ from adaptive_eval.errors import AdaptiveEvalError, StoreError
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.benchmark import benchmark_key, benchmark_name
 from adaptive_eval.record.build import iso_time
-from adaptive_eval.record.folder import holds_run, runs_in
+from adaptive_eval.record.folder import runs_in
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import ModelRow, Results
 from adaptive_eval.store import TrialsImported, events_of_kind, is_held
-from adaptive_eval.store.postgres.address import is_address, whole_path
+from adaptive_eval.store.postgres.address import is_place_of_runs, whole_path
+from adaptive_eval.store.whereabouts import holds_ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +119,12 @@ def gather(paths: Sequence[Path]) -> tuple[list[BoardRun], list[UnreadRun]]:
 
 
 def _found(path: Path) -> Iterator[FoundRun]:
-    if holds_run(path):
+    if holds_ledger(path):
         yield FoundRun(whole_path(path), named=True)
         return
     inside = runs_in(path)
     if not inside:
-        what = "is no directory" if not (path.is_dir() or is_address(path)) else "is no run and has none in it"
+        what = "is no directory" if not is_place_of_runs(path) else "is no run and has none in it"
         raise StoreError(f"{path} {what}; name the directories of runs, or a folder that they lie in")
     for one in inside.values():
         yield FoundRun(whole_path(one), named=False)

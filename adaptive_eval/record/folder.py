@@ -3,19 +3,13 @@
 import os
 from pathlib import Path
 
-from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.postgres.address import address_of
-from adaptive_eval.store.whereabouts import POINTER_FILE, holds_ledger, names_in
-
-
-def holds_run(path: Path) -> bool:
-    """This itself is a run, readable or not."""
-    return holds_ledger(path)
+from adaptive_eval.store.whereabouts import LEDGER_FILES, holds_ledger, names_in
 
 
 def runs_in(path: Path) -> dict[str, Path]:
     """The runs by name: the directory itself, or what lies in it; nothing where it cannot be looked into."""
-    if holds_run(path):
+    if holds_ledger(path):
         return {path.name: path}
     if (address := address_of(path)) is not None:
         return {name: address.run_at(name).path for name in names_in(address)}
@@ -23,8 +17,4 @@ def runs_in(path: Path) -> dict[str, Path]:
         found = sorted(path.iterdir())
     except OSError:  # it is not there yet, or no more
         return {}
-    return {one.name: one for one in found if any(os.access(one / name, os.R_OK) for name in FILES)}
-
-
-FILES = (DATABASE_FILE, POINTER_FILE)
-"""One of them makes a directory a run."""
+    return {one.name: one for one in found if any(os.access(one / name, os.R_OK) for name in LEDGER_FILES)}

@@ -15,6 +15,8 @@ from adaptive_eval.store.postgres.address import VARIABLE, LedgerAddress, addres
 from adaptive_eval.store.sqlite_ledger import SqliteLedger
 
 POINTER_FILE = "ledger.json"
+LEDGER_FILES = (database.DATABASE_FILE, POINTER_FILE)
+"""One of them makes a directory a run."""
 MOST_BYTES = 10_000
 _given: set[LedgerAddress] = set()
 """Databases that a configuration has named in this process."""
@@ -81,7 +83,7 @@ def holds_ledger(path: Path) -> bool:
     """Whether a run is to be found here, whether or not it can be read."""
     if (address := address_of(path)) is not None:
         return address.run is not None
-    return (path / database.DATABASE_FILE).exists() or (path / POINTER_FILE).exists()
+    return any((path / name).exists() for name in LEDGER_FILES)
 
 
 def is_run(directory: Path) -> bool:

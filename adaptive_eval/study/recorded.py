@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.recording import is_of_run, read_recording, recording_of_run
+from adaptive_eval.exchange.recording import read_recording, recording_of_run
+from adaptive_eval.store.postgres.address import is_place_of_runs
 from scorio.moments import FloatArray, IntArray
 
 MOST_TRIALS = 80
@@ -38,9 +39,9 @@ class OutcomeTensor:
 
 def read_tensor(path: Path, trials: int | None, rng: np.random.Generator) -> OutcomeTensor:
     """An .npz file or a run; trials in their order, or drawn without replacement where only counts are known."""
-    if not (path.exists() or is_of_run(path)):
+    if not (path.exists() or is_place_of_runs(path)):
         raise ConfigError(f"{path} is neither a file nor a run; name an .npz file or a run directory")
-    recording = recording_of_run(path) if is_of_run(path) else read_recording(path)
+    recording = recording_of_run(path) if is_place_of_runs(path) else read_recording(path)
     counts = recording.counts
     fewest = int(counts.sum(axis=-1).min())
     wanted = min(fewest, MOST_TRIALS) if trials is None else trials
@@ -52,7 +53,7 @@ def read_tensor(path: Path, trials: int | None, rng: np.random.Generator) -> Out
         raise ConfigError(f"{path} must have at least 2 models, for there to be a ranking, got {recording.models[0]!r}")
     tensor = _drawn(counts, wanted, rng) if recording.outcomes is None else _first(recording.outcomes, wanted)
     weights = recording.weights if recording.weights is not None else _default_weights(counts.shape[-1], path)
-    return OutcomeTensor(path.name if is_of_run(path) else path.stem, recording.models, tensor, weights)
+    return OutcomeTensor(path.name if is_place_of_runs(path) else path.stem, recording.models, tensor, weights)
 
 
 def _default_weights(categories: int, path: Path) -> FloatArray:

@@ -19,12 +19,13 @@ from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import Look
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.exchange.recording import RecordedAnswers, Recording, is_of_run, read_recording, recording_of_run
+from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_recording, recording_of_run
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import build_results
 from adaptive_eval.record.results import Caution, Results, TurnsRow
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.simulate.worlds import WORLDS, Latency, World
+from adaptive_eval.store.postgres.address import is_place_of_runs
 from adaptive_eval.store.repeats import LEAST_PAIRS, AnswerPairs
 from adaptive_eval.store.usage import TrialUsage
 from adaptive_eval.study.drive import drive
@@ -159,11 +160,11 @@ def _found(request: ReplayRequest) -> World | Recording:
         if request.array is not None:
             raise ConfigError(f"--array names an array of a file, but {what} is a world; write ./{what} for a file")
         return WORLDS[what]()
-    if not (path.exists() or is_of_run(path)):
+    if not (path.exists() or is_place_of_runs(path)):
         close = get_close_matches(what, WORLDS, 1)
         mend = f"did you mean {close[0]}?" if close else f"the worlds are {', '.join(WORLDS)}"
         raise ConfigError(f"{what} is neither a file, nor a run, nor a world; {mend}")
-    if is_of_run(path):
+    if is_place_of_runs(path):
         if request.array is not None:
             raise ConfigError(f"--array names an array of a file, but {what} is a run; leave it out")
         return recording_of_run(path)
@@ -179,7 +180,7 @@ def _source(drawn_from: World | Recording, what: str, decisions: Decisions, conf
     own = drawn_from.weights if config is None else None
     weights = own if own is not None else np.array(open_rubric(decisions.rubric).weights, dtype=float)
     path = Path(what)
-    return source_of_recording(drawn_from, path.name if is_of_run(path) else path.stem, weights)
+    return source_of_recording(drawn_from, path.name if is_place_of_runs(path) else path.stem, weights)
 
 
 def _require_countable(budget: BudgetConfig, timed: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import StoreError
 from adaptive_eval.record.ending import fatal_error_of
-from adaptive_eval.record.folder import holds_run, runs_in
+from adaptive_eval.record.folder import runs_in
 from adaptive_eval.record.gate import gate_outcome
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.results import read_results
@@ -20,6 +20,7 @@ from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store import Event, RunFinished, RunReader, TrialsRegraded
 from adaptive_eval.store.looks import NamedLook, read_look
 from adaptive_eval.store.postgres.address import whole_path
+from adaptive_eval.store.whereabouts import holds_ledger
 
 UNANSWERED = "no answer came from any model"
 REGRADED = "its answers were graded again; the command that runs it judges them anew"
@@ -63,7 +64,7 @@ class Folder:
     @property
     def is_run(self) -> bool:
         """The directory itself is a run."""
-        return holds_run(self.path)
+        return holds_ledger(self.path)
 
     def runs(self) -> dict[str, Path]:
         """The runs by name: only these are ever opened."""

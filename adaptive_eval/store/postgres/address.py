@@ -79,6 +79,11 @@ def is_address(path: Path) -> bool:
     return bool(path.parts) and path.parts[0] in SCHEMES
 
 
+def is_place_of_runs(path: Path) -> bool:
+    """Whether a run or several may be there: in a directory or in a database, rather than in a file."""
+    return path.is_dir() or is_address(path)
+
+
 def address_of(path: Path) -> LedgerAddress | None:
     """The address for which a path stands; None where it is a path, and `ConfigError` where it is no address."""
     return LedgerAddress.of(str(path)) if is_address(path) else None
