@@ -56,9 +56,10 @@ def board(
 
 def _page_of(runs: list[Path]) -> Path:
     """In the folder of the runs, where there is one."""
+    from adaptive_eval.store.postgres.address import beside
     from adaptive_eval.store.whereabouts import holds_ledger
 
-    return runs[0] / "board.html" if len(runs) == 1 and not holds_ledger(runs[0]) else Path("board.html")
+    return beside(runs[0], "board.html") if len(runs) == 1 and not holds_ledger(runs[0]) else Path("board.html")
 
 
 def _show(found: "Board") -> None:

@@ -79,6 +79,9 @@ def test_it_finds_what_any_run_finds_and_every_command_reads_it(
         done = called(*words)
         assert done.exit_code in ENDED, (words, done.output)
     assert (tmp_path / "kept.report.html").exists()
+    page = called("board", str(database), "--format", "html")
+    assert page.exit_code == ExitCode.REACHED and page.output.strip() == f"{database.path.name}.board.html"
+    assert (tmp_path / page.output.strip()).exists()
     assert "intact" in called("verify", word).output
     assert called("monitor", word).exit_code == called("monitor", str(plain)).exit_code
     table = called("monitor", str(database)).output
