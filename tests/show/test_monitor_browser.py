@@ -56,17 +56,19 @@ class Monitors:
 
 
 @pytest.fixture
-def monitors() -> Iterator[Monitors]:
-    monitors = Monitors()
-    yield monitors
-    monitors.stop()
-
-
-@pytest.fixture
 def tabs(tabs: Tabs) -> Iterator[Tabs]:
     """Pages that ask nobody but the monitor."""
     yield tabs
     assert [url for url in tabs.requests if not url.startswith("http://127.0.0.1:")] == []
+
+
+@pytest.fixture
+def monitors(tabs: Tabs) -> Iterator[Monitors]:
+    """They live as long as the pages do."""
+    monitors = Monitors()
+    yield monitors
+    tabs.leave()
+    monitors.stop()
 
 
 @pytest.fixture
@@ -152,7 +154,7 @@ def test_a_page_comes_back_when_its_monitor_does(live: Path, monitors: Monitors,
     until(page, f"{TRIALS} > {trials} && !document.querySelector('h1').textContent.includes('no connection')")
     lost = [told for told in tabs.complaints if "ERR_CONNECTION_REFUSED" in told or "ERR_INCOMPLETE_CHUNKED" in told]
     assert lost == tabs.complaints, "a browser notes that a server was away, and nothing else was wrong"
-    tabs.complaints.clear()
+    tabs.forgive()
 
 
 def test_a_run_is_watched_from_before_its_first_look(play: Play, monitors: Monitors, tabs: Tabs) -> None:

@@ -117,7 +117,8 @@ def trial(number: int, **changes: object) -> dict[str, object]:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Server]]:
+def serve(tabs: Tabs) -> Iterator[Callable[..., Server]]:
+    """Begins a server, which lives as long as the pages do."""
     servers: list[Server] = []
 
     def begin(view: RunView | None, port: int = 0) -> Server:
@@ -125,6 +126,7 @@ def serve() -> Iterator[Callable[..., Server]]:
         return servers[-1]
 
     yield begin
+    tabs.leave()
     for server in servers:
         server.stop()
 
@@ -248,7 +250,7 @@ def test_a_server_that_comes_back_is_found_again(tabs: Tabs, serve: Callable[...
     page.wait_for_selector(".waiting", state="detached")
     again.tell("view", {})
     page.wait_for_selector(".status.finished")
-    tabs.complaints.clear()  # the browser tells of every request that failed
+    tabs.forgive()  # the browser tells of every request that failed
 
 
 def test_a_run_that_cannot_be_read_says_so(tabs: Tabs, serve: Callable[..., Server]) -> None:
@@ -256,7 +258,7 @@ def test_a_run_that_cannot_be_read_says_so(tabs: Tabs, serve: Callable[..., Serv
     page.goto(serve(None).url)
     page.wait_for_selector("[role=alert]")
     assert "the server answered 503" in page.inner_text("[role=alert]")
-    tabs.complaints.clear()
+    tabs.forgive()
 
 
 COUNTS = {"resolved": 3, "tied": 1, "open": 0, "out_of_reach": 2, "blocked": 0}
