@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from patient_time import HANGS
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -41,6 +43,7 @@ class Tabs:
             has_touch=touch,
             reduced_motion="reduce" if still else "no-preference",
         )
+        context.set_default_timeout(1000 * HANGS)
         page = context.new_page()
         page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))

@@ -136,7 +136,7 @@ def test_the_page_of_a_live_run_follows_it_by_itself(live: Path, monitors: Monit
     assert "boxed" in answer.inner_text() or "answer" in answer.inner_text()
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog:not([open])", state="attached")
-    until(page, "document.querySelector('h1').textContent.includes('finished')", 90.0)
+    until(page, "document.querySelector('h1').textContent.includes('finished')")
     # what is out of sight is drawn too, once the run is over
     until(page, "document.querySelector('.lead').textContent.includes('Finished')")
     assert page.evaluate("scrollY") > 1000

@@ -313,24 +313,40 @@ def large() -> RunView:
     return simulated(drawn, trials={"min": 4, "max": 80})
 
 
-def test_a_large_run_is_painted_within_a_second(tabs: Tabs, large: RunView) -> None:
+def test_a_large_run_costs_little_to_draw(tabs: Tabs, large: RunView) -> None:
+    """In CPU seconds of the browser, the fewest of three: a machine that is busy changes little."""
     html = report_page(large)
     assert len(html) < 4_000_000
-    painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-    pages = [tabs.report(html) for _ in range(3)]  # the machine may be busy with something else
-    assert min(page.evaluate(painted) for page in pages) < 1000
-    page = pages[-1]
+    drawn, filtered = zip(*(drawing(tabs, html) for _ in range(3)), strict=True)
+    assert min(drawn) < 2.0 and min(filtered) < 0.3
+
+
+def drawing(tabs: Tabs, html: str) -> tuple[float, float]:
+    """CPU seconds until a report is drawn to its end, and until its questions are filtered."""
+    page = tabs.open()
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def used() -> float:
+        told = session.send("Performance.getMetrics")["metrics"]
+        return float(next(one["value"] for one in told if one["name"] == "ThreadTime"))
+
+    path = tabs.folder / "large.html"
+    path.write_text(html, encoding="utf-8")
+    page.goto(path.as_uri())
+    page.wait_for_selector("#words .glossary", state="attached")
+    drawn = used()
     assert page.locator(".posteriors tbody tr").count() == 120
-    seconds = page.evaluate(
+    assert page.evaluate("document.querySelectorAll('*').length") < 12_000
+    before = used()
+    page.evaluate(
         """() => {
             const input = document.querySelector("[data-filter]");
-            const began = performance.now();
             input.value = "q1";
             input.dispatchEvent(new Event("input", { bubbles: true }));
-            return (performance.now() - began) / 1000;
         }"""
     )
-    assert seconds < 0.3
+    return drawn, used() - before
 
 
 def test_on_paper_everything_is_there_and_light(tabs: Tabs, large: RunView) -> None:

@@ -1,4 +1,4 @@
-"""DecisionsInWords that explain themselves, by pointer, keyboard and touch; and a page that fits a phone."""
+"""Words that explain themselves, by pointer, keyboard and touch; and a page that fits a phone."""
 
 import re
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from browsing import Tabs
 from page_views import simulated, world
+from patient_time import HANGS
 
 from adaptive_eval.record.glossary import GLOSSARY
 from adaptive_eval.record.view import RunView
@@ -96,6 +97,7 @@ def touched(tabs: Tabs, html: str) -> Iterator["Page"]:
     path = tabs.folder / "phone.html"
     path.write_text(html, encoding="utf-8")
     context = tabs.browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    context.set_default_timeout(1000 * HANGS)
     page = context.new_page()
     page.on("pageerror", lambda error: tabs.complaints.append(f"error: {error}"))
     page.goto(path.as_uri())
