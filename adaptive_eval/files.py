@@ -13,7 +13,7 @@ import shutil
 import socket
 import stat
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -191,15 +191,15 @@ def read_whole(path: Path, most: int) -> bytes:
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def write_whole(path: Path, data: bytes, mend: str) -> None:
+def write_whole(path: Path, data: bytes | Iterable[bytes], mend: str) -> None:
     """Replace the file at `path`; raises `StoreFull` or `StoreError`, and leaves what was there as it was.
 
-    `mend` says what a person can do about it.
+    `data` may come part by part; `mend` says what a person can do about it.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         with draft.open("wb") as file:
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from tables import Check, arguments, conclude, markdown
 
-from adaptive_eval.record.pairing import Pairing, pairing
+from adaptive_eval.record.pairing import ModelValues, Pairing, pairing
 from scorio.moments import FloatArray, IntArray
 
 Model = Mapping[str, FloatArray]
@@ -135,6 +135,15 @@ def score(found: Mapping[str, Mapping[int, float]]) -> float:
     return float(np.mean([list(one.values()) for one in found.values()]))
 
 
+def values(found: Mapping[str, Mapping[int, float]]) -> ModelValues:
+    """The same as the record keeps it."""
+    kept = ModelValues()
+    for question, row in enumerate(found.values()):
+        for trial, value in row.items():
+            kept.add(question, trial, value)
+    return kept
+
+
 def told(found: Pairing) -> str:
     """A variance with its standard error."""
     return f"{found.variance:.2f} +- {found.sigma:.2f}"
@@ -157,8 +166,8 @@ def main() -> None:
         base = outcomes(own, trials, 0, temperature)
         for name, copy in copies.items():
             found = outcomes(copy, trials, 0, temperature)
-            same = pairing("a", "b", base, found)
-            apart = pairing("a", "b", base, outcomes(copy, trials, 10**6, temperature))
+            other = outcomes(copy, trials, 10**6, temperature)
+            same, apart = (pairing("a", "b", values(base), values(one)) for one in (found, other))
             assert same is not None and apart is not None
             label = f"calc-1000, {name}, temperature {temperature}"
             rows.append((label, f"{score(base):.3f}, {score(found):.3f}", told(same), told(apart), same.variance))

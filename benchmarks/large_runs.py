@@ -3,10 +3,10 @@
     python benchmarks/large_runs.py [--quick] [--questions N ...] [--folder PATH] [--json PATH] [--markdown PATH]
 
 The run is begun, and its first round (four answers a question of each model, drawn with known chances, 220 bytes each)
-is committed by the store itself, as a run commits them. Its cap is what is there by then, so that `adaptive-eval run`
-takes everything up, looks, publishes and ends: that is the resume. Each measurement has a process of its own, and
-memory is the peak of that process. Of a resume it is highest where results.json is made, which has a row for each
-model and question; taking up the answers ends below that. 8 million answers are `--questions 10000`.
+is entered in its ledger, trial by trial, as rows like the one that the store makes of an answer, with their checksums.
+Its cap is what is there by then, so that `adaptive-eval run` takes everything up, looks, publishes and ends: that is
+the resume. Each measurement has a process of its own, and memory is the peak of that process. 8 million answers are
+`--questions 10000`.
 """
 
 import json
@@ -15,7 +15,10 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,11 +32,11 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.questions.types import Question
 from adaptive_eval.store import CommitBatch, RunStarted, Store, TrialRecord
-from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.database import DATABASE_FILE, open_existing
+from adaptive_eval.store.rows import INSERT_TRIAL, trial_row
 
-MODELS, EACH, AT_ONCE = 200, 4, 4096
+MODELS, EACH, AT_ONCE = 200, 4, 65536
 MOST_MEMORY, MOST_BYTES_A_TRIAL = 1024.0, 120.0
 HEADER = ("questions", "answers", "ledger, GB", "what is done", "seconds", "CPU s", "us a trial", "peak MiB")
 MEASURED = """
@@ -118,42 +121,49 @@ def configured(folder: Path, questions: int) -> Path:
 
 
 def begin(config: Path, directory: Path) -> int:
-    """The run with its first round, committed as it comes: trial by trial over all models and questions."""
+    """The run with its first round, in the order in which answers come: trial by trial over all models."""
     prepared = prepare(load_config(config))
     store = Store.open(directory, prepared.header).store
     store.commit(CommitBatch(events=[RunStarted(0, os.getpid(), "localhost", "", {})]))
-    number, batch = 0, []
-    for record in records(prepared, np.random.default_rng(1)):
-        batch.append(record)
-        if len(batch) == AT_ONCE:
-            store.commit(CommitBatch(trials=batch, elapsed=0.001 * number))
-            number, batch = number + len(batch), []
-    store.commit(CommitBatch(trials=batch, elapsed=0.001 * number))
+    models, questions = (store.reader.ids(*table) for table in (("models", "name"), ("questions", "key")))
     store.close()
-    return number + len(batch)
+    rows, number = trial_rows(prepared, models, questions, np.random.default_rng(1)), 0
+    with closing(open_existing(directory)) as connection:
+        while batch := list(islice(rows, AT_ONCE)):
+            number += len(batch)
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(INSERT_TRIAL, batch)
+            connection.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (0.001 * number,))
+            connection.execute("COMMIT")
+    return number
 
 
-def records(prepared: PreparedRun, rng: np.random.Generator) -> Iterator[TrialRecord]:
-    models, questions = prepared.models, prepared.questions
-    difficulty = rng.normal(0.0, 1.5, len(questions))
+def trial_rows(
+    prepared: PreparedRun, models: dict[str, int], questions: dict[str, int], rng: np.random.Generator
+) -> Iterator[tuple[object, ...]]:
+    """What the store would make of each answer; only what differs is worked out for each."""
+    known = {key: question.answer for key, question in zip(questions, prepared.questions, strict=True)}
+    difficulty, now = rng.normal(0.0, 1.5, len(questions)), time.time()
+    like = [trial_row(0, 0, record(next(iter(models)), correct), now) for correct in (False, True)]
     filler = "so that the sum is found by counting one further. " * 4
     for trial in range(EACH):
-        for ability, model in zip(np.linspace(-1.5, 1.5, len(models)), models, strict=True):
+        for ability, model in zip(np.linspace(-1.5, 1.5, len(models)), models.values(), strict=True):
             right = rng.random(len(questions)) < expit(ability - difficulty)
-            numbers = rng.integers(0, 2**63, len(questions))
-            for question, correct, number in zip(questions, right.tolist(), numbers.tolist(), strict=True):
-                yield record(model, question, trial, correct, f"{number:x}: {filler}")
+            digests = rng.integers(0, 2**63, len(questions))
+            drawn = zip(questions.items(), right.tolist(), digests.tolist(), strict=True)
+            for (key, question), correct, digest in drawn:
+                _, _, _, number, _, category, signals, _, *rest = like[correct]
+                rest[2], rest[4] = f"{digest:x}: {filler}", digest
+                yield model, question, trial, number, trial, category, signals, known[key], *rest
 
 
-def record(model: str, question: Question, trial: int, correct: bool, text: str) -> TrialRecord:
+def record(model: str, correct: bool) -> TrialRecord:
     answer = Answer(
-        text=text, finish_reason="stop", seed=trial, replica="http://127.0.0.1:9/v1", latency=1.5,
+        text="", finish_reason="stop", seed=0, replica="http://127.0.0.1:9/v1", latency=1.5,
         prompt_tokens=20, completion_tokens=60, attempts=1,
     )  # fmt: skip
     said = {"is_correct": correct, "has_answer": True}
-    return TrialRecord(
-        model, question.id, trial, 0, answer, int(correct), said, question.answer, None, Cost(80, 0.0, 1.5)
-    )
+    return TrialRecord(model, "", 0, 0, answer, int(correct), said, "", None, Cost(80, 0.0, 1.5))
 
 
 def commands(config: Path, directory: Path) -> Iterator[tuple[str, Used]]:

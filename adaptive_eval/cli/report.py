@@ -9,6 +9,7 @@ import typer
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.files import write_whole
+from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import RunView, read_report
 from adaptive_eval.store.postgres.address import beside
 
@@ -98,4 +99,5 @@ def _rendered(view: RunView, kind: Kind) -> str:
 
             return junit(view)
         case "json":
-            return orjson.dumps({"format": FORMAT, "run": view}, option=orjson.OPT_APPEND_NEWLINE).decode()
+            whole = {"format": FORMAT, "run": view}
+            return orjson.dumps(whole, default=as_json, option=orjson.OPT_APPEND_NEWLINE).decode()

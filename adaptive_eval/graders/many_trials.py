@@ -7,8 +7,9 @@ What graders say is mostly yes and no, so that of a hundred thousand trials only
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,10 @@ from scorio.moments import FloatArray
 
 NO_CATEGORY = -1
 
-IntColumn = NDArray[np.int64]
+IntColumn = NDArray[np.integer]
+NOBODY = np.empty(0, np.int16)
+AT_ONCE = 2**16
+"""Trials that are classified together."""
 
 
 class AnswerMeasures(NamedTuple):
@@ -46,37 +50,45 @@ class TrialSignals:
     """(N,): which of them each trial has."""
     measured: Mapping[str, FloatArray]
     """`MEASURES` (N,); nan where it is not known."""
-    known: dict[str, FloatArray] = field(default_factory=dict)
-    """Signals as numbers that were asked for before: each is, by several rubrics."""
 
     @classmethod
-    def of(cls, said: Sequence[tuple[str | None, str | None]], measured: Sequence[AnswerMeasures]) -> "TrialSignals":
+    def of(cls, said: Iterable[tuple[str | None, str | None]], measured: Iterable[AnswerMeasures]) -> "TrialSignals":
         """From the stored signals (JSON) and flags of each trial, and its measures."""
-        known: dict[tuple[str | None, str | None], int] = {}
-        at = np.fromiter((known.setdefault(one, len(known)) for one in said), np.int64, len(said))
-        facts = [measured_facts(*one) for one in measured]
-        columns = {name: np.array([_number(one.get(name)) for one in facts], dtype=float) for name in MEASURES}
-        return cls(tuple(_said(*one) for one in known), at, columns)
+        gathered = SignalsGathered()
+        for one, own in zip(said, measured, strict=True):
+            gathered.add(one, own)
+        return gathered.whole()
 
     def __len__(self) -> int:
         return len(self.said_at)
 
     def only(self, chosen: NDArray[np.bool_]) -> "TrialSignals":
         """Some of the trials."""
+        return self if chosen.all() else self._those(chosen)
+
+    def parts(self) -> Iterator["TrialSignals"]:
+        """All of them, some after the others."""
+        return (self._those(slice(at, at + AT_ONCE)) for at in range(0, len(self), AT_ONCE))
+
+    def _those(self, chosen: NDArray[np.bool_] | slice) -> "TrialSignals":
         columns = {name: column[chosen] for name, column in self.measured.items()}
         return TrialSignals(self.said, self.said_at[chosen], columns)
 
     def numbers(self, name: str) -> FloatArray:
         """(N,): a signal as a number; nan where a trial does not have it, or as a text."""
-        if name not in self.known:
-            told = np.array([_number(one.get(name)) for one in self.said], dtype=float)[self.said_at]
-            measured = self.measured.get(name)
-            self.known[name] = told if measured is None else np.where(np.isnan(told), measured, told)
-        return self.known[name]
+        told = np.array([_number(one.get(name)) for one in self.said], dtype=float)
+        measured = self.measured.get(name)
+        if measured is None:
+            return np.asarray(told[self.said_at])
+        if np.isnan(told).all():
+            return measured
+        return np.where(np.isnan(told)[self.said_at], measured, told[self.said_at])
 
     def has(self, name: str) -> bool:
         """Whether any trial has a signal."""
-        return not np.isnan(self.numbers(name)).all() or any(name in one for one in self.said)
+        if any(name in one for one in self.said):
+            return True
+        return name in self.measured and not np.isnan(self.measured[name]).all()
 
     def facts(self, needed: Collection[str]) -> Iterator[Facts]:
         """Of each trial by itself, those that are needed."""
@@ -87,11 +99,46 @@ class TrialSignals:
             yield {**measured, **said[at]}
 
 
+class SignalsGathered:
+    """Trials as they are read, one by one, of which as little is kept as the columns take: there may be millions."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str | None, str | None], int] = {}
+        self._at = array("i")
+        self._measured: dict[str, array[float]] = {}
+        """From the first trial on that has one: most servers tell some measures of no answer."""
+
+    def add(self, said: tuple[str | None, str | None], measured: AnswerMeasures) -> None:
+        """One more trial."""
+        for name, value in measured_facts(*measured).items():
+            column = self._measured.setdefault(name, array("d"))
+            self._fill(column)
+            column.append(_number(value))
+        self._at.append(self._known.setdefault(said, len(self._known)))
+
+    def whole(self) -> TrialSignals:
+        """All of them."""
+        for column in self._measured.values():
+            self._fill(column)
+        there = {name: np.frombuffer(column) for name, column in self._measured.items()}
+        nowhere = np.broadcast_to(np.nan, len(self._at))
+        at = np.frombuffer(self._at, np.int32)
+        return TrialSignals(
+            tuple(_said(*one) for one in self._known), at, {name: there.get(name, nowhere) for name in MEASURES}
+        )
+
+    def _fill(self, column: "array[float]") -> None:
+        """With the trials until now that do not have it."""
+        lacking = len(self._at) - len(column)
+        if lacking:
+            column.frombytes(np.full(lacking, np.nan).tobytes())
+
+
 def categories_of(trials: TrialSignals, rubric: Rubric) -> IntColumn:
     """(N,): the category of each trial; `NO_CATEGORY` where a signal is missing."""
     if isinstance(rubric, SchemaRubric):
-        return _by_schema(trials, rubric)
-    return np.fromiter((_category(rubric, one) for one in trials.facts(rubric.needs)), np.int64, len(trials))
+        return np.concatenate([NOBODY, *(_by_schema(part, rubric) for part in trials.parts())])
+    return np.fromiter((_category(rubric, one) for one in trials.facts(rubric.needs)), NOBODY.dtype, len(trials))
 
 
 def lacking(trials: TrialSignals, rubric: Rubric) -> tuple[str, ...]:
@@ -125,7 +172,7 @@ def _by_schema(trials: TrialSignals, rubric: SchemaRubric) -> IntColumn:
         for name in rubric.schema.signals
     }
     there = ~np.any([np.isnan(column) for column in columns.values()], axis=0)
-    found = np.full(len(trials), NO_CATEGORY, dtype=np.int64)
+    found = np.full(len(trials), NO_CATEGORY, dtype=NOBODY.dtype)
     if there.any():
         try:
             signals = Signals(**{name: column[there] for name, column in columns.items()})

@@ -10,14 +10,13 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from adaptive_eval import __version__
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import Look, Reason, Verdict
 from adaptive_eval.record.gate import gate_of, gate_rows
 from adaptive_eval.record.metrics import metric_cautions, metric_rows
+from adaptive_eval.record.question_rows import CountedRows
 from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import (
     FORMAT,
@@ -28,7 +27,6 @@ from adaptive_eval.record.results import (
     LookRow,
     ModelRow,
     PairRow,
-    QuestionRow,
     Results,
     RunCost,
     RunInfo,
@@ -47,26 +45,7 @@ from adaptive_eval.record.warnings import (
 from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.store.records import NO_GRADING, GradingUse
 from adaptive_eval.store.usage import TrialUsage
-from scorio.moments import FloatArray, question_moments
 from scorio.rank import rank_scores
-
-TAIL = 0.025
-
-
-def question_posteriors(counts: NDArray[np.integer], w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Posterior mean, and a 95% interval, of the score on each question, for counts (..., K) under the uniform prior.
-
-    The interval is that of the Beta distribution on [min w, max w] with the posterior's mean and variance: exact for
-    two categories, and unlike the normal one inside the range and not symmetric near its ends. With m and v scaled to
-    [0, 1], s = m (1 - m) / v - 1 gives Beta(m s, (1 - m) s).
-    """
-    mean, var = question_moments(np.asarray(counts + 1.0, dtype=np.float64), w)
-    low, width = w.min(), np.ptp(w)
-    m, v = (mean - low) / width, var / width**2
-    s = m * (1.0 - m) / v - 1.0
-    a, b = m * s, (1.0 - m) * s
-    return mean, low + width * betaincinv(a, b, TAIL), low + width * betaincinv(a, b, 1.0 - TAIL)
-
 
 MOST_NEEDED = 1e12
 """Trials a question: a comparison that seems to need more is of equal scores, which differ by a rounding error."""
@@ -122,7 +101,8 @@ def build_results(snapshot: Snapshot) -> Results:
     names = [subject.models[model] for model in order]
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], snapshot.weights))
     reversals = tuple((subject.models[one.better], _name(subject, one.worse)) for one in result.reversals)
-    waiting = snapshot.arrived - snapshot.judged
+    arrived = snapshot.arrived[order]
+    waiting = (arrived - snapshot.judged[order]).sum(axis=-1)
     return Results(
         format=FORMAT,
         run=_run_info(snapshot, reason, finished=reason is not None and reason.ends(answered)),
@@ -133,7 +113,7 @@ def build_results(snapshot: Snapshot) -> Results:
         reversals=reversals,
         adjusted_p=_reordered(result, order),
         looks=tuple(map(_look, snapshot.looks)),
-        questions=_questions(subject.questions, snapshot.arrived[order], waiting[order], snapshot.weights),
+        questions=CountedRows(subject.questions, arrived, waiting, snapshot.weights),
         warnings=(
             *rule_caution(subject.decisions),
             *prior_caution(subject.models, snapshot.prior_depths.tolist(), found.models, greedy=snapshot.greedy),
@@ -181,7 +161,7 @@ def build_unjudged(known: Beginning) -> Unjudged:
         run=_run_info(known, None, finished=False),
         weights=tuple(known.weights.tolist()),
         models=known.subject.models,
-        questions=_questions(known.subject.questions, known.arrived, known.arrived, known.weights),
+        questions=CountedRows(known.subject.questions, known.arrived, known.arrived.sum(axis=-1), known.weights),
     )
 
 
@@ -291,16 +271,6 @@ def _look(look: Look) -> LookRow:
         out_of_reach=look.count(Verdict.OUT_OF_REACH),
         blocked=look.count(Verdict.BLOCKED),
     )
-
-
-def _questions(
-    names: Sequence[str], counts: NDArray[np.integer], waiting: NDArray[np.integer], w: FloatArray
-) -> tuple[QuestionRow, ...]:
-    """What is known of each question by all outcomes (L, M, K), of which so many wait for a look."""
-    columns = (counts.sum(axis=-1), *question_posteriors(counts, w))
-    cells = [[tuple(each) for each in models] for models in counts.transpose(1, 0, 2).tolist()]
-    values = [*(column.T.tolist() for column in columns), cells, waiting.sum(axis=-1).T.tolist()]
-    return tuple(QuestionRow(key, *map(tuple, each)) for key, *each in zip(names, *values, strict=True))
 
 
 def _cost(snapshot: Snapshot) -> RunCost:

@@ -14,18 +14,39 @@ and its standard error, were they independent, 2 sqrt(sum_q S_x S_y / (n_q^2 (n_
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.results import PairRow
 from adaptive_eval.store import TrialsImported, events_of_kind
+from scorio.moments import FloatArray
 
-Values = Mapping[str, Mapping[int, float]]
-"""By question and trial, what the answer of one model is worth."""
+_TRIALS = 2**32
+"""A question's number times this, and a trial's, are its place."""
+
+
+class ModelValues:
+    """What each answer of one model is worth, in 16 bytes each: there may be millions."""
+
+    def __init__(self) -> None:
+        self._places, self._values = array("q"), array("d")
+
+    def add(self, question: int, trial: int, value: float) -> None:
+        """One more answer; each is told once."""
+        self._places.append(question * _TRIALS + trial)
+        self._values.append(value)
+
+    def shared(self, other: "ModelValues") -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+        """The question of each trial that both have, in order, and what it is worth for either."""
+        own, others = np.frombuffer(self._places, np.int64), np.frombuffer(other._places, np.int64)
+        places, at, other_at = np.intersect1d(own, others, assume_unique=True, return_indices=True)
+        return places // _TRIALS, np.frombuffer(self._values)[at], np.frombuffer(other._values)[other_at]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,35 +92,37 @@ def _base(model: ModelConfig) -> int | None:
     return model.sampling.seed
 
 
-def _values(stored: StoredRun, names: set[str]) -> Mapping[str, Values]:
+def _values(stored: StoredRun, names: set[str]) -> Mapping[str, ModelValues]:
     """Of these models, every answer that has a grade."""
-    weights, found = stored.rubric.weights, {name: dict[str, dict[int, float]]() for name in names}
+    weights, found = stored.rubric.weights, {name: ModelValues() for name in names}
+    questions: dict[str, int] = {}
     for one in stored.reader.outcomes():
         if one.model in names and one.category is not None:
-            found[one.model].setdefault(one.question, {})[one.trial] = weights[one.category]
+            question = questions.setdefault(one.question, len(questions))
+            found[one.model].add(question, one.trial, weights[one.category])
     return found
 
 
-def pairing(better: str, worse: str, first: Values, second: Values) -> Pairing | None:
+def pairing(better: str, worse: str, first: ModelValues, second: ModelValues) -> Pairing | None:
     """Of two models; None where they have too little in common, or all of it is alike."""
-    trials, together, apart, noise = 0, 0.0, 0.0, 0.0
-    for x, y in _shared(first, second):
-        n = len(x)
-        trials += n
-        each = n * (n - 1.0)
-        of_x, of_y, of_both = (float(np.square(one - one.mean()).sum()) for one in (x, y, x - y))
-        together += of_both / each
-        apart += (of_x + of_y) / each
-        noise += of_x * of_y / (each * each * (n - 1.0))
+    questions, x, y = first.shared(second)
+    starts = np.flatnonzero(np.diff(questions, prepend=-1))
+    sizes = np.diff(starts, append=len(questions))
+    some = sizes > 1
+    if not some.any():
+        return None
+    n = sizes[some].astype(float)
+    each = n * (n - 1.0)
+    of_x, of_y, of_both = (_squares(one, starts, sizes)[some] for one in (x, y, x - y))
+    apart = float(((of_x + of_y) / each).sum())
     if not apart > 0.0:
         return None
-    return Pairing(better, worse, trials, together / apart, 2.0 * math.sqrt(noise) / apart)
+    noise = float((of_x * of_y / (each * each * (n - 1.0))).sum())
+    together = float((of_both / each).sum())
+    return Pairing(better, worse, int(n.sum()), together / apart, 2.0 * math.sqrt(noise) / apart)
 
 
-def _shared(first: Values, second: Values) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each question the values of the trials that both have, where these are at least two."""
-    for question, own in first.items():
-        other = second.get(question, {})
-        both = sorted(own.keys() & other.keys())
-        if len(both) > 1:
-            yield np.array([own[trial] for trial in both]), np.array([other[trial] for trial in both])
+def _squares(values: FloatArray, starts: NDArray[np.intp], sizes: NDArray[np.intp]) -> FloatArray:
+    """The sum of squares about the mean of each question, whose values begin at `starts`."""
+    means = np.add.reduceat(values, starts) / sizes
+    return np.asarray(np.add.reduceat(np.square(values - np.repeat(means, sizes)), starts))

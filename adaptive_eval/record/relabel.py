@@ -7,9 +7,11 @@ sequential rule where that is a plug-in, or the run compares no two models. The 
 earlier look, which stands there.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +25,10 @@ from adaptive_eval.core.ungraded import why_unjudgeable
 from adaptive_eval.errors import ConfigError, GraderError
 from adaptive_eval.graders.frozen import LENGTH_RATIO, FrozenThresholds
 from adaptive_eval.graders.many_trials import (
+    AT_ONCE,
     NO_CATEGORY,
     AnswerMeasures,
+    SignalsGathered,
     TrialSignals,
     categories_of,
     completed,
@@ -117,17 +121,15 @@ def relabel(directory: Path, rubrics: Mapping[str, RubricConfig] | None = None) 
 
 def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = None) -> Relabelling | None:
     """The same of a run that is open; None where no trial was judged yet."""
-    rows = judged_rows(stored)
-    if not rows:
+    trials = _Trials.of(stored)
+    if not len(trials):
         return None
-    trials = _Trials.of(stored, rows)
     own = stored.setup.config.rubric
     judge = _Judge.of(stored)
     kept = frozen_of(kept_thresholds(own, stored.events))
     frozen = FrozenThresholds({**kept.values, **own.thresholds}, kept.rest_on, kept.medians)
-    graded = np.array([row.category for row in rows], dtype=np.int64)
-    first = judge.rubric(OWN, open_rubric(own, frozen), trials, graded, _used(own, frozen))
-    order = np.argsort([one.rank or len(rows) for one in first.models], kind="stable")
+    first = judge.rubric(OWN, open_rubric(own, frozen), trials, trials.category, _used(own, frozen))
+    order = np.argsort([one.rank or len(trials) for one in first.models], kind="stable")
     found, not_there = [_in_order(first, order)], []
     wanted = default_rubrics(own, trials.signals) if rubrics is None else rubrics
     labels: dict[str, tuple[bytes, tuple[float, ...]]] = {}
@@ -137,13 +139,13 @@ def relabelled(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = N
         except GraderError as error:
             not_there.append(RubricNotThere(name, str(error)))
             continue
-        key = (categories.tobytes(), one.weights)
+        key = (blake2b(np.ascontiguousarray(categories, np.int16).data).digest(), one.weights)
         alike = next((other for other, known in labels.items() if known == key), None)
         labels[name] = key
         found.append(_agreeing(_in_order(one, order), found[0], alike))
     run = stored.setup.config
     prior = run.prior_evidence is not None or len(run.asked) < len(run.models)
-    return Relabelling(stored.setup.config.name, len(rows), tuple(found), tuple(not_there), prior)
+    return Relabelling(stored.setup.config.name, len(trials), tuple(found), tuple(not_there), prior)
 
 
 def default_rubrics(own: RubricConfig, trials: TrialSignals) -> dict[str, RubricConfig]:
@@ -171,38 +173,45 @@ class _Trials:
 
     models: tuple[str, ...]
     questions: tuple[str, ...]
-    model: NDArray[np.int64]
-    question: NDArray[np.int64]
+    model: NDArray[np.int32]
+    question: NDArray[np.int32]
+    category: NDArray[np.int32]
+    """As it is stored."""
     signals: TrialSignals
     opening: NDArray[np.bool_]
     """Those of the first round."""
 
-    @property
-    def labels(self) -> list[str]:
-        """The question of each."""
-        return [self.questions[at] for at in self.question.tolist()]
+    def __len__(self) -> int:
+        return len(self.model)
+
+    def labels(self, chosen: NDArray[np.bool_]) -> list[str]:
+        """The question of each that is chosen."""
+        return [self.questions[at] for at in self.question[chosen].tolist()]
 
     @classmethod
-    def of(cls, stored: StoredRun, rows: Sequence[TrialFacts]) -> "_Trials":
-        roster = stored.setup.roster
-        cells = np.array([roster.cell(row.model, row.question) for row in rows], dtype=np.int64).reshape(-1, 2)
-        said = [(row.signals, row.flags) for row in rows]
-        measured = [AnswerMeasures._make(row[row._fields.index("finish_reason") :]) for row in rows]
-        return cls(
-            tuple(roster.models),
-            tuple(roster.questions),
-            cells[:, 0],
-            cells[:, 1],
-            TrialSignals.of(said, measured),
-            np.array([row.round == FIRST_ROUND for row in rows], dtype=bool),
-        )
+    def of(cls, stored: StoredRun) -> "_Trials":
+        """Those of complete rounds of today's models and questions."""
+        roster, gathered = stored.setup.roster, SignalsGathered()
+        places, measured = array("i"), TrialFacts._fields.index("finish_reason")
+        for row in stored.reader.trial_facts():
+            if (row.model, row.question) in roster:
+                places.extend((*roster.cell(row.model, row.question), row.round, row.category))
+                gathered.add((row.signals, row.flags), AnswerMeasures._make(row[measured:]))
+        model, question, number, category = np.frombuffer(places, np.int32).reshape(-1, 4).T
+        judged = _in_complete_rounds(stored, model, number)
+        model, question, category = (np.ascontiguousarray(one[judged]) for one in (model, question, category))
+        opening, signals = number[judged] == FIRST_ROUND, gathered.whole().only(judged)
+        return cls(tuple(roster.models), tuple(roster.questions), model, question, category, signals, opening)
 
-    def tally(self, categories: NDArray[np.int64], levels: int) -> NDArray[np.int64]:
+    def tally(self, categories: NDArray[np.integer], levels: int) -> NDArray[np.int64]:
         """(L, M, K + 1): trials by category, the last those that have none."""
         shape = len(self.models), len(self.questions), levels + 1
-        told = np.where(categories == NO_CATEGORY, levels, categories)
-        flat = np.ravel_multi_index((self.model, self.question, told), shape)
-        return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape)
+        found = np.zeros(int(np.prod(shape)), dtype=np.int64)
+        for at in range(0, len(self), AT_ONCE):
+            some = slice(at, at + AT_ONCE)
+            told = np.where(categories[some] == NO_CATEGORY, levels, categories[some])
+            np.add.at(found, np.ravel_multi_index((self.model[some], self.question[some], told), shape), 1)
+        return found.reshape(shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,19 +234,19 @@ class _Judge:
 
     def asked(
         self, name: str, config: RubricConfig, trials: _Trials, frozen: FrozenThresholds
-    ) -> tuple[RelabelledRubric, NDArray[np.int64]]:
+    ) -> tuple[RelabelledRubric, NDArray[np.integer]]:
         """A rubric that somebody wants to see, with what the run has `frozen`; `GraderError` says why it cannot be had.
 
         What the run has not is fitted: on its opening where the rubric asks for that, else on all of these trials.
         """
         if absent := [one for one in lacking(trials.signals, open_rubric(config)) if one != LENGTH_RATIO]:
             raise GraderError(f"needs {', '.join(absent)}, which no trial has")
-        questions, signals = trials.labels, trials.signals
-        some = trials.opening if config.fit == "opening" else np.ones(len(signals), dtype=bool)
-        basis = [label for label, chosen in zip(questions, some.tolist(), strict=True) if chosen]
+        signals, everywhere = trials.signals, np.ones(len(trials), dtype=bool)
+        some = trials.opening if config.fit == "opening" else everywhere
+        basis = trials.labels(some) if config.looks_at_lengths else ()
         rubric, whole = completed(config, signals.only(some), basis, frozen)
         if config.looks_at_lengths:
-            signals = with_length_ratios(signals, questions, whole.medians)
+            signals = with_length_ratios(signals, trials.labels(everywhere), whole.medians)
         categories = categories_of(signals, rubric)
         fitted = tuple(one for one in config.unfitted if one not in frozen.values)
         return self.rubric(name, rubric, trials, categories, _used(config, whole), fitted), categories
@@ -247,7 +256,7 @@ class _Judge:
         name: str,
         rubric: Rubric,
         trials: _Trials,
-        categories: NDArray[np.int64],
+        categories: NDArray[np.integer],
         thresholds: Mapping[str, float],
         fitted: tuple[str, ...] = (),
     ) -> RelabelledRubric:
@@ -334,8 +343,20 @@ def judged_rows(stored: StoredRun) -> list[TrialFacts]:
     """The graded trials of complete rounds of today's models and questions."""
     roster = stored.setup.roster
     rows = [row for row in stored.reader.trial_facts() if (row.model, row.question) in roster]
-    last = _last_rounds(rows, _judged_trials(stored))
+    last = _last_rounds(Counter((row.model, row.round) for row in rows), _judged_trials(stored))
     return [row for row in rows if row.round <= last.get(row.model, -1)]
+
+
+def _in_complete_rounds(stored: StoredRun, model: NDArray[np.int32], number: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which of these trials, by their model and round, the newest look has."""
+    models, judged = stored.setup.roster.models, _judged_trials(stored)
+    found, sizes = np.unique(model.astype(np.int64) * 2**32 + number, return_counts=True)
+    rounds = {
+        (models.name_of(at >> 32), at & (2**32 - 1)): size
+        for at, size in zip(found.tolist(), sizes.tolist(), strict=True)
+    }
+    last = _last_rounds(rounds, judged)
+    return np.asarray(number <= np.array([last.get(name, -1) for name in models], dtype=np.int64)[model])
 
 
 def _judged_trials(stored: StoredRun) -> dict[str, int]:
@@ -348,11 +369,12 @@ def _judged_trials(stored: StoredRun) -> dict[str, int]:
     return dict(zip(counts.roster.models, trials, strict=True))
 
 
-def _last_rounds(rows: Sequence[TrialFacts], judged: Mapping[str, int]) -> dict[str, int]:
-    """Of each model the last round that the newest look has: rounds are complete one after the other."""
-    sizes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for row in rows:
-        sizes[row.model][row.round] += 1
+def _last_rounds(found: Mapping[tuple[str, int], int], judged: Mapping[str, int]) -> dict[str, int]:
+    """Of each model the last round that the newest look has: rounds, of which it is `found` how many trials they have,
+    are complete one after the other."""
+    sizes: dict[str, dict[int, int]] = defaultdict(dict)
+    for (name, number), trials in found.items():
+        sizes[name][number] = trials
     last = {}
     for model, rounds in sizes.items():
         trials = 0

@@ -11,14 +11,16 @@ another format, `Unjudged`: what is known of each question.
 
 import re
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.files import read_whole, write_whole
+from adaptive_eval.record.question_rows import QuestionRow, QuestionRows, WrittenRows
 
 FORMAT = "adaptive-eval.results/1"
 UNJUDGED_FORMAT = "adaptive-eval.unjudged/1"
@@ -195,22 +197,6 @@ class LookRow:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionRow:
-    """One question: for each model its trials, the posterior mean of its score and a 95% interval."""
-
-    id: str
-    trials: tuple[int, ...]
-    """All that are graded, those of the round in flight too."""
-    mean: tuple[float, ...]
-    lo: tuple[float, ...]
-    hi: tuple[float, ...]
-    counts: tuple[tuple[int, ...], ...] = ()
-    """These trials by category."""
-    not_judged: tuple[int, ...] = ()
-    """Of these trials so many are not judged yet: their round is not complete, and no look has used them."""
-
-
-@dataclass(frozen=True, slots=True)
 class Caution:
     """Something a reader should know before believing the ranking."""
 
@@ -341,7 +327,7 @@ class Results:
     adjusted_p: tuple[tuple[float | None, ...], ...]
     """At (i, j): Holm-adjusted p-value over all pairs against "model i is not better than model j"."""
     looks: tuple[LookRow, ...]
-    questions: tuple[QuestionRow, ...]
+    questions: Sequence[QuestionRow]
     warnings: tuple[Caution, ...]
     cost: RunCost
     trials_to_go: float
@@ -376,7 +362,7 @@ class Unjudged:
     weights: tuple[float, ...]
     models: tuple[str, ...]
     """In the order of the configuration."""
-    questions: tuple[QuestionRow, ...]
+    questions: Sequence[QuestionRow]
 
 
 def why_stopped(name: str, results: Results | None) -> str:
@@ -403,19 +389,59 @@ def read_results(directory: Path) -> Results | None:
     """The file in `directory`; None before the first look, and where it is of another version or damaged."""
     try:
         data = read_whole(directory / RESULTS_FILE, MOST_BYTES)
-        return None if _is_whole(data) is False else TypeAdapter(Results).validate_json(data)
+        return None if data.startswith(_UNJUDGED) or _is_whole(data) is False else _parsed(data)
     except (OSError, ValidationError):
         return None
+
+
+_UNJUDGED = b'{"format":%b,' % orjson.dumps(UNJUDGED_FORMAT)
+_BEFORE_ROWS, _AFTER_ROWS = b'],"questions":[{"id":', b'}],"warnings":['
+"""No text within the file has one of them: its quotes have a backslash before them. What a plug-in is told may have the
+first one, but stands before the rows."""
+
+
+def _parsed(data: bytes) -> Results:
+    """The results in a file, with rows that are read when they are wanted where the file is as it is written here."""
+    before = data.rfind(_BEFORE_ROWS)
+    begin, end = before + _BEFORE_ROWS.index(b"{"), data.find(_AFTER_ROWS, max(before, 0)) + 1
+    if before >= 0 and end > 0 and (rows := WrittenRows.within(data, begin, end)) is not None:
+        return replace(_reader().validate_json(data[:begin] + data[end:]), questions=rows)
+    return _reader().validate_json(data)
+
+
+@cache
+def _reader() -> TypeAdapter[Results]:
+    return TypeAdapter(Results)
 
 
 def write_results(directory: Path, results: Results | Unjudged) -> Path:
     """Replace the file in `directory`; raises `StoreFull` or `StoreError`, and leaves the old file as it was."""
     path = directory / RESULTS_FILE
     # not indented: with thousands of questions the file is large, and written at every look
-    data = orjson.dumps(results)
-    data = b'%s,"checksum":%d}\n' % (data[:-1], zlib.crc32(data))
-    write_whole(path, data, "What was committed is intact: mend that and run the same command")
+    write_whole(path, _sealed(_members(results)), "What was committed is intact: mend that and run the same command")
     return path
+
+
+def _members(results: Results | Unjudged) -> Iterator[bytes]:
+    """The JSON of the results up to the bracket that ends it, part by part."""
+    for number, field in enumerate(fields(results)):
+        value = getattr(results, field.name)
+        yield b'%b"%b":' % (b"," if number else b"{", field.name.encode())
+        if isinstance(value, QuestionRows):
+            for place, part in enumerate(value.parts()):
+                yield (b"," if place else b"[") + part
+            yield b"]" if value else b"[]"
+        else:
+            yield orjson.dumps(value)
+
+
+def _sealed(members: Iterable[bytes]) -> Iterator[bytes]:
+    """The same with its checksum, to the end."""
+    crc = 0
+    for part in members:
+        crc = zlib.crc32(part, crc)
+        yield part
+    yield b',"checksum":%d}\n' % zlib.crc32(b"}", crc)
 
 
 _CHECKSUM = re.compile(rb',"checksum":([0-9]{1,10})}\n\Z')
@@ -433,4 +459,4 @@ def _is_whole(data: bytes) -> bool | None:
     found = _CHECKSUM.search(data[-40:])
     if found is None:
         return None if data.endswith(b"}\n") and b"checksum" not in data[-40:] else False
-    return zlib.crc32(data[: -len(found[0])] + b"}") == int(found[1])
+    return zlib.crc32(b"}", zlib.crc32(memoryview(data)[: -len(found[0])])) == int(found[1])

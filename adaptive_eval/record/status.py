@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Reason, Verdict
-from adaptive_eval.record.build import Findings, findings_of, grading_cost, question_posteriors
+from adaptive_eval.record.build import Findings, findings_of, grading_cost
 from adaptive_eval.record.pending import rows_of
+from adaptive_eval.record.question_rows import question_posteriors
 from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import BatchRow, BesideRow, CallRow, GradingCost, ModelRow, PairRow
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot

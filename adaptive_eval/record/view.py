@@ -5,7 +5,7 @@ reader of the whole run needs it. Plain values throughout, so that the whole is 
 not exist is None. Nothing here says where the run lies, since reports are published.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -18,12 +18,12 @@ from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.core.types import PairVerdict
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.record.build import question_posteriors
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
 from adaptive_eval.record.pairing import Pairing, pairings
 from adaptive_eval.record.pending import batch_rows
+from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import BatchRow, Results
@@ -209,10 +209,15 @@ def read_report(directory: Path) -> RunView:
         return replace(view, relabelled=relabelled(stored), judge=judge, labelled=labels, pairings=together)
 
 
+def without_rows(view: RunView) -> RunView:
+    """The view as a page gets it: of each question `posteriors` says what rows of results.json would say again."""
+    return view if view.results is None else replace(view, results=replace(view.results, questions=()))
+
+
 class ViewSource(Protocol):
     """What a view is made of, besides the results: a `RunReader`, or whoever remembers what one has read."""
 
-    def graded(self) -> Mapping[GradedCell, int]:
+    def graded_cells(self) -> Iterable[tuple[GradedCell, int]]:
         """How many trials of each model, question and category there are."""
         ...
 
@@ -243,7 +248,7 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
     config, questions, plug_ins, roster = setup
     rubric = open_rubric(config.rubric)
     fatal_error = fatal_error_of(events)
-    counts = counts_of_graded(source.graded(), roster, len(rubric.weights))
+    counts = counts_of_graded(source.graded_cells(), roster, len(rubric.weights))
     known, places = posterior_views(counts, rubric.weights)
     return RunView(
         results=results,
@@ -280,10 +285,10 @@ def _thresholds(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
     return waiting if open_rubric(rubric).lacks else None
 
 
-def counts_of_graded(graded: Mapping[GradedCell, int], roster: Roster, categories: int) -> NDArray[np.int64]:
+def counts_of_graded(graded: Iterable[tuple[GradedCell, int]], roster: Roster, categories: int) -> NDArray[np.int64]:
     """Counts (L, M, K) of what is stored; a model, question or category that the run no longer has is left out."""
     counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
-    for (model, question, category), trials in graded.items():
+    for (model, question, category), trials in graded:
         if (model, question) in roster and category < categories:
             counts[(*roster.cell(model, question), category)] = trials
     return counts
@@ -293,11 +298,10 @@ def posterior_views(
     counts: NDArray[np.int64], weights: Sequence[float]
 ) -> tuple[tuple[PosteriorView, ...], tuple[tuple[int, ...], ...]]:
     """Every posterior that occurs in counts (L, M, K), once; and for each model and question which of them it is."""
-    models, questions, categories = counts.shape
-    distinct, places = np.unique(counts.reshape(-1, categories), axis=0, return_inverse=True)
+    distinct, places = distinct_counts(counts)
     columns = [column.tolist() for column in (distinct, *question_posteriors(distinct, np.array(weights)))]
     known = tuple(PosteriorView(tuple(many), *values) for many, *values in zip(*columns, strict=True))
-    return known, tuple(map(tuple, places.reshape(models, questions).tolist()))
+    return known, tuple(map(tuple, places.tolist()))
 
 
 def objective_view(decisions: Mapping[str, object]) -> ObjectiveView:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from sys import intern
 from typing import Literal, Self, cast
 
 from adaptive_eval.core.types import Cost
@@ -206,7 +207,12 @@ class RunReader:
 
     def graded(self, after: int = 0) -> dict[GradedCell, int]:
         """How many trials of each model, question and category there are after the trial with this number."""
-        return {GradedCell(*cell): trials for *cell, trials in self._rows(self._queries.graded, after)}
+        return dict(self.graded_cells(after))
+
+    def graded_cells(self, after: int = 0) -> Iterator[tuple[GradedCell, int]]:
+        """The same, one after the other: there may be millions."""
+        for model, question, category, trials in self._stream(self._queries.graded, after):
+            yield GradedCell(intern(model), intern(question), category), trials
 
     def round_counts(self) -> Iterator[RoundCount]:
         """How many graded trials of each model and question have each category, by round."""

@@ -17,6 +17,7 @@ from adaptive_eval.core import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
+from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.restore import StoredRun, read_counts
 from adaptive_eval.record.view import read_view
 from adaptive_eval.show.changes import changes_between
@@ -159,7 +160,7 @@ def test_it_reads_as_it_was_published(site: Site, whole: Whole) -> None:
     assert read_view(run).results is not None
     (run / "results.json").unlink()
     view = read_view(run)
-    worked_out = json.loads(orjson.dumps(view.results))
+    worked_out = json.loads(orjson.dumps(view.results, default=as_json))
     for results in (published, worked_out):
         del results["run"]
     assert worked_out == published

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.record.pairing import Pairing, Values, pairing
+from adaptive_eval.record.pairing import ModelValues, Pairing, pairing
 
 QUESTIONS = 30
 CHANCES = np.random.default_rng(5).beta(0.8, 0.8, QUESTIONS)
@@ -22,9 +22,13 @@ def outcomes(uniform: np.ndarray, shift: float = 0.0) -> np.ndarray:
     return (uniform < np.clip(CHANCES + shift, 0.0, 1.0)[:, None]).astype(float)
 
 
-def told(values: np.ndarray, missing: int = 0) -> Values:
-    """By question and trial; the last `missing` trials of every question have not come."""
-    return {f"q{row}": dict(enumerate(one[: len(one) - missing])) for row, one in enumerate(values.tolist())}
+def told(values: np.ndarray, missing: int = 0) -> ModelValues:
+    """As they come, trial by trial; the last `missing` trials of every question have not come."""
+    found = ModelValues()
+    for trial in range(values.shape[1] - missing):
+        for question, value in enumerate(values[:, trial].tolist()):
+            found.add(question, trial, value)
+    return found
 
 
 def pair(kind: str, trials: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -66,6 +70,26 @@ def test_trials_that_one_side_lacks_count_for_nothing() -> None:
     whole = pairing("a", "b", told(one[:, :6]), told(other[:, :6]))
     assert cut == whole
     assert cut is not None and cut.trials == 6 * QUESTIONS
+
+
+def test_it_is_the_formula_question_by_question() -> None:
+    rng = np.random.default_rng(4)
+    both = rng.normal(size=(2, 9, 5))
+    counts, values = rng.integers(0, 6, (2, 9)), [ModelValues(), ModelValues()]
+    for side, question, trial in np.ndindex(2, 9, 5):
+        if trial < counts[side, question]:
+            values[side].add(question, trial, both[side, question, trial])
+    together = apart = noise = 0.0
+    for question, n in enumerate(counts.min(axis=0).tolist()):
+        if n > 1:
+            x, y = both[:, question, :n]
+            together += np.var(x - y, ddof=1) / n
+            apart += (np.var(x, ddof=1) + np.var(y, ddof=1)) / n
+            noise += np.var(x, ddof=1) * np.var(y, ddof=1) / (n * n * (n - 1))
+    found = pairing("a", "b", *values)
+    assert found is not None
+    assert found.trials == sum(n for n in counts.min(axis=0).tolist() if n > 1)
+    assert (found.variance, found.sigma) == pytest.approx((together / apart, 2.0 * np.sqrt(noise) / apart))
 
 
 @pytest.mark.parametrize("trials", [0, 1])

@@ -11,6 +11,7 @@ from live_runs import MODELS, EndedRuns, Site, kill, wait_for_trials
 from played import Played, prepared
 
 from adaptive_eval.errors import StoreError
+from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.results import RESULTS_FILE
 from adaptive_eval.record.view import RunView, read_view
 from adaptive_eval.store import Store, TrialsRegraded, is_held
@@ -25,7 +26,7 @@ def published(directory: Path) -> dict[str, object]:
 
 def worked_out(view: RunView) -> dict[str, object]:
     """What was read, in the same form."""
-    return without_times(json.loads(orjson.dumps(view.results)))
+    return without_times(json.loads(orjson.dumps(view.results, default=as_json)))
 
 
 def without_times(results: dict[str, object]) -> dict[str, object]:
@@ -48,7 +49,9 @@ def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     assert [look.look for look in view.looks] == list(range(1, len(view.results.looks) + 1))
     assert sum(view.looks[-1].trials) == view.results.looks[-1].trials
     assert sum(one.trials for one in view.traffic) == view.results.cost.trials
-    assert str(site.folder) not in orjson.dumps(view).decode()  # plain values throughout, and not where they came from
+    assert (
+        str(site.folder) not in orjson.dumps(view, default=as_json).decode()
+    )  # plain values throughout, and not where they came from
 
 
 def test_what_is_known_of_each_question_is_what_the_run_has_published(site: Site, ended_runs: EndedRuns) -> None:

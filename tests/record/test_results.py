@@ -21,7 +21,7 @@ from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.errors import StoreError, Unavailable
-from adaptive_eval.record.build import question_posteriors
+from adaptive_eval.record.question_rows import question_posteriors
 from adaptive_eval.record.results import FORMAT, Results, is_whole, read_results, write_results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.snapshot import RunSubject

@@ -30,6 +30,7 @@ from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import RESULTS_FILE
 from adaptive_eval.record.snapshot import subject_of
@@ -59,7 +60,7 @@ def said(status: Status) -> dict[str, object]:
 def told(found: Ended) -> dict[str, object]:
     """How it ended."""
     names = ("reason", "why", "exit_code", "gate", "lost", "fixed", "fatal_error", "ungraded")
-    results = None if found.results is None else orjson.loads(orjson.dumps(found.results))
+    results = None if found.results is None else orjson.loads(orjson.dumps(found.results, default=as_json))
     if results is not None:
         results["run"] = {key: value for key, value in results["run"].items() if key not in WHEN}
     return {name: getattr(found, name) for name in names} | {"results": results, "status": said(found.status)}

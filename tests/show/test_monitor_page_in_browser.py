@@ -14,6 +14,7 @@ import pytest
 from browsing import Tabs
 from page_views import simulated, world
 
+from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import RunView
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 
@@ -70,7 +71,7 @@ class Server(ThreadingHTTPServer):
         if self.view is None:
             return None
         if path == "api/run/page/view":
-            return "application/json", orjson.dumps(self.view).decode()
+            return "application/json", orjson.dumps(self.view, default=as_json).decode()
         after = int(path.partition("after=")[2] or -1)
         later = [one for one in self.trials if one["trial"] > after]
         return "application/json", json.dumps({"trials": later[:2], "more": len(later) > 2})

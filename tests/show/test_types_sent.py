@@ -1,7 +1,7 @@
 """What the page's modules believe to be sent is what is sent: their types name every field, and no other."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from importlib.resources import files
 from types import NoneType, UnionType
@@ -27,7 +27,9 @@ def written(kind: Any) -> str:
         return " | ".join(dict.fromkeys(map(written, inner)))
     if origin is Mapping:
         return f"Record<string, {written(inner[1])}>"
-    assert origin is tuple, kind
+    if origin is Sequence:
+        inner = (*inner, Ellipsis)
+    assert origin in (tuple, Sequence), kind
     if inner[-1] is not Ellipsis:
         return f"[{', '.join(map(written, inner))}]"
     item = written(inner[0])

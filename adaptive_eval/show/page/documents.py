@@ -23,7 +23,7 @@ import orjson
 
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.record.glossary import GLOSSARY
-from adaptive_eval.record.view import RunView
+from adaptive_eval.record.view import RunView, without_rows
 
 STATIC = files("adaptive_eval.show.page") / "static"
 ENTRY = "main.js"
@@ -123,7 +123,9 @@ def report_page(view: RunView) -> str:
         f'<link rel="icon" href="data:image/svg+xml,{quote(icon())}">\n'
         f"<style>{look}</style>\n"
     )
-    tail = f'<script id="view" type="application/json">{_as_json(view)}</script>\n<script>{code}</script>\n'
+    tail = (
+        f'<script id="view" type="application/json">{_as_json(without_rows(view))}</script>\n<script>{code}</script>\n'
+    )
     return _document(f"{view.name} · adaptive-eval", head, tail, {})
 
 

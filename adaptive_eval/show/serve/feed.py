@@ -9,7 +9,7 @@ once, by its number, whatever is drawn of it afterwards. Looks and events are fe
 """
 
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +91,10 @@ class StoredSums:
     def graded(self) -> dict[GradedCell, int]:
         """How many trials of each model, question and category there are."""
         return self._graded
+
+    def graded_cells(self) -> Iterable[tuple[GradedCell, int]]:
+        """The same, one after the other."""
+        return self._graded.items()
 
     def looks(self) -> list[StoredLook]:
         """The looks that were taken under the newest configuration."""

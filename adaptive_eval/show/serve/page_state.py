@@ -17,7 +17,8 @@ import orjson
 
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.view import PosteriorView, QuestionView, posterior_views
+from adaptive_eval.record.question_rows import as_json
+from adaptive_eval.record.view import PosteriorView, QuestionView, posterior_views, without_rows
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import Rates
 from adaptive_eval.store import GradedCell, RunReader, TrialRecord
@@ -27,9 +28,10 @@ from adaptive_eval.store.rows import valid_text
 def to_json(value: object) -> bytes:
     """The value as JSON in UTF-8; halves of a surrogate pair, which that cannot hold, become question marks."""
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, default=as_json)
     except TypeError:
-        return orjson.dumps(_cleaned(asdict(value) if is_dataclass(value) and not isinstance(value, type) else value))
+        plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+        return orjson.dumps(_cleaned(plain), default=as_json)
 
 
 def _cleaned(value: Any) -> Any:
@@ -184,7 +186,7 @@ class PageState:
         self._feed.poll()
         etag = self._etag()
         if self._published is None or self._published.etag != etag:
-            self._published = PublishedView(to_json(self._feed.view()), etag)
+            self._published = PublishedView(to_json(without_rows(self._feed.view())), etag)
         return self._published
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:
