@@ -1,7 +1,8 @@
 """What all tests share: a simulated server with fast answers, another with slow ones, a place to run against them, a
 browser, and in some rooms a clock that waits for them.
 
-Property tests are not timed, since the machines they run on are not alike, and the same in every run where `CI` is set.
+Property tests are not timed, nor is how their examples are drawn, since the machines they run on are not alike, and the
+same in every run where `CI` is set.
 Hundreds of processes are started that import the package: they may keep what they have compiled, whatever is set.
 """
 
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browsing import Tabs, chromium
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from live_runs import EndedRuns, Site, small_world
 from patient_time import PatientLoop
 from ports import held_port
@@ -29,7 +30,9 @@ from adaptive_eval.simulate.worlds import Latency
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-settings.register_profile("untimed", deadline=None, max_examples=examples(100))
+settings.register_profile(
+    "untimed", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("untimed")
 
 sys.dont_write_bytecode = False

@@ -1,7 +1,11 @@
-"""On how many examples a property is tried: on a fifth of them while one works, on all where `THOROUGH` is set."""
+"""How much is tried: of a property's examples a fifth while one works, and all where `THOROUGH` is set; of a long
+simulation a part, and the whole before a release.
+"""
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
@@ -11,6 +15,11 @@ FEWEST = 6
 def examples(most: int) -> int:
     """So many of at most these."""
     return most if THOROUGH else min(most, max(most // 5, FEWEST))
+
+
+def sizes(few: int, many: int) -> list[Any]:
+    """How large a simulation is among the long tests, and how large before a release."""
+    return [pytest.param(few, marks=pytest.mark.slow), pytest.param(many, marks=pytest.mark.release)]
 
 
 def only_drawn(lives: int) -> settings:

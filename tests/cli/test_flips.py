@@ -16,7 +16,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.store.database import DATABASE_FILE
 
-FLIPS = [pytest.param(12, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.release)]
+FLIPS = [pytest.param(4, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.release)]
 WHEN = re.compile('"updated": *"[^"]*"')
 """When results were made is another time where they are made anew."""
 LOG = f"{DATABASE_FILE}-wal"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
-from thoroughness import examples
+from thoroughness import examples, sizes
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import first_information, plan_on
@@ -120,11 +120,11 @@ def decided(first: NDArray[np.int64], most: int) -> Plan:
     return Plan(**{name: getattr(plan, name) for name in plan.__slots__ if name != "policy"}, policy=UnresolvedPairs())
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("runs", sizes(40, 400))
 @pytest.mark.parametrize("there", ["everything", "half", "ragged"])
-def test_ties_are_called_no_oftener_than_promised(there: str) -> None:
+def test_ties_are_called_no_oftener_than_promised(there: str, runs: int) -> None:
     """2 (1 - confidence) = 10% at most; a finished design spends all of it on its one look."""
-    runs, most = 400, 24
+    most = 24
     rng = np.random.default_rng(5)
     called = 0
     first = {

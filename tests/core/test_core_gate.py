@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
+from thoroughness import sizes
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.anytime import Anytime
@@ -80,10 +81,10 @@ def allowed(promise: float, runs: int) -> float:
     return float(binom.ppf(0.999, runs, promise) / runs)
 
 
-@pytest.mark.slow
-def test_a_build_that_is_a_point_worse_passes_a_delta_of_five_points_within_the_horizon() -> None:
+@pytest.mark.parametrize("runs", sizes(15, 40))
+def test_a_build_that_is_a_point_worse_passes_a_delta_of_five_points_within_the_horizon(runs: int) -> None:
     """The baseline at 0.86 and a build at 0.85: certifying a tie takes thousands of trials, and passing does not."""
-    found = outcomes(gate(trials=Trials(4, 80)), 0.86, 0.85, 40)
+    found = outcomes(gate(trials=Trials(4, 80)), 0.86, 0.85, runs)
     assert found[PASS] >= 0.7 and found[FAIL] == 0.0
 
 
@@ -103,30 +104,29 @@ def test_passing_takes_fewer_trials_than_certifying_a_tie() -> None:
     assert spent[0] < 0.6 * spent[1]
 
 
-@pytest.mark.slow
-def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails() -> None:
-    runs = 200
+@pytest.mark.parametrize("runs", sizes(60, 200))
+def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails(runs: int) -> None:
     found = outcomes(gate(), 0.80, 0.75, runs)
     assert found[PASS] <= allowed(0.05, runs)
     assert found[FAIL] <= allowed(0.05, runs)
 
 
-@pytest.mark.slow
-def test_an_equal_build_hardly_ever_fails() -> None:
-    assert outcomes(gate(), 0.8, 0.8, 60)[FAIL] == 0.0
+@pytest.mark.parametrize("runs", sizes(20, 60))
+def test_an_equal_build_hardly_ever_fails(runs: int) -> None:
+    assert outcomes(gate(), 0.8, 0.8, runs)[FAIL] == 0.0
 
 
 def test_a_build_that_is_much_worse_fails() -> None:
     assert outcomes(gate(), 0.85, 0.65, 20)[FAIL] == 1.0
 
 
-@pytest.mark.slow
-def test_without_a_delta_a_build_passes_by_being_better() -> None:
+@pytest.mark.parametrize("runs", sizes(30, 100))
+def test_without_a_delta_a_build_passes_by_being_better(runs: int) -> None:
     plan = gate(0.0)
     assert outcomes(plan, 0.6, 0.8, 10)[PASS] == 1.0
     assert outcomes(plan, 0.8, 0.6, 10)[FAIL] == 1.0
-    equal = outcomes(plan, 0.7, 0.7, 100)
-    assert equal[PASS] + equal[FAIL] <= allowed(0.10, 100)
+    equal = outcomes(plan, 0.7, 0.7, runs)
+    assert equal[PASS] + equal[FAIL] <= allowed(0.10, runs)
 
 
 @pytest.mark.release

@@ -185,13 +185,13 @@ def allowed(runs: int) -> float:
 @pytest.mark.slow
 def test_raising_the_horizon_until_there_is_a_winner_finds_few_between_copies() -> None:
     p = np.random.default_rng(7).beta(0.6, 0.6, 30)
-    assert false_winners(25, 0.3, p, adaptive=False) <= allowed(25)
+    assert false_winners(12, 0.3, p, adaptive=False) <= allowed(12)
 
 
 @pytest.mark.slow
 def test_neither_do_ungraded_answers_make_winners_of_copies() -> None:
     p = np.random.default_rng(7).beta(0.6, 0.6, 30)
-    assert false_winners(25, 0.3, p, adaptive=True, ungraded=ungraded_in_favour) <= allowed(25)
+    assert false_winners(12, 0.3, p, adaptive=True, ungraded=ungraded_in_favour) <= allowed(12)
 
 
 @pytest.mark.release

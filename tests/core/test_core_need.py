@@ -168,14 +168,16 @@ PACES = (
 
 
 @pytest.mark.parametrize(
-    "pace",
+    ("pace", "profile"),
     [
-        pytest.param(PACES[0], id="a server each", marks=pytest.mark.slow),
-        pytest.param(PACES[1], id="in turn"),
-        pytest.param(PACES[2], id="small", marks=pytest.mark.slow),
+        pytest.param(PACES[1], "alike", id="in turn-alike"),
+        pytest.param(PACES[1], "spread", id="in turn-spread", marks=pytest.mark.slow),
+        pytest.param(PACES[0], "alike", id="a server each-alike", marks=pytest.mark.slow),
+        pytest.param(PACES[0], "spread", id="a server each-spread", marks=pytest.mark.release),
+        pytest.param(PACES[2], "alike", id="small-alike", marks=pytest.mark.release),
+        pytest.param(PACES[2], "spread", id="small-spread", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("profile", ["alike", pytest.param("spread", marks=pytest.mark.slow)])
 def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: str) -> None:
     """Twice 1 - confidence for the default rule, at looks whose moments depend on what was seen."""
     runs, questions = 80, 30

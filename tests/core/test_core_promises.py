@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
+from thoroughness import sizes
 
 from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.anytime import Anytime
@@ -111,9 +112,7 @@ def test_looking_at_every_round_calls_exact_ties_no_more_often_than_promised(
     assert called.mean() <= allowed(0.10, pairs)
 
 
-@pytest.mark.parametrize(
-    "runs", [pytest.param(50, marks=pytest.mark.slow), pytest.param(250, marks=pytest.mark.release)]
-)
+@pytest.mark.parametrize("runs", sizes(15, 250))
 @pytest.mark.parametrize("policy", [pytest.param(Uniform(), id="uniform"), pytest.param(Weighted(), id="weighted")])
 @pytest.mark.parametrize("pace", [Pace(), Pace(0.1, 1)], ids=["every round", "running ahead"])
 def test_whole_runs_keep_the_promise_on_exact_ties(runs: int, policy: Policy, pace: Pace) -> None:
@@ -132,10 +131,10 @@ def test_whole_runs_keep_the_promise_on_exact_ties(runs: int, policy: Policy, pa
     assert abs(np.mean(lead)) < 4.0 * float(np.std(lead)) / math.sqrt(runs)
 
 
-@pytest.mark.slow
-def test_a_family_of_ties_keeps_its_promise_together() -> None:
+@pytest.mark.parametrize("many", sizes(5, 30))
+def test_a_family_of_ties_keeps_its_promise_together(many: int) -> None:
     """Eight copies under Holm: any call at all in at most 5% of runs, where single promises break in many."""
-    runs, p = {True: 120, False: 30}, profile("spread")
+    runs, p = {True: 4 * many, False: many}, profile("spread")
     bench = Bench(8, QUESTIONS, BINARY)
     share = {}
     for familywise, most in runs.items():

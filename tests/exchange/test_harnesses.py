@@ -88,7 +88,11 @@ def test_lm_eval_rows_that_cannot_be_trials(tmp_path: Path, rows: list[dict[str,
     assert not (tmp_path / "run").exists()
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(
     answers=st.lists(st.lists(st.sampled_from(["4", "5", ""]), min_size=1, max_size=4), min_size=1, max_size=4),
     filters=st.integers(1, 3),

@@ -215,7 +215,11 @@ def amiss(value: object) -> Iterator[Any]:
             yield {name: kept for name, kept in value.items() if name != key}
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data(), value=JSON)
 def test_anything_in_any_place_of_a_record_is_imported_or_named(
     tmp_path: Path, data: st.DataObject, value: object

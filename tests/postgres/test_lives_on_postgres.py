@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from live_runs import ENDED, EndedRuns, Found, Site, kill, trials_in
+from patient_time import HANGS
 from postgres_server import PostgresServer
 from typer.testing import CliRunner, Result
 
@@ -167,17 +168,19 @@ def test_the_database_is_killed_in_the_midst_and_nothing_is_lost_or_counted_twic
     ended_runs: EndedRuns,
     mortal: PostgresServer,
     mortal_database: LedgerAddress,
+    unhurried_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(mortal_database))
     plain, kept = ended_runs.copy(site, site.directory("plain")), site.directory("kept")
-    process = site.start(site.write("kept", **kept_in(mortal_database, patience="10m")), "--run-dir", str(kept))
+    slow = Site(site.folder, unhurried_url, site.processes)  # it is not over before the database is killed
+    process = slow.start(slow.write("kept", **kept_in(mortal_database, patience="10m")), "--run-dir", str(kept))
     for trials in (20, 120):
         assert reached(kept, trials, process)
         mortal.kill()
         time.sleep(0.3)
         mortal.start()
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=HANGS)
     assert process.returncode in ENDED, (out, err)
     assert Found.of(kept) == Found.of(plain)
 
@@ -187,16 +190,18 @@ def test_where_the_database_stays_away_the_run_ends_and_can_be_gone_on_with(
     ended_runs: EndedRuns,
     mortal: PostgresServer,
     mortal_database: LedgerAddress,
+    unhurried_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(mortal_database))
     monkeypatch.setenv("PGPASSWORD", SECRET)
     plain, kept = ended_runs.copy(site, site.directory("plain")), site.directory("kept")
-    config = site.write("kept", **kept_in(mortal_database, patience="1s"))
+    slow = Site(site.folder, unhurried_url, site.processes)
+    config = slow.write("kept", **kept_in(mortal_database, patience="1s"))
     process = site.start(config, "--run-dir", str(kept))
     assert reached(kept, 20, process)
     mortal.kill()
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.FAILED
     assert "does not answer" in err and "when it is back, run the same command" in err, err
     away = called("monitor", str(mortal_database))
@@ -297,6 +302,6 @@ def test_runs_go_on_while_many_begin_at_once(site: Site, database: LedgerAddress
         for number in range(3)
     ]
     for process in processes:
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=HANGS)
         assert process.returncode in ENDED, (out, err)
     assert [one.name for one in list_runs(database)] == ["run0", "run1", "run2"]

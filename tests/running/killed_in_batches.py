@@ -43,11 +43,11 @@ def arm(point: str) -> None:
             form.state = killed_state  # type: ignore[method-assign, assignment]
     deliver, delivered = BatchedEndpoint._deliver, []
 
-    def killed_deliver(self: Any, *args: Any) -> bool:
+    def killed_deliver(self: Any, *args: Any, **named: Any) -> bool:
         delivered.append(1)
         if len(delivered) > 5:
             die()
-        return deliver(self, *args)
+        return deliver(self, *args, **named)
 
     commit = Store.commit
 

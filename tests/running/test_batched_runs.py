@@ -208,8 +208,9 @@ def test_a_kill_at_any_point_pays_nothing_twice(site: Site, kind: str, point: st
 MOST_KILLS = 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize(
+    "number", [pytest.param(one, marks=pytest.mark.slow if one < 3 else pytest.mark.release) for one in range(6)]
+)
 def test_kills_one_after_the_other_among_faults_pay_nothing_twice(site: Site, number: int) -> None:
     """What the service has answered is stored, or lost and counted; a cap counts both."""
     rng = random.Random(number)

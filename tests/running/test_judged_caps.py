@@ -195,8 +195,10 @@ def test_some_judged_budgets_hold(**chosen: Any) -> None:
     check_judged(**chosen)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(2, 6))
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(2, marks=pytest.mark.slow), *(pytest.param(one, marks=pytest.mark.release) for one in (3, 4, 5))],
+)
 def test_a_hundred_judged_budgets_hold(number: int) -> None:
     seed(number)(only_drawn(25)(given(**JUDGED)(check_judged)))()
 

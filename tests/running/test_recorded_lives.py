@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from ledger_check import Books, stored_looks, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start, World
+from thoroughness import sizes
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
@@ -165,8 +166,6 @@ def test_some_lives_among_recorded_models() -> None:
     recorded_lives(histories=1)
 
 
-@pytest.mark.parametrize(
-    "histories", [pytest.param(20, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.release)]
-)
+@pytest.mark.parametrize("histories", sizes(8, 60))
 def test_many_lives_among_recorded_models(histories: int) -> None:
     recorded_lives(histories=histories, number=1)

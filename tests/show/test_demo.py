@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from browsing import Tabs
-from patient_time import HANGS
 from typer.testing import CliRunner
 
 import scorio.eval
@@ -151,7 +150,6 @@ def test_it_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, width: i
     path = tmp_path / "demo.html"
     path.write_text(demo_page())
     page = tabs.open(width=width, dark=dark)
-    page.set_default_timeout(1000 * HANGS)
     page.goto(path.as_uri())
     assert page.text_content("#told") == "1 of 80"
     page.click("#step")
@@ -221,7 +219,6 @@ def opened(tabs: Tabs, folder: Path, **how: bool | int) -> "Page":
     path = folder / "demo.html"
     path.write_text(demo_page())
     page = tabs.open(**how)  # type: ignore[arg-type]
-    page.set_default_timeout(1000 * HANGS)
     page.goto(path.as_uri())
     page.wait_for_selector("#told:text-is('1 of 80')")
     return page

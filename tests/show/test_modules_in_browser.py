@@ -60,7 +60,7 @@ def test_numbers_and_names_read_well(tabs: Tabs, expression: str, text: str) -> 
 HALVES = st.builds(lambda k, n: k / 2**n, st.integers(-(10**7), 10**7), st.integers(0, 12))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(HALVES | st.floats(-1e9, 1e9), st.integers(0, 4))
 def test_a_number_is_rounded_as_every_other_report_rounds_it(tabs: Tabs, value: float, digits: int) -> None:
     said = call(tabs, "text.js", f"it.number({value!r}, {digits})")
@@ -68,7 +68,7 @@ def test_a_number_is_rounded_as_every_other_report_rounds_it(tabs: Tabs, value: 
     assert (said[0] == "−") == (float(f"{value:.{digits}f}") < 0)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(HALVES | st.integers(-(10**13), 10**13) | st.sampled_from([112_500, 999_499, 999_500, 999_999, 1_125_000]))
 def test_a_count_is_that_of_every_other_report(tabs: Tabs, value: float) -> None:
     assert call(tabs, "text.js", f"it.count({value!r})") == count(value)
@@ -140,7 +140,7 @@ VALUES = st.dictionaries(
 )
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(VALUES)
 def test_a_run_reads_its_configuration_from_the_page(tabs: Tabs, value: dict[str, object]) -> None:
     text = call(tabs, "yaml.js", f"it.yaml(JSON.parse({json.dumps(json.dumps(value))}))")

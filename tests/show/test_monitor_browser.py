@@ -1,6 +1,7 @@
 """The monitor in a real browser: a page follows a live run, and nothing that a model wrote is more than text."""
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browsing import Tabs
-from live_runs import Site, small_world
+from live_runs import Site, small_world, wait_for_trials
 from patient_time import HANGS
 from played import Played
 from ports import held_port
+from warm_start import WarmProcess
 
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
@@ -71,16 +73,31 @@ def monitors(tabs: Tabs) -> Iterator[Monitors]:
     monitors.stop()
 
 
+@dataclass(frozen=True)
+class LiveRun:
+    """A run of half a minute in a process of its own: it stands still while a test does what may take any time."""
+
+    directory: Path
+    process: WarmProcess
+
+    def stand_still(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+
 @pytest.fixture
-def live(site: Site) -> Iterator[Path]:
-    """The directory of a run that takes half a minute, in a process of its own."""
+def live(site: Site) -> Iterator[LiveRun]:
+    """It has just begun, and stands still."""
     slow = SimulatedServer(replace(small_world(), latency=Latency(median=0.45)))
     with serving(slow) as url:
         process = replace(site, base_url=url).start(site_config(site, url))
         directory = site.directory()
-        while not (directory / "run.sqlite").exists():
-            assert process.poll() is None, process.communicate()
-        yield directory
+        assert wait_for_trials(directory, 1, process)
+        run = LiveRun(directory, process)
+        run.stand_still()
+        yield run
         with process:
             process.kill()
 
@@ -120,15 +137,18 @@ def open_cell(page: "Page", right: int = 2) -> None:
 # -- a live run --------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_of_a_live_run_follows_it_by_itself(live: Path, monitors: Monitors, tabs: Tabs) -> None:
-    page = tabs.at(monitors.serve(live))
+def test_the_page_of_a_live_run_follows_it_by_itself(live: LiveRun, monitors: Monitors, tabs: Tabs) -> None:
+    page = tabs.at(monitors.serve(live.directory))
+    live.go_on()
     until(page, f"{LOOKS} >= 1")
     trials, looks = number(page, TRIALS), number(page, LOOKS)
     pages = [url for url in tabs.requests if not url.endswith(("/view", "/live"))]
     until(page, f"{TRIALS} > {trials} && {LOOKS} > {looks + 1}")
+    live.stand_still()
     assert "running" in page.inner_text("h1") and "live" in page.inner_text("h1")
     page.locator("#trials").scroll_into_view_if_needed()
     shown = page.evaluate("document.querySelector('#trials p').textContent")
+    live.go_on()
     until(page, f"document.querySelector('#trials p').textContent !== {shown!r}")
     open_cell(page)
     answer = page.locator("dialog details.answer").first
@@ -143,14 +163,15 @@ def test_the_page_of_a_live_run_follows_it_by_itself(live: Path, monitors: Monit
     assert [url for url in tabs.requests if not url.endswith(("/view", "/live")) and "question" not in url] == pages
 
 
-def test_a_page_comes_back_when_its_monitor_does(live: Path, monitors: Monitors, tabs: Tabs) -> None:
+def test_a_page_comes_back_when_its_monitor_does(live: LiveRun, monitors: Monitors, tabs: Tabs) -> None:
     with held_port() as port:
-        page = tabs.at(monitors.serve(live, port))
+        page = tabs.at(monitors.serve(live.directory, port))
         until(page, f"{TRIALS} > 0")
         monitors.stop()
         until(page, "document.querySelector('h1').textContent.includes('no connection')")
         trials = number(page, TRIALS)
-        monitors.serve(live, port)
+        live.go_on()
+        monitors.serve(live.directory, port)
     until(page, f"{TRIALS} > {trials} && !document.querySelector('h1').textContent.includes('no connection')")
     lost = [told for told in tabs.complaints if "ERR_CONNECTION_REFUSED" in told or "ERR_INCOMPLETE_CHUNKED" in told]
     assert lost == tabs.complaints, "a browser notes that a server was away, and nothing else was wrong"

@@ -31,10 +31,10 @@ URL = "s3://bench/answers"
 
 
 class Storage:
-    """An S3 server of this test's own, that can go away and come back with what it has."""
+    """An S3 server of this test's own, that can go away and come back with what it has, on a port held for it."""
 
-    def __init__(self) -> None:
-        self._port = 0
+    def __init__(self, port: int) -> None:
+        self._port = port
         self.start()
 
     @property
@@ -46,20 +46,19 @@ class Storage:
 
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self._port)
         self._server.start()
-        self._port = self._server.get_host_and_port()[1]
 
     def stop(self) -> None:
         self._server.stop()
 
 
 @pytest.fixture
-def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+def storage(monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int) -> Iterator[Storage]:
     import boto3
     import s3fs
 
     for name in [one for one in os.environ if one.startswith("AWS_") or one.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
-    storage = Storage()
+    storage = Storage(unused_tcp_port)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

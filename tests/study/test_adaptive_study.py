@@ -104,7 +104,7 @@ def test_recorded_outcomes_are_drawn_within_their_record_and_the_command_writes_
 
 @pytest.mark.slow
 def test_many_draws_are_shared_among_processes_and_come_out_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = AdaptiveRequest(("coins",), replicates=5, trials=6)
+    request = AdaptiveRequest(("coins",), replicates=4, trials=5)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     alone = study_adaptive(request)
     monkeypatch.setattr(adaptive, "FEW", 2)

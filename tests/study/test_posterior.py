@@ -5,6 +5,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import binom, invgamma, kstest, norm, sem
 from scipy.stats import t as student
+from thoroughness import sizes
 
 from adaptive_eval.simulate.worlds import BINARY, shared_difficulty
 from adaptive_eval.study.worlds import BURN_IN, CENTRE_SD, FREEDOM, SCALES, Sampler, Stick, posterior_chances
@@ -80,9 +81,7 @@ def test_one_question_of_one_model_against_quadrature() -> None:
     assert draws.std() == pytest.approx(sd_of, rel=0.07)
 
 
-@pytest.mark.parametrize(
-    "worlds", [pytest.param(40, marks=pytest.mark.slow), pytest.param(120, marks=pytest.mark.release)]
-)
+@pytest.mark.parametrize("worlds", sizes(15, 120))
 def test_true_scores_lie_anywhere_among_the_draws(worlds: int) -> None:
     """Over pilots of many worlds: neither shrunk together, as by a flat prior a question, nor spread by their noise.
 

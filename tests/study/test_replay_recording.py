@@ -136,7 +136,11 @@ def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 def test_damage_never_gives_anything_but_a_named_error(data: st.DataObject, tmp_path: Path) -> None:
     path = tmp_path / "damaged.npz"
     compressed = data.draw(st.booleans())

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 from test_simulated import QUESTIONS, level, served
+from thoroughness import sizes
 
 from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
 from adaptive_eval.core.anytime import Anytime
@@ -112,19 +113,17 @@ def test_runs_side_by_side_are_those_of_their_controllers(plan: Plan, seed: int)
     hold_against_controllers(plan, seed)
 
 
-@pytest.mark.parametrize(
-    "many", [pytest.param(40, marks=pytest.mark.slow), pytest.param(150, marks=pytest.mark.release)]
-)
+@pytest.mark.parametrize("many", sizes(15, 150))
 def test_runs_side_by_side_are_those_of_their_controllers_on_many_plans(many: int) -> None:
     settings(max_examples=many, deadline=None)(given(plans(), st.integers(0, 999))(hold_against_controllers))()
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("runs", sizes(150, 500))
 @pytest.mark.parametrize("policy", [pytest.param(Uniform(), id="uniform"), pytest.param(Weighted(), id="weighted")])
 @pytest.mark.parametrize("pace", [Pace(), Pace(0.1, 1)], ids=["every round", "running ahead"])
-def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, pace: Pace) -> None:
+def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, pace: Pace, runs: int) -> None:
     """Two copies on questions of all kinds, all the way to the horizon: called in at most 10% of runs."""
-    runs, copy = 500, np.random.default_rng(8).beta(0.6, 0.4, QUESTIONS)
+    copy = np.random.default_rng(8).beta(0.6, 0.4, QUESTIONS)
     plan = Plan(Bench(2, QUESTIONS, BINARY), policy=policy, judging=Judging(futility=None), pace=pace)
     jobs = [StackedJob(world, binary(np.stack([copy, copy])), None, timed=False) for world in range(runs)]
     ended = simulate_side_by_side(plan, jobs, served(2), 1)

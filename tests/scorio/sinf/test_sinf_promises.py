@@ -51,31 +51,39 @@ def test_exact_ties_are_called_no_more_often_than_promised(
     assert low <= rates["zscore", "uniform"].any <= high, "the published rule, as measured"
 
 
-@pytest.mark.slow
+SCHEDULES = {
+    "equal": (worlds.equal, 30),
+    "head start": (worlds.head_start, 30),
+    "newcomer": (worlds.newcomer, 30),
+    "newcomer, 10 questions": (worlds.newcomer, 10),
+    "faster": (worlds.faster, 30),
+    "ragged": (worlds.ragged, 30),
+}
+WORLDS = {
+    "coins 0.5": worlds.coins(0.5),
+    "coins 0.9": worlds.coins(0.9),
+    "coins 0.97": worlds.coins(0.97),
+    "logit-normal": worlds.logit_normal,
+    "aime-like": worlds.aime_like,
+    "near-deterministic": worlds.near_deterministic,
+    "one open": worlds.one_open_question,
+}
+
+
 @pytest.mark.parametrize(
-    ("schedule", "questions"),
+    ("world", "schedule", "questions"),
     [
-        (worlds.equal, 30),
-        (worlds.head_start, 30),
-        (worlds.newcomer, 30),
-        (worlds.newcomer, 10),
-        (worlds.faster, 30),
-        (worlds.ragged, 30),
+        # each world at one schedule, and each schedule in one world at least; the others before a release
+        pytest.param(
+            world,
+            schedule,
+            questions,
+            id=f"{name}-{kind}",
+            marks=pytest.mark.slow if at == of % 6 else pytest.mark.release,
+        )
+        for of, (name, world) in enumerate(WORLDS.items())
+        for at, (kind, (schedule, questions)) in enumerate(SCHEDULES.items())
     ],
-    ids=["equal", "head start", "newcomer", "newcomer, 10 questions", "faster", "ragged"],
-)
-@pytest.mark.parametrize(
-    "world",
-    [
-        worlds.coins(0.5),
-        worlds.coins(0.9),
-        worlds.coins(0.97),
-        worlds.logit_normal,
-        worlds.aime_like,
-        worlds.near_deterministic,
-        worlds.one_open_question,
-    ],
-    ids=["coins 0.5", "coins 0.9", "coins 0.97", "logit-normal", "aime-like", "near-deterministic", "one open"],
 )
 def test_promises_hold_in_every_world_at_every_schedule(
     world: World, schedule: Callable[[int], Schedule], questions: int
