@@ -18,7 +18,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.errors import ExitCode
 
 LANGUAGES = {"python", "yaml", "sh", "text", "mermaid"}
-OTHERS = {"python3", "pip", "ssh", "kubectl", "curl", "ruff", "mypy", "pytest", "python"} | {
+OTHERS = {"python3", "pip", "ray", "sky", "sbatch", "ssh", "kubectl", "curl", "ruff", "mypy", "pytest", "python"} | {
     "uv",
     "cyclonedx-py",
     "sigstore",

@@ -35,6 +35,7 @@ LAYERS: list[str] = [
     "adaptive_eval.record",
     "adaptive_eval.exchange",
     "adaptive_eval.running",
+    "adaptive_eval.sites",
     "adaptive_eval.study",
     "adaptive_eval.show",
     "adaptive_eval.notebook",

@@ -11,8 +11,11 @@ import typer
 from adaptive_eval.cli.shared import Config, Overrides, reported, tell_what_is_passed_over
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
+from adaptive_eval.config.run import RunConfig
+from adaptive_eval.errors import ConfigError
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import directory_for, execute
+from adaptive_eval.running.serving import ServersElsewhere
 from adaptive_eval.running.watching import Watcher, Watchers
 from adaptive_eval.show.displays import Display, DisplayKind, open_display
 
@@ -37,6 +40,17 @@ Metrics = Annotated[
 ]
 
 
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="auto|HOST:PORT",
+        help="Start servers on the nodes of this Ray cluster; auto: the one that this machine belongs to.",
+        show_default=False,
+    ),
+]
+
+
 def run(
     config: Config,
     run_dir: RunDir = None,
@@ -45,6 +59,7 @@ def run(
     fresh: Fresh = False,
     display: Shown = None,
     metrics: Metrics = None,
+    ray: Ray = None,
 ) -> None:
     """Rank the models of CONFIG. The same command again resumes the run.
 
@@ -58,16 +73,34 @@ def run(
         prepared = prepare(settings)
         directory = directory_for(settings, run_dir, fresh)
         if dry_run:
+            if ray is not None:
+                raise ConfigError("--dry-run asks servers from this machine: leave --ray out for it")
             # imported here: a rehearsal forecasts, which a run does not
             from adaptive_eval.cli.check import rehearse
 
             raise typer.Exit(rehearse(prepared, directory))
         tell_what_is_passed_over(directory)
         shown = open_display(display, prepared.rubric.weights)
-        command = _command(config, run_dir, overrides or ())
-        with _watched_by(shown, metrics) as watcher:
-            code = run_to_end(execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command)))
+        command = _command(config, run_dir, overrides or (), ray)
+        with _sites(ray, prepared.config) as sites, _watched_by(shown, metrics) as watcher:
+            running = execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command), sites=sites)
+            code = run_to_end(running)
     raise typer.Exit(code)
+
+
+@contextmanager
+def _sites(address: str | None, config: RunConfig) -> Iterator[ServersElsewhere | None]:
+    """Sites on a cluster, where they are asked for."""
+    if address is None:
+        yield None
+        return
+    # imported here: it needs an extra, and nobody else pays for it
+    from adaptive_eval.sites.cluster import joined_cluster
+    from adaptive_eval.sites.opening import RunSites, require_sites
+
+    require_sites(config)
+    with joined_cluster(address, config.sites.keep) as cluster:
+        yield RunSites(cluster)
 
 
 @contextmanager
@@ -83,9 +116,10 @@ def _watched_by(shown: Display, metrics: str | None) -> Iterator[Watcher]:
         yield Watchers(shown, served)
 
 
-def _command(config: Path, run_dir: Path | None, overrides: Sequence[str]) -> str:
+def _command(config: Path, run_dir: Path | None, overrides: Sequence[str], ray: str | None) -> str:
     """What a person types to continue: the same again, without --fresh."""
     words = ["adaptive-eval", "run", str(config)]
     words += ["--run-dir", str(run_dir)] if run_dir is not None else []
     words += [word for override in overrides for word in ("--set", override)]
+    words += ["--ray", ray] if ray is not None else []
     return shlex.join(words)

@@ -21,7 +21,7 @@ from adaptive_eval.endpoints.batches.types import UNKNOWN_TO_MESSAGES, BatchConf
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.asked import AskedGrader, rubric_beside
 from adaptive_eval.graders.registry import GraderConfig
-from adaptive_eval.launch.types import LaunchConfig, PoolConfig
+from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.scheduler.ending_alarms import StopOnAlarm
@@ -310,6 +310,7 @@ class RunConfig(Decisions):
     sampling: Sampling = Sampling()
     models: tuple[ModelConfig, ...] = Field(min_length=1)
     pool: PoolConfig | None = None
+    sites: SitesConfig = SitesConfig()
     grader: GraderConfig
     stop_on_alarm: StopOnAlarm = "all"
     """End the run after its first look where all answers of a model are empty, alike, unread by the grader or wrong: of

@@ -18,7 +18,7 @@ from adaptive_eval.endpoints.types import Again, Answer, Notice
 from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.categorised import categorised
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import FLAGS, Grade, Grader, Marks, answer_facts, reads_as_refusal
+from adaptive_eval.graders.types import FLAGS, Grade, Grader, MarkedAnswer, Marks, answer_facts, reads_as_refusal
 from adaptive_eval.graders.worker import GradingTask, TaskDone, TaskFailed, Worker, WorkerDead, WorkerHung, WorkerSetup
 from adaptive_eval.questions.types import Question
 
@@ -199,7 +199,8 @@ class GradingPool:
 
         `again` is never asked: nothing is paid for.
         """
-        return make_grade(answer, await self.marks(answer.text, question), self.rubric, question.id)
+        marks = answer.given() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)
+        return make_grade(answer, marks, self.rubric, question.id)
 
     async def marks(self, text: str, question: Question) -> Marks:
         """What the grader finds in a text; `GraderError` says why it finds nothing."""

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.errors import GraderError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import Section
 
@@ -39,6 +40,21 @@ class Grade:
     extracted: str | None
     cost: Cost = NO_COST
     """What grading has cost, where somebody was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedAnswer(Answer):
+    """An answer that a grader has read where it was made, on another node."""
+
+    marks: Marks | None = None
+    trouble: GraderError | None = None
+    """Why there are none."""
+
+    def given(self) -> Marks:
+        """The marks; raises the error of the grader that found none."""
+        if self.marks is None:
+            raise self.trouble or GraderError("the grader gave no marks")
+        return self.marks
 
 
 class Grader(Protocol):

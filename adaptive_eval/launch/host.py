@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.files import FileLock, holder_of, is_locked
@@ -181,6 +181,36 @@ class Host:
         return _HeldPlace((descriptor,), waited if waited >= WAITED_SECONDS else None)
 
 
-async def unload_all(hosts: Sequence[Host], *, at_once: bool) -> None:
+class StartedHost(Protocol):
+    """A host that starts servers, here or elsewhere."""
+
+    @property
+    def models(self) -> Sequence[int]:
+        """Those that are served there."""
+        ...
+
+    @property
+    def up(self) -> bool:
+        """One of them is served."""
+        ...
+
+    async def load(self, model: int, tell: OnEvent) -> None:
+        """Serve this model, in place of the one before; raises `LaunchFailed`."""
+        ...
+
+    async def release(self, model: int, tell: OnEvent) -> None:
+        """Stop the server of this model, where it is up."""
+        ...
+
+    async def unload(self, *, at_once: bool = False) -> None:
+        """Serve nothing."""
+        ...
+
+    def kill(self) -> None:
+        """Make what is being stopped end at once."""
+        ...
+
+
+async def unload_all(hosts: Sequence[StartedHost], *, at_once: bool) -> None:
     """Stop every server; when this is cancelled, at once."""
     await asyncio.gather(*(host.unload(at_once=at_once) for host in hosts))

@@ -62,6 +62,21 @@ class PoolConfig(Section):
         return tuple(str(place) for place in self.places)
 
 
+class SitesConfig(Section):
+    """With `--ray`: how the head of the run and its sites on the nodes of a cluster work together."""
+
+    batch: int = Field(64, ge=1, le=10_000)
+    """Requests, or answers, that travel in one message at most."""
+    moment: Seconds = Field(0.01, ge=0, le=10)
+    """How long a message waits for more to go with it."""
+    wait: Seconds = Field(900.0, gt=0)
+    """How long a site may wait for its resources before its model is given up, unless others serve it."""
+    silence: Seconds = Field(60.0, ge=5)
+    """A site that has said nothing for so long hangs: it is ended, and begun anew where there is room."""
+    keep: Seconds = Field(600.0, ge=5)
+    """A site whose head has said nothing for so long ends itself; before, a run that goes on finds it again."""
+
+
 class LaunchConfig(Section):
     """A server that the run starts for this model when it has something to ask, and stops in the end.
 
@@ -91,6 +106,20 @@ class LaunchConfig(Section):
     """A path that answers 200 when the server is ready."""
     timeout: Seconds = Field(900.0, gt=0)
     """How long the server may take until it is ready: "15m", or seconds."""
+
+    sites: int = Field(1, ge=1, le=1024)
+    """With `--ray`: on how many sites of the cluster the model is served at the same time."""
+    resources: Mapping[str, float] | None = None
+    """With `--ray`: what each of them takes of its node, in Ray's words: {GPU: 8, CPU: 4}. Default: one CPU, and the
+    model's `gpus`; without them as many as vLLM's flags split it among, and none beside a `command`."""
+
+    @field_validator("resources")
+    @classmethod
+    def _amounts(cls, resources: Mapping[str, float] | None) -> Mapping[str, float] | None:
+        for word, amount in (resources or {}).items():
+            if not word.strip() or not 0 <= amount < float("inf"):
+                raise refuse(f"must hold amounts, but got {word!r}: {amount}", "write it as in {GPU: 8, CPU: 4}")
+        return resources
 
     @field_validator("env")
     @classmethod

@@ -33,6 +33,9 @@ from adaptive_eval.store import (
     ServersNoticed,
     SettingsChanged,
     SettledCommandEnded,
+    SiteAwaited,
+    SiteLost,
+    SitePlaced,
     ThresholdsFrozen,
     TrialsImported,
     TrialsRegraded,
@@ -75,6 +78,14 @@ def _of_a_model(event: Event) -> str | None:
         case ServerLaunched():
             version = "" if event.version is None else f", version {event.version}"
             return f"{event.model}: its server is ready after {duration(event.seconds)}{version}"
+        case SiteAwaited():
+            return f"{event.model}: {event.on} waits for a place with {event.asked}: {event.missing}"
+        case SitePlaced():
+            how = "is found again" if event.found else f"has its place after {duration(event.seconds)}"
+            return f"{event.model}: {event.on} {how}, on {event.node}"
+        case SiteLost():
+            what = "what it had is asked again, and it is placed anew"
+            return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"
         case ModelSettled():
             freed = "its server is stopped" if event.launched else "its server can be given back"
             return f"{event.model} is settled, nothing can want it again: {freed}"

@@ -37,7 +37,7 @@ from adaptive_eval.running.interrupts import Interrupts, RememberedStops, StopSo
 from adaptive_eval.running.no_pauses import short_collections, warm_up
 from adaptive_eval.running.notify import notifier_of
 from adaptive_eval.running.publishing import Publisher
-from adaptive_eval.running.serving import LOGS, Serving, opened_endpoints
+from adaptive_eval.running.serving import LOGS, ServersElsewhere, Serving, opened_endpoints
 from adaptive_eval.running.settled import SettledCommands
 from adaptive_eval.running.tracking import tracking_of
 from adaptive_eval.running.watching import TwoParts, Watcher, Watchers
@@ -91,37 +91,43 @@ async def execute(
     watcher: Watcher,
     tell: Callable[[Ended], None],
     stops: StopSource | None = None,
+    sites: ServersElsewhere | None = None,
 ) -> ExitCode:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
     `tell` hears how it ended while the servers that it has started are being stopped, which may take a while. Who gives
-    no `stops` has Ctrl-C, SIGTERM and a closed terminal.
+    no `stops` has Ctrl-C, SIGTERM and a closed terminal, and who gives no `sites` has servers started on this machine.
     Raises `ConfigError` when the run does not fit what it begins with, or its grader not the answer keys, `StoreError`
     when the directory cannot be used or written, and `Rejected` when a model refuses its first request; whatever was
     committed by then is intact, and what was raised is stored beside it.
     """
     tracking = tracking_of(prepared.config, directory)
     if tracking is None:
-        return await _notified(prepared, directory, watcher, tell, stops)
+        return await _notified(prepared, directory, watcher, tell, stops, sites)
     try:
-        return await _notified(prepared, directory, Watchers(watcher, tracking), tell, stops)
+        return await _notified(prepared, directory, Watchers(watcher, tracking), tell, stops, sites)
     finally:
         await asyncio.to_thread(tracking.close)
 
 
 async def _notified(
-    prepared: PreparedRun, directory: Path, watcher: Watcher, tell: Callable[[Ended], None], stops: StopSource | None
+    prepared: PreparedRun,
+    directory: Path,
+    watcher: Watcher,
+    tell: Callable[[Ended], None],
+    stops: StopSource | None,
+    sites: ServersElsewhere | None,
 ) -> ExitCode:
     notifier = notifier_of(prepared.config)
     if notifier is None:
-        return await _execute(prepared, directory, watcher, tell, stops)
+        return await _execute(prepared, directory, watcher, tell, stops, sites)
 
     def told(ended: Ended) -> None:
         notifier.ended(ended)
         tell(ended)
 
     try:
-        return await _execute(prepared, directory, Watchers(watcher, notifier), told, stops)
+        return await _execute(prepared, directory, Watchers(watcher, notifier), told, stops, sites)
     except Exception as error:
         notifier.failed(error)
         raise
@@ -130,7 +136,12 @@ async def _notified(
 
 
 async def _execute(
-    prepared: PreparedRun, directory: Path, watcher: Watcher, tell: Callable[[Ended], None], stops: StopSource | None
+    prepared: PreparedRun,
+    directory: Path,
+    watcher: Watcher,
+    tell: Callable[[Ended], None],
+    stops: StopSource | None,
+    sites: ServersElsewhere | None,
 ) -> ExitCode:
     place_ledger(prepared.config, directory)
     beginning = load_starting_point(prepared, directory)
@@ -144,10 +155,10 @@ async def _execute(
             opened.store.commit(CommitBatch(events=[taken]))
             beginning = beginning._replace(labels=taken)
         if beginning.with_prior is None:
-            return (await _carried_on(beginning, opened, watcher, interrupts, tell)).exit_code
+            return (await _carried_on(beginning, opened, watcher, interrupts, tell, sites)).exit_code
         parts = TwoParts(watcher, prepared.config.name, promise_in_short(prepared.config.stated()))
         try:
-            return await _greedily_first(beginning, opened, parts, RememberedStops(interrupts), tell)
+            return await _greedily_first(beginning, opened, parts, RememberedStops(interrupts), tell, sites)
         finally:
             parts.end()
 
@@ -175,10 +186,12 @@ async def _carried_on(
     watcher: Watcher,
     interrupts: StopSource,
     tell: Callable[[Ended], None],
+    sites: ServersElsewhere | None,
 ) -> Ended:
     """Ask for what a run lacks, to its end."""
     prepared, store = beginning.prepared, opened.store
-    async with opened_endpoints(prepared.config, store.directory / LOGS) as serving:
+    elsewhere = None if sites is None else sites.open(prepared, store)
+    async with opened_endpoints(prepared.config, store.directory / LOGS, elsewhere=elsewhere) as serving:
         grading = grading_of(prepared)
         try:
             bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
@@ -198,6 +211,7 @@ async def _greedily_first(
     parts: TwoParts,
     stops: RememberedStops,
     tell: Callable[[Ended], None],
+    sites: ServersElsewhere | None,
 ) -> ExitCode:
     """The same with greedy answers before it, which become R0."""
     prepared = beginning.prepared
@@ -207,7 +221,7 @@ async def _greedily_first(
 
     async def ask(greedy: StartingPoint) -> Ended:
         with _opened(greedy, opened.store.directory / FOLDER) as first:
-            return await _carried_on(greedy, first, parts, stops, lambda ended: None)
+            return await _carried_on(greedy, first, parts, stops, lambda ended: None, sites)
 
     found = await ask_greedily(beginning, opened.store, ask, lambda: stops.heard)
     parts.first_is_over()
@@ -218,7 +232,7 @@ async def _greedily_first(
         tell(found.ended)
         return found.ended.exit_code
     whole = beginning._replace(prepared=found.prepared, prior=found.news)
-    return (await _carried_on(whole, opened, parts, stops, tell)).exit_code
+    return (await _carried_on(whole, opened, parts, stops, tell, sites)).exit_code
 
 
 class _Session:

@@ -24,7 +24,8 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     try:
         async with opened_endpoints(config, logs, patient=False) as serving:
             groups = await asyncio.gather(
-                _of_those_that_are_up(serving), *(_in_turn(host, asked) for host in serving.hosts)
+                _of_those_that_are_up(serving),
+                *(_in_turn(host, asked) for host in serving.hosts if isinstance(host, Host)),
             )
         found = {number: health for group in groups for number, health in group.items()}
         well = all(health.ok for health in found.values())

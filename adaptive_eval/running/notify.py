@@ -24,7 +24,7 @@ from adaptive_eval.endpoints.secrets import keyless
 from adaptive_eval.errors import AdaptiveEvalError, ConfigError, first_line
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.status import Status
-from adaptive_eval.store import AlarmRaised, Event, ModelSetAside, OnlyFailures, ServerDied, ServersNoticed
+from adaptive_eval.store import AlarmRaised, Event, ModelSetAside, OnlyFailures, ServerDied, ServersNoticed, SiteLost
 
 Body = Mapping[str, object]
 When = Literal["end", "stall", "alarm"]
@@ -222,6 +222,8 @@ def _alarm(event: Event) -> tuple[str, str] | None:
             return event.model, event.text
         case ServerDied():
             return event.model, "its server has died, and is started again"
+        case SiteLost():
+            return event.model, f"{event.on} on {event.node} is lost, and placed anew"
         case OnlyFailures():
             return event.model, f"nothing but failures for {event.seconds} s"
         case _:

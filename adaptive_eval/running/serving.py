@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from typing import Protocol
 
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.prepare import launch_words, missing_programs
+from adaptive_eval.config.prepare import PreparedRun, launch_words, missing_programs
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.batches.opening import open_batches
@@ -23,10 +24,11 @@ from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Notice
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.launch.command import environment_of, free_ports
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
-from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
+from adaptive_eval.launch.host import ExclusivePlaces, Host, StartedHost, unload_all
 from adaptive_eval.launch.pooled import PooledEndpoint
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.scheduler.batches import BatchedEndpoint
+from adaptive_eval.store import Store
 
 LOGS = "logs"
 """The folder in a run's directory that servers print to."""
@@ -72,7 +74,7 @@ def _spec(
         command=launch_words(model, launch, str(port), place or ""),
         environment=sees,
         folder=config.folder,
-        log=logs / f"{_file_name(f'{model.name}@{place}' if in_pool else model.name)}.log",
+        log=logs / f"{file_name(f'{model.name}@{place}' if in_pool else model.name)}.log",
         health=launch.health,
         timeout=launch.timeout,
         place=place,
@@ -97,7 +99,7 @@ def _opener(
     return opened
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     """A model's name as that of a file, and of no other model's."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
     return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
@@ -109,7 +111,7 @@ class Serving:
 
     endpoints: Sequence[Endpoint]
     """One for each model, in their order."""
-    hosts: Sequence[Host] = ()
+    hosts: Sequence[StartedHost] = ()
     """Where servers are started; each must be loaded before its endpoint answers."""
     secrets: tuple[str, ...] = ()
     """What servers are sent and no answer is stored with, in every form."""
@@ -126,11 +128,30 @@ class Serving:
                 host.kill()
 
 
+@dataclass(frozen=True, slots=True)
+class HostsElsewhere:
+    """Who starts servers on other machines, and the endpoint of each model that is served there, by its number."""
+
+    hosts: Sequence[StartedHost]
+    endpoints: Mapping[int, Endpoint]
+
+
+class ServersElsewhere(Protocol):
+    """Who can start the servers of a run on other machines."""
+
+    def open(self, prepared: PreparedRun, store: Store) -> HostsElsewhere:
+        """Hosts for the models of the run, which is stored there; nothing is started."""
+        ...
+
+
 @asynccontextmanager
-async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = True) -> AsyncIterator[Serving]:
+async def opened_endpoints(
+    config: RunConfig, logs: Path, *, patient: bool = True, elsewhere: HostsElsewhere | None = None
+) -> AsyncIterator[Serving]:
     """Everything that serves the models; all is closed, and every server stopped, in the end.
 
-    What servers print goes into the folder `logs`; who is `patient` waits for places that other runs have.
+    What servers print goes into the folder `logs`; who is `patient` waits for places that other runs have. Servers are
+    started on this machine, unless `elsewhere` says otherwise.
     """
     keys = read_environment(config.folder)
     async with AsyncExitStack() as stack:
@@ -139,8 +160,10 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
         places = ExclusivePlaces(shared, config.name, patient=patient)
         stack.callback(places.release)
         notices = allow_open_files(config)
-        hosts, loads = open_hosts(config, keys, logs, places, notices), LoadWatch()
-        launched = _endpoints_of(hosts)
+        loads = LoadWatch()
+        if elsewhere is None:
+            elsewhere = _hosts_here(config, keys, logs, places, notices)
+        hosts, launched = elsewhere.hosts, elsewhere.endpoints
         endpoints: list[Endpoint] = []
         for number, model in enumerate(config.models):
             endpoint: Endpoint | None = launched.get(number)
@@ -167,6 +190,13 @@ async def opened_endpoints(config: RunConfig, logs: Path, *, patient: bool = Tru
         finally:
             serving.ending = True
             await unload_all(hosts, at_once=serving.at_once)
+
+
+def _hosts_here(
+    config: RunConfig, keys: Mapping[str, str], logs: Path, places: ExclusivePlaces, notices: Sequence[Notice]
+) -> HostsElsewhere:
+    hosts = open_hosts(config, keys, logs, places, notices)
+    return HostsElsewhere(hosts, _endpoints_of(hosts))
 
 
 def _endpoints_of(hosts: Sequence[Host]) -> dict[int, Endpoint]:

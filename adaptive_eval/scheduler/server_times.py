@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from adaptive_eval.scheduler.ledger import UNSAID_SECONDS
 from adaptive_eval.scheduler.types import Lane
-from adaptive_eval.store import Event, HeldTime, ServerDied, ServerLaunched, ServerReleased
+from adaptive_eval.store import Event, HeldTime, ServerDied, ServerLaunched, ServerReleased, SiteLost
 
 
 class ServerTimes:
@@ -40,8 +40,8 @@ class ServerTimes:
         match event:
             case ServerLaunched(model=name, on=place):
                 self._begin(self._numbers[name], place)
-            case ServerDied(model=name, on=place) | ServerReleased(model=name, on=place):
-                self._end(self._numbers[name], place)
+            case ServerDied(model=name, on=on) | ServerReleased(model=name, on=on) | SiteLost(model=name, on=on):
+                self._end(self._numbers[name], on)
 
     def sent(self, model: int) -> None:
         """A request is wanted of a model."""

@@ -288,6 +288,48 @@ class ServerReleased(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SiteAwaited(Event):
+    """A site of a model has no place in the cluster yet."""
+
+    KIND: ClassVar[str] = "site_awaited"
+    model: str
+    on: str = ""
+    """The site, such as "site 1"."""
+    asked: str = ""
+    """The resources that it takes."""
+    missing: str = ""
+    """Why they are not to be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class SitePlaced(Event):
+    """A site of a model has its place in the cluster; its server comes next."""
+
+    KIND: ClassVar[str] = "site_placed"
+    model: str
+    on: str = ""
+    node: str = ""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    """How long that took."""
+    found: bool = False
+    """It was there, from an earlier start of the run."""
+    pid: int | None = _where_known()
+    """Of its process on the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLost(Event):
+    """A site of a model is gone: what it was asked is asked again, and it is placed anew."""
+
+    KIND: ClassVar[str] = "site_lost"
+    model: str
+    on: str = ""
+    node: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettled(Event):
     """No comparison can want a model again while the run goes on as it is: what serves it may go."""
 
@@ -580,6 +622,9 @@ CLASSES: tuple[type[Event], ...] = (
     ServerLaunched,
     ServerDied,
     ServerReleased,
+    SiteAwaited,
+    SitePlaced,
+    SiteLost,
     ModelSettled,
     SettledCommandEnded,
     BatchPlanned,

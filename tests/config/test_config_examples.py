@@ -41,6 +41,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_these_are_all() -> None:
     names = [
         "best-of-candidates",
+        "models",
         "cluster",
         "llama-server",
         "one-gpu",

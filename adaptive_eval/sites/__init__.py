@@ -1,0 +1,11 @@
+"""Sites on a Ray cluster: each serves a model on one node, asks it there, grades there, and sends back what came of it.
+
+messages       what the head and a site tell each other
+SiteWorker     what runs on the node: the server, its endpoint and the grader of a local run
+SiteLink       one site seen from the head: requests out and answers in, many in a message
+SitesEndpoint  a model over all its sites; what was lost with one is asked again at another
+SiteHost       a site that is placed, begun, lost, placed again and ended
+RayCluster     where sites are placed, and found again by a run that goes on
+
+Decisions, budget and ledger stay on the head, in one process.
+"""

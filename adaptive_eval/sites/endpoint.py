@@ -1,0 +1,124 @@
+"""A model over all its sites: a request goes to the site that is there and has the fewest.
+
+What was asked of a site that is lost is asked again with the same seeds, elsewhere or there when it is back; that it
+may have been generated is counted first.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, ReplicaHealth
+from adaptive_eval.errors import LaunchFailed, NotAskedAgain
+from adaptive_eval.seeds import SEED_SPAN
+from adaptive_eval.sites.link import SiteLink
+from adaptive_eval.sites.messages import SiteGone
+
+
+class SitesEndpoint:
+    """An `Endpoint` over sites that come and go."""
+
+    def __init__(self, model: str, prompts: Sequence[Prompt], seed_base: Callable[[int], int]) -> None:
+        self._model, self._seed_base = model, seed_base
+        self._prompts = prompts  # kept, since they are known by their identity: two questions may be put alike
+        self._questions = {id(prompt): number for number, prompt in enumerate(prompts)}
+        self._links: dict[str, SiteLink] = {}
+        self._gone: dict[str, str] = {}
+        """Sites that will not come back, and why."""
+        self._changed = asyncio.Event()
+        self._before: list[EndpointStats] = []
+        self._lost = 0
+
+    def joined(self, site: str, link: SiteLink) -> None:
+        """A site serves the model."""
+        self._gone.pop(site, None)
+        self._links[site] = link
+        self._tell()
+
+    def left(self, site: str) -> None:
+        """It does not any more, for now."""
+        if (link := self._links.pop(site, None)) is not None:
+            self._before.append(link.stats)
+            self._tell()
+
+    def given_up(self, site: str, reason: str) -> None:
+        """It will not come back by itself."""
+        self.left(site)
+        self._gone[site] = reason
+        self._tell()
+
+    @property
+    def sites_up(self) -> int:
+        """How many serve it now."""
+        return len(self._links)
+
+    # -- the protocol ------------------------------------------------------------------------------------------------
+
+    async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
+        """One answer per seed, in their order, from one of the sites."""
+        question = self._questions[id(prompt)]
+        trial = (seeds.start - self._seed_base(question)) % SEED_SPAN
+        while True:
+            site, link = await self._least_busy()
+            try:
+                return await link.sample(question, trial, seeds, again)
+            except SiteGone:
+                self._lost += len(seeds)
+            except LaunchFailed as error:  # the server there was started again as often as it may be
+                if self._links.get(site) is link:
+                    self.given_up(site, str(error))
+                if not self._links:
+                    raise
+            if again is not None and not await again():
+                raise NotAskedAgain("its site was lost, and the budget does not allow asking for the answer again")
+
+    async def check(self) -> Health:
+        """Which sites serve it."""
+        up = [ReplicaHealth(site, True, "it serves the model", (self._model,)) for site in self._links]
+        return Health((*up, *(ReplicaHealth(site, False, reason) for site, reason in self._gone.items())))
+
+    async def close(self) -> None:
+        """Speak to no site any more."""
+        for site, link in list(self._links.items()):
+            await link.close()
+            self.left(site)
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The traffic of all sites, those that are gone included."""
+        here = [link.stats for link in self._links.values()]
+        each = [*self._before, *here]
+        return EndpointStats(
+            in_flight=sum(link.in_flight for link in self._links.values()),
+            requests=sum(one.requests for one in each),
+            retries=sum(one.retries for one in each),
+            errors=dict(sum((Counter(one.errors) for one in each), Counter())),
+            lost=self._lost + sum(one.lost for one in each),
+            prompt_tokens=sum(one.prompt_tokens for one in each),
+            completion_tokens=sum(one.completion_tokens for one in each),
+            replicas=tuple(replica for one in here for replica in one.replicas),
+            notices=tuple(dict.fromkeys(notice for one in each for notice in one.notices)),
+        )
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    async def _least_busy(self) -> tuple[str, SiteLink]:
+        """The site that has the fewest requests, as soon as there is one; raises `LaunchFailed` where none will be."""
+        while not self._links:
+            if self._gone and not self._expected:
+                raise LaunchFailed(next(iter(self._gone.values())))
+            await self._changed.wait()
+        return min(self._links.items(), key=lambda one: one[1].in_flight)
+
+    _expected = 0
+    """Sites that are being placed, or placed again."""
+
+    def expect(self, more: int) -> None:
+        """So many more sites are on their way, or fewer."""
+        self._expected += more
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wake everyone who waits for a change."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

@@ -1,0 +1,191 @@
+"""One site seen from the head: requests go out and answers come in, many in a message, never a call a trial.
+
+Out goes what has gathered for a moment, or fills a message. In comes what the head asks for again and again: a site
+that has nothing to tell says at least that at each beat, so that one that is silent hangs. Whatever breaks, the site is
+gone as a whole: everyone who waits for it is told, and what comes later is for nobody.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple
+
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats
+from adaptive_eval.sites.messages import (
+    SiteGone,
+    SiteHandle,
+    SiteNews,
+    SiteOrder,
+    SiteReply,
+    SiteRequest,
+    heard_error,
+    unpacked,
+)
+from adaptive_eval.store import Event
+
+
+class SitePace(NamedTuple):
+    """How messages gather, and when a site is taken for gone."""
+
+    batch: int
+    moment: float
+    silence: float
+    """Seconds."""
+
+
+class SiteLink:
+    """The requests that one site has, and what it tells."""
+
+    def __init__(
+        self,
+        handle: SiteHandle,
+        head: str,
+        pace: SitePace,
+        happened: Callable[[Event], None],
+        gone: Callable[["SiteLink", str], None],
+    ) -> None:
+        """`happened` hears what the site tells of its server, `gone` that it does not answer any more, and why."""
+        self._handle, self._head, self._pace = handle, head, pace
+        self._happened, self._on_gone = happened, gone
+        self._futures: dict[int, asyncio.Future[list[Answer]]] = {}
+        self._agains: dict[int, Again] = {}
+        self._next = 0
+        self._requests: list[SiteRequest] = []
+        self._allowed: list[tuple[int, bool]] = []
+        self._dropped: list[int] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._stats = EndpointStats()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.answered = False
+        """It has answered a request."""
+        self._over = False
+        self._start(self._listen())
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that it has."""
+        return len(self._futures)
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The traffic of its endpoint, as it was told last."""
+        return self._stats
+
+    async def sample(self, question: int, trial: int, seeds: range, again: Again | None) -> list[Answer]:
+        """One answer per seed, in their order; raises what the site's endpoint raises, and `SiteGone`."""
+        if self._over:
+            raise SiteGone("it is gone")
+        number = self._next = self._next + 1
+        future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+        self._futures[number] = future
+        if again is not None:
+            self._agains[number] = again
+        self._requests.append(SiteRequest(number, question, trial, seeds.start, len(seeds)))
+        self._send_soon()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not self._over:
+                self._dropped.append(number)
+                self._send_soon()
+            raise
+        finally:
+            self._futures.pop(number, None)
+            self._agains.pop(number, None)
+
+    async def close(self) -> None:
+        """Hear and say nothing more; who still waits is told."""
+        self._leave("it was ended")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- out ---------------------------------------------------------------------------------------------------------
+
+    def _send_soon(self) -> None:
+        """With what comes in the next moment, unless a message is full."""
+        if len(self._requests) >= self._pace.batch:
+            self._send()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._pace.moment, self._send)
+
+    def _send(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._over:
+            return
+        order = SiteOrder(tuple(self._requests), tuple(self._allowed), tuple(self._dropped))
+        self._requests, self._allowed, self._dropped = [], [], []
+        self._start(self._in_time(self._handle.order(self._head, order)))
+
+    async def _in_time(self, call: Awaitable[None]) -> None:
+        try:
+            async with asyncio.timeout(self._pace.silence):
+                await call
+        except TimeoutError:
+            self._lose(f"it took no message for {self._pace.silence:g} s")
+        except SiteGone as error:
+            self._lose(str(error))
+
+    # -- in ----------------------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        while not self._over:
+            try:
+                async with asyncio.timeout(self._pace.silence):
+                    news = await self._handle.news(self._head)
+            except TimeoutError:
+                self._lose(f"it was silent for {self._pace.silence:g} s")
+            except SiteGone as error:
+                self._lose(str(error))
+            else:
+                self._hear(news)
+
+    def _hear(self, news: SiteNews) -> None:
+        self._stats = news.stats
+        for event in news.events:
+            self._happened(event)
+        for number in news.wanted:
+            self._start(self._ask_head(number))
+        for reply in news.replies:
+            self._deliver(SiteReply(*reply))
+
+    def _deliver(self, reply: SiteReply) -> None:
+        """Hand over what came, unless nobody waits for it any more."""
+        future = self._futures.get(reply.number)
+        if future is None or future.done():
+            return
+        if reply.error is not None:
+            future.set_exception(heard_error(reply.error))
+        else:
+            self.answered = True
+            future.set_result([unpacked(values) for values in reply.answers])
+
+    async def _ask_head(self, number: int) -> None:
+        """May what was lost on the way be asked for once more?"""
+        again = self._agains.get(number)
+        self._allowed.append((number, again is None or await again()))
+        self._send_soon()
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_end)
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._lose(f"its messages cannot be read: {error!r}")
+
+    def _lose(self, reason: str) -> None:
+        if not self._over:
+            self._leave(reason)
+            self._on_gone(self, reason)
+
+    def _leave(self, reason: str) -> None:
+        self._over = True
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(SiteGone(reason))

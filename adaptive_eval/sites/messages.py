@@ -1,0 +1,180 @@
+"""What the head of a run and its sites tell each other.
+
+Requests go out and answers come in as plain tuples, many in one message: a message costs as much as fifty of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt
+from adaptive_eval.errors import EndpointError, GraderError, LaunchFailed, NotAskedAgain, Rejected, Unavailable
+from adaptive_eval.graders.registry import GraderConfig
+from adaptive_eval.graders.rubric import Rubric
+from adaptive_eval.graders.types import MarkedAnswer, Marks
+from adaptive_eval.questions.types import Question
+from adaptive_eval.store import Event
+
+BEAT_SECONDS = 1.0
+"""A site that has nothing to tell says so as often."""
+
+
+class SiteGone(Exception):
+    """A site does not answer any more, and why that is thought; what it was asked is to be asked elsewhere."""
+
+
+class SiteRequest(NamedTuple):
+    """Answers that are wanted: the question by its number, and the seeds `first` to `first + size - 1`."""
+
+    number: int
+    question: int
+    trial: int
+    """That has the first seed."""
+    first: int
+    size: int
+
+
+class SiteOrder(NamedTuple):
+    """What the head tells a site in one message."""
+
+    requests: tuple[SiteRequest, ...] = ()
+    allowed: tuple[tuple[int, bool], ...] = ()
+    """Of requests whose answers were lost on the way, whether they may be repeated."""
+    dropped: tuple[int, ...] = ()
+    """Requests that nobody waits for any more."""
+
+
+class SiteReply(NamedTuple):
+    """What became of a request: the packed answers in the order of their seeds, or the error."""
+
+    number: int
+    answers: tuple[tuple[Any, ...], ...] = ()
+    error: tuple[str, str] | None = None
+
+
+class SiteNews(NamedTuple):
+    """What a site tells the head in one message."""
+
+    replies: tuple[SiteReply, ...] = ()
+    wanted: tuple[int, ...] = ()
+    """Requests whose answers were lost on the way, and that would be repeated."""
+    events: tuple[Event, ...] = ()
+    stats: EndpointStats = EndpointStats()
+
+
+class SiteFacts(NamedTuple):
+    """What a site says of itself."""
+
+    node: str
+    """The node's name."""
+    pid: int
+    version: str
+    """Of adaptive-eval."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteMaterial:
+    """What is asked, and how answers are graded: the same for all sites of models that are asked alike."""
+
+    prompts: tuple[Prompt, ...]
+    questions: tuple[Question, ...]
+    grader: GraderConfig | None
+    """None: answers are graded on the head, as where a judge is asked."""
+    rubric: Rubric
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSetup:
+    """How a site works."""
+
+    run: str
+    """Its name."""
+    head: str
+    """Who may tell it what to do: this start of the run."""
+    mark: str
+    """Of all that it serves and how; a site that is found again with another one begins anew."""
+    folder: Path
+    logs: Path
+    batch: int
+    moment: float
+    """Seconds that a message waits for more to go with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteConfidence:
+    """What only the site may know: the model with the headers it is sent, and its keys."""
+
+    model: ModelConfig = field(repr=False)
+    keys: Mapping[str, str] = field(repr=False)
+    hidden: frozenset[str] = frozenset()
+    """Variables that a grader's processes do not get."""
+
+
+class SiteBegun(NamedTuple):
+    """What came of beginning: what happened meanwhile, and why the site cannot serve, if it cannot."""
+
+    events: tuple[Event, ...] = ()
+    problem: str | None = None
+
+
+class SiteHandle(Protocol):
+    """A site that can be spoken to; everything raises `SiteGone` when it is gone."""
+
+    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+        """Serve the model, unless it is served like this already."""
+        ...
+
+    async def order(self, head: str, order: SiteOrder) -> None:
+        """Tell it what to do."""
+        ...
+
+    async def news(self, head: str) -> SiteNews:
+        """What it has to tell, as soon as there is something, and at each beat."""
+        ...
+
+    async def end(self, at_once: bool) -> None:
+        """Stop its server."""
+        ...
+
+    def kill(self) -> None:
+        """Be rid of it, whatever it is doing; its server ends with it."""
+        ...
+
+
+_fields_of = attrgetter(*(one.name for one in fields(Answer)))
+
+
+def packed(answer: Answer, marks: Marks | GraderError | None) -> tuple[Any, ...]:
+    """An answer and what its grader found, as it travels."""
+    if isinstance(marks, GraderError):
+        return (*_fields_of(answer), None, marks)
+    return (*_fields_of(answer), None if marks is None else (dict(marks.signals), marks.extracted), None)
+
+
+def unpacked(values: tuple[Any, ...]) -> Answer:
+    """The answer as it left the site."""
+    *own, marks, trouble = values
+    if marks is None and trouble is None:
+        return Answer(*own)
+    whole = [*own, None if marks is None else Marks(*marks), trouble]
+    return MarkedAnswer(*whole)
+
+
+_ERRORS: dict[str, type[EndpointError]] = {
+    one.__name__: one for one in (LaunchFailed, NotAskedAgain, Rejected, Unavailable)
+}
+
+
+def told_error(error: EndpointError) -> tuple[str, str]:
+    """An error as it travels: its kind in the tree, and its words."""
+    kind = next((name for name, one in _ERRORS.items() if isinstance(error, one)), Unavailable.__name__)
+    return kind, str(error)
+
+
+def heard_error(told: tuple[str, str]) -> EndpointError:
+    """The error that a site has told."""
+    kind, words = told
+    return _ERRORS[kind](words)

@@ -1,0 +1,23 @@
+"""One cluster for all tests of this room."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from raylets import Raylets
+
+
+@pytest.fixture(scope="session")
+def raylets() -> Iterator[Raylets]:
+    """Two nodes for sites beside the head node."""
+    raylets = Raylets()
+    raylets.add()
+    raylets.add()
+    yield raylets
+    raylets.close()
+
+
+@pytest.fixture(autouse=True)
+def places_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -1,0 +1,162 @@
+"""Runs on a Ray cluster find what a run on one machine finds, whatever becomes of raylets, sites and the head."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from live_runs import MODELS, Found, Site, kill, wait_for_trials
+from patient_time import HANGS
+from raylets import Raylets, stop
+
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import Event, RunReader, ServerLaunched, SiteLost, SitePlaced, events_of_kind
+
+pytestmark = pytest.mark.ray
+
+SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
+SECRET = "sk-never-to-be-seen-4711"
+Kind = TypeVar("Kind", bound=Event)
+
+
+def models(site: Site, *flags: str, **more: object) -> list[dict[str, object]]:
+    command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
+    section = {"command": command, "timeout": HANGS, "resources": {"CPU": 1}, **more}
+    return [{"name": name, "launch": section} for name in MODELS]
+
+
+def written(site: Site, **changes: object) -> Path:
+    trials = {"min": 4, "max": 8, "favour": "balanced"}
+    return site.write(**{"trials": trials, "concurrency": 4, **changes})
+
+
+def events(site: Site, kind: type[Kind]) -> list[Kind]:
+    with closing(RunReader.open(site.directory())) as reader:
+        return events_of_kind(reader.events(), kind)
+
+
+def run_with(site: Site, config: Path, raylets: Raylets, trials: int, deed: Callable[[], None]) -> None:
+    """Run to the end in a process of its own, and do this as soon as it has so many trials."""
+    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
+    assert wait_for_trials(site.directory(), trials, process), process.communicate()
+    deed()
+    told = process.communicate()
+    assert process.returncode == ExitCode.SPENT, told
+
+
+@pytest.fixture(scope="module")
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What the run finds with servers that it starts on its own machine."""
+    site = Site.make(tmp_path_factory.mktemp("home"), "")
+    ended = site.run(written(site, models=models(site)))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    return Found.of(site.directory())
+
+
+def test_it_finds_the_same_at_several_sites(
+    site: Site, at_home: Found, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SITE_KEY", SECRET)
+    settings = models(site, sites=2)
+    settings[0]["api_key_env"] = "SITE_KEY"
+    ended = site.run(written(site, models=settings, concurrency=2), "--ray", raylets.address)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert Found.of(site.directory()) == at_home
+    placed = events(site, SitePlaced)
+    assert {one.model for one in placed} == set(MODELS) and len({(one.model, one.on) for one in placed}) > len(MODELS)
+    assert not events(site, SiteLost)
+    assert not sites_left(raylets)
+
+
+def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Found, raylets: Raylets) -> None:
+    settings = models(site, "slow")
+    settings[0]["launch"] = {**settings[0]["launch"], "resources": {"CPU": 1, "doomed": 1}}  # type: ignore[dict-item]
+    doomed = raylets.add(resources={"doomed": 1})
+
+    def deed() -> None:
+        raylets.kill(doomed)
+        raylets.add(resources={"doomed": 1})
+
+    run_with(site, written(site, models=settings, concurrency=16), raylets, 20, deed)
+    assert Found.of(site.directory()) == at_home
+    assert ("ada", "site 1") in [(one.model, one.on) for one in events(site, SiteLost)]
+    assert sum(one.model == "ada" for one in events(site, SitePlaced)) >= 2
+
+
+def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: Found, raylets: Raylets) -> None:
+    hung: list[int] = []
+
+    def deed() -> None:
+        hung.append(next(one.pid for one in events(site, SitePlaced) if one.model == "bob" and one.pid))
+        stop(hung[0])
+
+    config = written(site, models=models(site, "slow"), concurrency=16, sites={"silence": 10})
+    try:
+        run_with(site, config, raylets, 20, deed)
+    finally:
+        for pid in hung:
+            with suppress(ProcessLookupError):
+                os.kill(pid, 9)
+    assert Found.of(site.directory()) == at_home
+    assert any(one.model == "bob" and one.reason.endswith("for 10 s") for one in events(site, SiteLost))
+
+
+def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: Found, raylets: Raylets) -> None:
+    config = written(site, models=models(site, "slow"), concurrency=16)
+    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
+    assert wait_for_trials(site.directory(), 40, process), process.communicate()
+    kill(process)
+    assert len(sites_left(raylets)) == len(MODELS)
+    before = events(site, SitePlaced)
+    ended = site.run(config, "--ray", raylets.address)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert Found.of(site.directory()) == at_home
+    after = events(site, SitePlaced)[len(before) :]
+    assert after and all(one.found for one in after) and {one.pid for one in after} <= {one.pid for one in before}
+    log = (site.directory() / "logs" / "ada.log").read_text()
+    assert log.count("the small server starts") == 1, "its model stayed loaded"
+    assert events(site, ServerLaunched)[-1].seconds == 0.0
+    assert not sites_left(raylets)
+
+
+def test_a_site_whose_head_never_comes_back_ends_itself(site: Site, raylets: Raylets) -> None:
+    config = written(site, models=models(site, "slow"), sites={"keep": 10})
+    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
+    assert wait_for_trials(site.directory(), 1, process), process.communicate()
+    kill(process)
+    deadline = time.monotonic() + HANGS
+    while sites_left(raylets):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> None:
+    config = written(site, models=models(site, resources={"CPU": 2, "GPU": 8}), sites={"wait": 2})
+    ended = site.run(config, "--ray", raylets.address)
+    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    told = " ".join(ended.output.split())
+    assert "no place with CPU 2, GPU 8 was had in 2 s" in told
+    assert "the most that one has is CPU 8, GPU 0" in told
+
+
+def test_where_there_is_no_cluster_that_is_told(site: Site, raylets: Raylets) -> None:
+    for address, said in (("127.0.0.1:1", "there is no Ray cluster to be joined"), ("ray://x:1", "auto or the HOST")):
+        ended = site.run(written(site, models=models(site)), "--ray", address)
+        assert ended.exit_code == ExitCode.CONFIGURATION and said in " ".join(ended.output.split())
+
+
+def sites_left(raylets: Raylets) -> list[str]:
+    """Sites that live, and nothing that the cluster knows of them is a key."""
+    import ray
+
+    ray.init(address=raylets.address, namespace="adaptive-eval", log_to_driver=False, logging_level="ERROR")
+    try:
+        told = ray._private.state.actors()
+        assert SECRET not in repr(told)
+        return [one["Name"] for one in told.values() if one["State"] not in ("DEAD",)]
+    finally:
+        ray.shutdown()

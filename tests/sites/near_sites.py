@@ -1,0 +1,92 @@
+"""Sites without a cluster: each lives in the loop of the test, and speaks as a site of a cluster does."""
+
+import pickle
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.sites.host import Awaited, SiteOrigin
+from adaptive_eval.sites.messages import (
+    SiteBegun,
+    SiteConfidence,
+    SiteGone,
+    SiteMaterial,
+    SiteNews,
+    SiteOrder,
+    SiteSetup,
+)
+from adaptive_eval.sites.worker import SiteWorker
+
+Told = TypeVar("Told")
+KEEPS = 86400.0
+
+
+class NearSite:
+    """A site in this process; what travels is pickled on its way. It is lost after so many messages with answers."""
+
+    def __init__(self, lost_after: int | None = None) -> None:
+        self._worker = SiteWorker(KEEPS)
+        self._left = lost_after
+        self._gone = False
+        self.orders: list[SiteOrder] = []
+        self.news_told: list[SiteNews] = []
+
+    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+        return _sent(await self._worker.begin(*_sent((setup, confided, material))))
+
+    async def order(self, head: str, order: SiteOrder) -> None:
+        self._require()
+        self.orders.append(order)
+        await self._worker.order(head, _sent(order))
+
+    async def news(self, head: str) -> SiteNews:
+        self._require()
+        news = _sent(await self._worker.news(head))
+        if news.replies and self._left is not None:
+            self._left -= 1
+            if self._left < 0:  # what it has just told does not arrive
+                await self._worker.end(at_once=True)
+                self._gone = True
+        self._require()
+        self.news_told.append(news)
+        return news
+
+    async def end(self, at_once: bool) -> None:
+        await self._worker.end(at_once)
+
+    def kill(self) -> None:
+        self._gone = True
+
+    def _require(self) -> None:
+        if self._gone:
+            raise SiteGone("its node was taken away")
+
+
+def _sent(told: Told) -> Told:
+    copy: Told = pickle.loads(pickle.dumps(told))
+    return copy
+
+
+@dataclass
+class NearCluster:
+    """Gives each site a place at once, but for those of which the next number is None."""
+
+    lives: list[int | None | str] = field(default_factory=list)
+    """Of the sites in the order in which they are placed: after how many messages with answers each is lost; None:
+    never; "nowhere": it has no place. Those that follow are never lost."""
+    placed: list[tuple[str, NearSite]] = field(default_factory=list)
+
+    async def place(self, name: str, resources: dict[str, float], awaited: Awaited) -> SiteOrigin:
+        life = self.lives.pop(0) if self.lives else None
+        if life == "nowhere":
+            awaited.tell("GPU 8", "the cluster has none")
+            raise LaunchFailed("no place with GPU 8 was had")
+        assert life is None or isinstance(life, int)
+        site = NearSite(life)
+        self.placed.append((name, site))
+        return SiteOrigin(site, f"node{len(self.placed)}", 1, found=False)
+
+    def of(self, words: Iterable[str]) -> list[NearSite]:
+        """The sites whose names have all of these words in them."""
+        return [site for name, site in self.placed if all(word in name for word in words)]

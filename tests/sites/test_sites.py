@@ -1,0 +1,164 @@
+"""A run whose models are served at sites finds what it finds with servers on its own machine, whatever is lost."""
+
+import asyncio
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from live_runs import MODELS, Found, Site
+from near_sites import NearCluster
+from patient_time import HANGS
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare
+from adaptive_eval.errors import ConfigError, ExitCode, LaunchFailed
+from adaptive_eval.running.execute import execute
+from adaptive_eval.running.watching import Watchers
+from adaptive_eval.sites.opening import RunSites, require_sites, resources_of
+from adaptive_eval.store import (
+    Event,
+    ModelSetAside,
+    RunReader,
+    ServerLaunched,
+    SiteAwaited,
+    SiteLost,
+    SitePlaced,
+    events_of_kind,
+)
+
+SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
+Kind = TypeVar("Kind", bound=Event)
+ELSEWHERE = {"name": "bob", "base_url": "http://127.0.0.1:1/v1"}
+
+
+@pytest.fixture(autouse=True)
+def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(site.folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
+
+
+def models(site: Site, sites: dict[str, int] | None = None, **more: object) -> list[dict[str, object]]:
+    command = [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)]
+    section = {"command": command, "timeout": HANGS, **more}
+    return [{"name": name, "launch": {**section, "sites": (sites or {}).get(name, 1)}} for name in MODELS]
+
+
+def written(site: Site, **changes: object) -> Path:
+    return site.write(trials={"min": 4, "max": 8, "favour": "balanced"}, concurrency=2, **changes)
+
+
+def run_at(cluster: NearCluster, config: Path, site: Site) -> ExitCode:
+    """The run with these sites, in the directory of its name."""
+    prepared = prepare(load_config(config, ()))
+    running = execute(prepared, site.directory(), Watchers(), lambda ended: None, sites=RunSites(cluster))
+    return asyncio.run(running)
+
+
+def events(site: Site, kind: type[Kind]) -> list[Kind]:
+    with closing(RunReader.open(site.directory())) as reader:
+        return events_of_kind(reader.events(), kind)
+
+
+@pytest.fixture(scope="module")
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What the run finds with servers that it starts on its own machine."""
+    site = Site.make(tmp_path_factory.mktemp("home"), "")
+    ended = site.run(written(site, models=models(site)))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    return Found.of(site.directory())
+
+
+def test_it_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Found) -> None:
+    cluster = NearCluster()
+    assert run_at(cluster, written(site, models=models(site, {"ada": 2, "bob": 3})), site) == ExitCode.SPENT
+    assert Found.of(site.directory()) == at_home
+    placed = events(site, SitePlaced)
+    assert sorted((one.model, one.on) for one in placed) == [
+        ("ada", "site 1"), ("ada", "site 2"), ("bob", "site 1"), ("bob", "site 2"), ("bob", "site 3"), ("cyd", "site 1")
+    ]  # fmt: skip
+    assert {(one.model, one.on) for one in events(site, ServerLaunched)} == {(one.model, one.on) for one in placed}
+    told = [news for _, one in cluster.placed for news in one.news_told]
+    assert sum(len(news.replies) for news in told) == len(at_home.outcomes)
+    assert max(len(news.replies) for news in told) > 1, "answers travel together"
+    assert max(len(order.requests) for _, one in cluster.placed for order in one.orders) > 1, "and so do requests"
+
+
+def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_home: Found) -> None:
+    """The only site of one model, one of two of another; each is lost with answers on their way."""
+    cluster = NearCluster([1, 0, 2, 1, 0])
+    assert run_at(cluster, written(site, models=models(site, {"bob": 2})), site) == ExitCode.SPENT
+    assert Found.of(site.directory()) == at_home
+    lost = events(site, SiteLost)
+    assert len(lost) >= 3 and {one.reason for one in lost} == {"its node was taken away"}
+    again = {(one.model, one.on) for one in lost}
+    assert all(sum((one.model, one.on) == place for one in events(site, SitePlaced)) >= 2 for place in again)
+
+
+def test_a_site_without_a_place_is_told(site: Site) -> None:
+    """As where a server cannot be started at all: that is a mistake, and nothing was asked yet."""
+    with pytest.raises(LaunchFailed, match="no place with GPU 8 was had"):
+        run_at(NearCluster(["nowhere"]), written(site, models=models(site)), site)
+    (awaited,) = events(site, SiteAwaited)
+    assert (awaited.asked, awaited.missing) == ("GPU 8", "the cluster has none")
+
+
+def test_a_site_that_is_lost_again_and_again_is_given_up(site: Site) -> None:
+    cluster = NearCluster([0] * 30)
+    assert run_at(cluster, written(site, models=models(site)), site) == ExitCode.ENDPOINTS
+    aside = events(site, ModelSetAside)
+    assert {one.model for one in aside} == set(MODELS)
+    assert all("was lost 4 times without an answer" in one.reason for one in aside)
+    assert {name[-5:]: len(cluster.of([name])) for name, _ in cluster.placed} == {"ada/1": 4, "bob/1": 4, "cyd/1": 4}
+
+
+def test_answers_are_graded_where_they_are_made(site: Site, at_home: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    from adaptive_eval.graders.pool import GradingPool
+
+    graded: list[object] = []
+    marks = GradingPool.marks
+
+    async def noted(self: GradingPool, text: str, question: object) -> object:
+        graded.append(self)
+        return await marks(self, text, question)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(GradingPool, "marks", noted)
+    run_at(NearCluster(), written(site, models=models(site)), site)
+    assert Found.of(site.directory()) == at_home
+    keys = 8  # the head has tried the grader on the key of each question
+    assert len(graded) - keys == len(at_home.outcomes), "none was graded twice"
+    assert len(set(map(id, graded))) == 1 + len(MODELS)
+
+
+@pytest.mark.parametrize(
+    ("launch", "more", "resources"),
+    [
+        ({}, {}, {"CPU": 1.0, "GPU": 1.0}),
+        ({"flags": {"tensor_parallel_size": 4, "pipeline-parallel-size": 2}}, {}, {"CPU": 1.0, "GPU": 8.0}),
+        ({"flags": {"tensor-parallel-size": 4}}, {"gpus": 2}, {"CPU": 1.0, "GPU": 2.0}),
+        ({"command": "serve --port {port}"}, {}, {"CPU": 1.0}),
+        ({"resources": {"CPU": 4, "H100": 1}}, {"gpus": 2}, {"CPU": 4.0, "H100": 1.0}),
+    ],
+)
+def test_what_a_site_takes(
+    site: Site, launch: dict[str, object], more: dict[str, object], resources: dict[str, float]
+) -> None:
+    (model, _) = load_config(site.write(models=[{"name": "ada", "launch": launch, **more}, ELSEWHERE]), ()).models
+    assert model.launch is not None
+    assert resources_of(model, model.launch) == resources
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"models": [{"name": "ada", "base_url": "http://127.0.0.1:1/v1"}]}, "no model has a `launch` section"),
+        ({"models": [{"name": "ada", "launch": {"exclusive": "gpu0"}}]}, "launch.exclusive names a place of this mach"),
+        ({"models": [{"name": "ada", "launch": {}}], "pool": {"places": [0]}}, "pool names places of this machine"),
+    ],
+)
+def test_what_sites_cannot_serve_is_told(site: Site, changes: dict[str, object], said: str) -> None:
+    changes["models"] = [*changes["models"], ELSEWHERE]  # type: ignore[misc]
+    with pytest.raises(ConfigError, match=said):
+        require_sites(load_config(site.write(**changes), ()))
