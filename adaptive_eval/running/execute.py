@@ -190,8 +190,12 @@ async def _carried_on(
 ) -> Ended:
     """Ask for what a run lacks, to its end."""
     prepared, store = beginning.prepared, opened.store
-    elsewhere = None if sites is None else sites.open(prepared, store)
-    async with opened_endpoints(prepared.config, store.directory / LOGS, elsewhere=elsewhere) as serving:
+    config, logs = prepared.config, store.directory / LOGS
+    if sites is None:
+        opening = opened_endpoints(config, logs)
+    else:
+        opening = opened_endpoints(config, logs, elsewhere=sites.open(prepared, store))
+    async with opening as serving:
         grading = grading_of(prepared)
         try:
             bears = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
