@@ -119,7 +119,7 @@ class PostgresServer:
     def close(self) -> None:
         """End it, and remove what it has."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(signal.SIGQUIT)  # at once: nobody reads again what it has
             try:
                 self._process.wait(10)
             except subprocess.TimeoutExpired:

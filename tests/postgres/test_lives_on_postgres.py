@@ -2,7 +2,7 @@
 
 import random
 import shutil
-import subprocess
+import signal
 import time
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +12,7 @@ from live_runs import ENDED, EndedRuns, Found, Site, kill, trials_in
 from patient_time import HANGS
 from postgres_server import PostgresServer
 from typer.testing import CliRunner, Result
+from warm_start import WarmProcess
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
@@ -32,13 +33,21 @@ def kept_in(database: LedgerAddress, **more: object) -> dict[str, object]:
     return {"store": {"ledger": str(database), **more}}
 
 
-def reached(directory: Path, trials: int, process: "subprocess.Popen[str]") -> bool:
+def reached(directory: Path, trials: int, process: WarmProcess) -> bool:
     """Whether the run has so many trials before its process ends."""
     while process.poll() is None:
         if trials_in(directory) >= trials:
             return True
         time.sleep(0.02)
     return False
+
+
+def kill_under(database: PostgresServer, process: WarmProcess) -> None:
+    """Kill the database of a run that is not over."""
+    process.send_signal(signal.SIGSTOP)
+    assert process.poll() is None
+    database.kill()
+    process.send_signal(signal.SIGCONT)
 
 
 @pytest.fixture
@@ -148,9 +157,10 @@ def test_a_second_writer_anywhere_is_refused(
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(database))
     slow = Site(site.folder, unhurried_url, site.processes)
-    config, kept = slow.write("kept", **kept_in(database)), site.directory("kept")
+    config, kept = slow.write("kept", concurrency=2, **kept_in(database)), site.directory("kept")
     process = slow.start(config, "--run-dir", str(kept))
     assert reached(kept, 1, process)
+    process.send_signal(signal.SIGSTOP)  # however long it takes to look at it, it is not over by then
     status = called("monitor", str(database)).output.splitlines()[1].split()
     assert status[:2] == ["kept", "running"]
     glance = called("monitor", str(database.run_at("kept")), "--once")
@@ -159,7 +169,8 @@ def test_a_second_writer_anywhere_is_refused(
     refused = slow.run(config, "--run-dir", str(other))
     assert refused.exit_code == ExitCode.FAILED and f"is held by process {process.pid} on" in refused.output
     kill(process)
-    done = slow.run(config, "--run-dir", str(other))  # the lock is gone with its process
+    quick = slow.write("kept", concurrency=64, **kept_in(database))
+    done = slow.run(quick, "--run-dir", str(other))  # the lock is gone with its process
     assert done.exit_code in ENDED, done.output
 
 
@@ -174,10 +185,11 @@ def test_the_database_is_killed_in_the_midst_and_nothing_is_lost_or_counted_twic
     monkeypatch.setenv(VARIABLE, str(mortal_database))
     plain, kept = ended_runs.copy(site, site.directory("plain")), site.directory("kept")
     slow = Site(site.folder, unhurried_url, site.processes)  # it is not over before the database is killed
-    process = slow.start(slow.write("kept", **kept_in(mortal_database, patience="10m")), "--run-dir", str(kept))
+    config = slow.write("kept", concurrency=2, **kept_in(mortal_database, patience="10m"))
+    process = slow.start(config, "--run-dir", str(kept))
     for trials in (20, 120):
         assert reached(kept, trials, process)
-        mortal.kill()
+        kill_under(mortal, process)
         time.sleep(0.3)
         mortal.start()
     out, err = process.communicate(timeout=HANGS)
@@ -197,17 +209,18 @@ def test_where_the_database_stays_away_the_run_ends_and_can_be_gone_on_with(
     monkeypatch.setenv("PGPASSWORD", SECRET)
     plain, kept = ended_runs.copy(site, site.directory("plain")), site.directory("kept")
     slow = Site(site.folder, unhurried_url, site.processes)
-    config = slow.write("kept", **kept_in(mortal_database, patience="1s"))
+    config = slow.write("kept", concurrency=2, **kept_in(mortal_database, patience="1s"))
     process = site.start(config, "--run-dir", str(kept))
     assert reached(kept, 20, process)
-    mortal.kill()
+    kill_under(mortal, process)
     out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.FAILED
     assert "does not answer" in err and "when it is back, run the same command" in err, err
     away = called("monitor", str(mortal_database))
     assert away.exit_code == ExitCode.FAILED and "does not answer" in away.output
     mortal.start()
-    done = site.run(config, "--run-dir", str(kept))
+    quick = slow.write("kept", concurrency=64, **kept_in(mortal_database, patience="1s"))
+    done = site.run(quick, "--run-dir", str(kept))
     assert done.exit_code in ENDED, done.output
     assert Found.of(kept) == Found.of(plain)
     dumped = str(mortal.execute("SELECT * FROM adaptive_eval.runs", mortal_database.database))
