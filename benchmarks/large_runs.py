@@ -1,12 +1,13 @@
 """A run of 200 models with many answers: the size of its ledger, and what a resume and its reports take.
 
-    python benchmarks/large_runs.py [--quick] [--questions N ...] [--folder PATH] [--json PATH] [--markdown PATH]
+    python benchmarks/large_runs.py [--quick] [--questions N ...] [--each N] [--folder PATH]
+                                    [--json PATH] [--markdown PATH]
 
-The run is begun, and its first round (four answers a question of each model, drawn with known chances, 220 bytes each)
-is entered in its ledger, trial by trial, as rows like the one that the store makes of an answer, with their checksums.
-Its cap is what is there by then, so that `adaptive-eval run` takes everything up, looks, publishes and ends: that is
-the resume. Each measurement has a process of its own, and memory is the peak of that process. 8 million answers are
-`--questions 10000`.
+The run is begun, and its first round (four answers a question of each model, or `--each`, drawn with known chances, of
+220 bytes) is entered in its ledger, trial by trial, as rows like the one that the store makes of an answer, with their
+checksums. Its cap is what is there by then, so that `adaptive-eval run` takes everything up, looks, publishes and ends:
+that is the resume. Each measurement has a process of its own, and memory is the peak of that process. 8 million answers
+are `--questions 10000`; with `--each 1` too results.json has as many rows, and the ledger a quarter of the answers.
 """
 
 import json
@@ -67,14 +68,15 @@ def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, nargs="+", default=[625, 1250, 2500])
     parser.add_argument("--folder", type=Path, help="where the runs are made; else where temporary files are")
+    parser.add_argument("--each", type=int, default=EACH, help="answers a question of each model")
     options = parser.parse_args()
     sizes = [50] if options.quick else options.questions
     rows: list[tuple[object, ...]] = []
     resumed: list[tuple[int, Used]] = []
     for questions in sizes:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
-            config = configured(Path(name), questions)
-            trials = begin(config, Path(name) / "run")
+            config = configured(Path(name), questions, options.each)
+            trials = begin(config, Path(name) / "run", options.each)
             size = (Path(name) / "run" / DATABASE_FILE).stat().st_size / 1e9
             for what, used in commands(config, Path(name) / "run"):
                 if what == "resume":
@@ -103,7 +105,7 @@ def about() -> str:
     return "\n\n".join(part for part in (__doc__ or "").split("\n\n") if not part.startswith("    ")).strip()
 
 
-def configured(folder: Path, questions: int) -> Path:
+def configured(folder: Path, questions: int, each: int) -> Path:
     """A configuration of as many models as there are, on servers that nobody asks."""
     rows = ({"id": f"q{at:05}", "prompt": f"What is {at} + 1?", "answer": str(at + 1)} for at in range(questions))
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -112,22 +114,22 @@ def configured(folder: Path, questions: int) -> Path:
         "questions": "questions.jsonl",
         "models": [{"name": f"m{at:03}", "base_url": "http://127.0.0.1:9/v1"} for at in range(MODELS)],
         "grader": "numeric",
-        "trials": {"min": EACH, "max": 80},
-        "budget": {"trials": MODELS * questions * EACH},
+        "trials": {"min": each, "max": 80},
+        "budget": {"trials": MODELS * questions * each},
     }
     path = folder / "large.yaml"
     path.write_text(json.dumps(settings))
     return path
 
 
-def begin(config: Path, directory: Path) -> int:
+def begin(config: Path, directory: Path, each: int) -> int:
     """The run with its first round, in the order in which answers come: trial by trial over all models."""
     prepared = prepare(load_config(config))
     store = Store.open(directory, prepared.header).store
     store.commit(CommitBatch(events=[RunStarted(0, os.getpid(), "localhost", "", {})]))
     models, questions = (store.reader.ids(*table) for table in (("models", "name"), ("questions", "key")))
     store.close()
-    rows, number = trial_rows(prepared, models, questions, np.random.default_rng(1)), 0
+    rows, number = trial_rows(prepared, models, questions, each), 0
     with closing(open_existing(directory)) as connection:
         while batch := list(islice(rows, AT_ONCE)):
             number += len(batch)
@@ -139,14 +141,15 @@ def begin(config: Path, directory: Path) -> int:
 
 
 def trial_rows(
-    prepared: PreparedRun, models: dict[str, int], questions: dict[str, int], rng: np.random.Generator
+    prepared: PreparedRun, models: dict[str, int], questions: dict[str, int], each: int
 ) -> Iterator[tuple[object, ...]]:
     """What the store would make of each answer; only what differs is worked out for each."""
     known = {key: question.answer for key, question in zip(questions, prepared.questions, strict=True)}
-    difficulty, now = rng.normal(0.0, 1.5, len(questions)), time.time()
+    rng, now = np.random.default_rng(1), time.time()
+    difficulty = rng.normal(0.0, 1.5, len(questions))
     like = [trial_row(0, 0, record(next(iter(models)), correct), now) for correct in (False, True)]
     filler = "so that the sum is found by counting one further. " * 4
-    for trial in range(EACH):
+    for trial in range(each):
         for ability, model in zip(np.linspace(-1.5, 1.5, len(models)), models.values(), strict=True):
             right = rng.random(len(questions)) < expit(ability - difficulty)
             digests = rng.integers(0, 2**63, len(questions))

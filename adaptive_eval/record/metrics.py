@@ -29,7 +29,9 @@ def metric_rows(
     names: Sequence[str], models: Sequence[str], counts: NDArray[np.integer], weights: FloatArray
 ) -> Iterator[MetricRow]:
     """Each metric of each model, from counts (L, M, 2); no value where a question has fewer trials than draws."""
-    right_last = counts[..., np.argsort(weights, kind="stable")]
+    if not names:
+        return
+    right_last = counts[..., np.argsort(weights, kind="stable")].astype(np.int64)
     for name in names:
         metric = metric_of(name)
         for model, own in zip(models, right_last, strict=True):

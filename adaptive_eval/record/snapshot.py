@@ -165,12 +165,13 @@ def take_snapshot(
     )
 
 
-def prior_and_recorded_counts(bench: Bench) -> tuple[CountArray, NDArray[np.int64]]:
+def prior_and_recorded_counts(bench: Bench) -> tuple[CountArray, NDArray[np.integer]]:
     """What was known beforehand (L, M, K): R0, which counts beside a model's own trials, and what stands for them."""
-    shape = (bench.models, bench.questions, bench.categories)
-    known = np.zeros(shape, dtype=np.int64) if bench.prior_counts is None else bench.prior_counts
+    if bench.prior_counts is None:
+        nothing = np.broadcast_to(np.int32(0), (bench.models, bench.questions, bench.categories))  # a single number
+        return nothing, nothing
     asked = bench.asked[:, None, None]
-    return np.where(asked, known, 0), np.where(asked, 0, known).astype(np.int64)
+    return np.where(asked, bench.prior_counts, 0), np.where(asked, 0, bench.prior_counts).astype(np.int64)
 
 
 def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:

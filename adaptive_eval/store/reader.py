@@ -130,13 +130,27 @@ class RunReader:
 
     def outcomes(self) -> Iterator[StoredOutcome]:
         """Every trial without its texts, in the order of commitment."""
-        for row in map(queries.OutcomeRow._make, self._stream(self._queries.outcomes)):
-            cost, said = Cost(row.tokens, row.usd, row.gpu_seconds), (_truth(row.correct), _truth(row.found))
-            digest = (row.flags or "", row.digest, row.size)
-            trial = (row.model, row.question, row.trial, row.category)
-            bits = bits_of(row.completion_bpt, row.completion_tokens)
-            flags = (bool(row.awaits), bool(row.waits))
-            yield StoredOutcome(*trial, cost, *digest, *said, bits, row.latency, *flags)
+        # the fields of an OutcomeRow by their places: there may be millions of these
+        for (
+            model, question, trial, category, tokens, usd, gpu_seconds, flags, digest, size, correct, found, bpt,
+            completion_tokens, latency, awaits, waits,
+        ) in self._stream(self._queries.outcomes):  # fmt: skip
+            yield StoredOutcome(
+                model,
+                question,
+                trial,
+                category,
+                Cost(tokens, usd, gpu_seconds),
+                flags or "",
+                digest,
+                size,
+                _truth(correct),
+                _truth(found),
+                bits_of(bpt, completion_tokens),
+                latency,
+                bool(awaits),
+                bool(waits),
+            )
 
     def in_flight(self) -> dict[str, int]:
         """How many trials of each model were sent and have no answer."""
