@@ -34,8 +34,10 @@ async def test_a_request_in_flight_on_a_stuck_replica_is_sent_elsewhere(endpoint
     assert [replica.healthy for replica in model.stats.replicas] == [False, True]
 
 
-async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(endpoint: Opener) -> None:
-    async with SimulatedServer(WORLD) as first, SimulatedServer(WORLD) as second:
+async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(
+    endpoint: Opener, unused_tcp_port: int
+) -> None:
+    async with SimulatedServer(WORLD, port=unused_tcp_port) as first, SimulatedServer(WORLD) as second:
         model = endpoint(first.base_url, second.base_url, concurrency=4, patience=60.0)
         work = [asyncio.create_task(model.sample(question(1 + i % 4), range(i, i + 1))) for i in range(60)]
         await asyncio.sleep(0.1)
@@ -55,8 +57,8 @@ async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(e
     assert [(answer.seed, answer.text) for answer in answers] == [(a.seed, a.text) for (a,) in expected]
 
 
-async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener) -> None:
-    async with SimulatedServer(WORLD) as server:
+async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener, unused_tcp_port: int) -> None:
+    async with SimulatedServer(WORLD, port=unused_tcp_port) as server:
         model = endpoint(server.base_url, concurrency=4, attempts=2, patience=30.0)
         await model.sample(question(1), range(1))
         work = [asyncio.create_task(model.sample(question(1), range(i, i + 1))) for i in range(30)]
@@ -69,8 +71,8 @@ async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener) ->
     assert [answer[0].seed for answer in answers] == list(range(30))
 
 
-async def test_the_last_replica_gone_for_good_is_told_to_everyone(endpoint: Opener) -> None:
-    async with SimulatedServer(WORLD) as server:
+async def test_the_last_replica_gone_for_good_is_told_to_everyone(endpoint: Opener, unused_tcp_port: int) -> None:
+    async with SimulatedServer(WORLD, port=unused_tcp_port) as server:
         model = endpoint(server.base_url, concurrency=2, patience=0.2)
         await model.sample(question(1), range(1))
         work = [asyncio.create_task(model.sample(question(1), range(i, i + 1))) for i in range(6)]

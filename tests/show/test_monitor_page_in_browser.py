@@ -240,8 +240,10 @@ def test_a_page_below_the_servers_root_finds_its_run(tabs: Tabs, serve: Callable
     assert {"assets/app.js", "assets/style.css", "api/run/page/view"} <= set(server.asked)
 
 
-def test_a_server_that_comes_back_is_found_again(tabs: Tabs, serve: Callable[..., Server]) -> None:
-    server = serve(early())
+def test_a_server_that_comes_back_is_found_again(
+    tabs: Tabs, serve: Callable[..., Server], unused_tcp_port: int
+) -> None:
+    server = serve(early(), unused_tcp_port)
     page = opened(tabs, server)
     page.wait_for_selector(".pulse")
     server.stop()

@@ -268,8 +268,9 @@ async def test_storms_and_stuck_engines_pass(client: httpx2.AsyncClient) -> None
         await ask(client, server, chat())
 
 
-async def test_a_replica_goes_down_and_comes_back_on_its_port(client: httpx2.AsyncClient) -> None:
-    async with SimulatedServer(WORLD, faults=Faults(down=(TimeWindow(0.1, 0.3),))) as server:
+async def test_a_replica_goes_down_and_comes_back_on_its_port(client: httpx2.AsyncClient, unused_tcp_port: int) -> None:
+    faults = Faults(down=(TimeWindow(0.1, 0.3),))
+    async with SimulatedServer(WORLD, port=unused_tcp_port, faults=faults) as server:
         before = await ask(client, server, chat())
         await asyncio.sleep(0.2)
         with pytest.raises(httpx2.ConnectError):
