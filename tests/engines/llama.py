@@ -27,6 +27,8 @@ LINEAR = {
     "mlp.down_proj": (HIDDEN, FEED_FORWARD),
 }
 """Rows and columns of a layer's matrices."""
+OUTPUT = "lm_head.weight"
+"""An output matrix of its own; none of the family has one."""
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -159,7 +161,7 @@ def log_probabilities(weights: Weights, tokens: Sequence[int], temperature: floa
         prefix = f"model.layers.{number}"
         x = x + _attention(_norm(x, weights[f"{prefix}.input_layernorm.weight"]), weights, prefix)
         x = x + _feed_forward(_norm(x, weights[f"{prefix}.post_attention_layernorm.weight"]), weights, prefix)
-    logits = _norm(x, weights["model.norm.weight"]) @ embedding.T
+    logits = _norm(x, weights["model.norm.weight"]) @ weights.get(OUTPUT, embedding).T
     logits = (logits - logits.max(axis=-1, keepdims=True)) / temperature
     return np.asarray(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)))
 

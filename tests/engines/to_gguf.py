@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from arithmetic import BOS, CHAT_TEMPLATE, CONTEXT, EOS, FIRST_BYTE, VOCABULARY, byte_symbols, vocabulary
-from llama import FEED_FORWARD, HEAD, HEADS, HIDDEN, LAYERS, NORM_EPSILON, ROPE_BASE, Weights, read_model
+from llama import FEED_FORWARD, HEAD, HEADS, HIDDEN, LAYERS, NORM_EPSILON, OUTPUT, ROPE_BASE, Weights, read_model
 from numpy.typing import NDArray
 
 Value = bool | int | float | str | Sequence[str] | Sequence[int]
@@ -54,14 +54,14 @@ def _value(value: Value) -> bytes:
     return struct.pack(f"<IIQ{len(value)}i", ARRAY, INT32, len(value), *value)
 
 
-def _values(name: str) -> dict[str, Value]:
+def _values(name: str, context: int) -> dict[str, Value]:
     """What llama.cpp must know of the model and its tokens."""
     symbols = byte_symbols()
     return {
         "general.architecture": "llama",
         "general.name": name,
         "general.file_type": 0,
-        "llama.context_length": CONTEXT,
+        "llama.context_length": context,
         "llama.embedding_length": HIDDEN,
         "llama.block_count": LAYERS,
         "llama.feed_forward_length": FEED_FORWARD,
@@ -99,6 +99,8 @@ def _tensors(weights: Weights) -> dict[str, NDArray[np.float32]]:
             tensor = weights[f"model.layers.{layer}.{theirs}.weight"]
             turned = ours in ("attn_q", "attn_k")
             found[f"blk.{layer}.{ours}.weight"] = _interleaved(tensor) if turned else tensor
+    if OUTPUT in weights:
+        found["output.weight"] = weights[OUTPUT]
     return {name: np.ascontiguousarray(tensor, "<f4") for name, tensor in found.items()}
 
 
@@ -123,7 +125,7 @@ def convert(folder: Path, path: Path) -> Path:
     return convert_weights(folder.name, read_model(folder), path)
 
 
-def convert_weights(name: str, weights: Weights, path: Path) -> Path:
+def convert_weights(name: str, weights: Weights, path: Path, context: int = CONTEXT) -> Path:
     """Write the weights of a model as a GGUF file: of one that an adapter is merged into, too."""
-    path.write_bytes(gguf(_values(name), _tensors(weights)))
+    path.write_bytes(gguf(_values(name, context), _tensors(weights)))
     return path

@@ -1,0 +1,212 @@
+"""(f) llama-server as a judge and as a verifier: grammars, log-probabilities, its own counters, a kill, and a cap.
+
+The model that is asked knows nothing of answers, so what it says is no test of anybody. What is tested is all that lies
+between: that its replies come in the form that was asked for, that one that cannot be read is no grade, that the
+probabilities are those of its weights for the very request that was sent, and what is counted.
+"""
+
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from arithmetic import FIRST_BYTE, Problem, questions
+from engine_runs import Finished, Workplace
+from engine_servers import Server, llama
+from family import checkpoints
+from judging_model import CONTEXT, judging_weights, slot_of
+from to_gguf import convert, convert_weights
+
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.graders.slot import label_probabilities, label_scores
+from adaptive_eval.graders.verifier import LABELS, Verifier
+from adaptive_eval.questions.types import Question
+from adaptive_eval.store import RunReader, TrialRecord
+from adaptive_eval.store.records import WAITS
+
+pytestmark = pytest.mark.engine
+
+ANSWERING, JUDGING = "abacus-900", "abacus-1000"
+TRIALS = {"min": 2, "max": 2}
+PROBABILITY = 2e-3
+"""Within which those of single precision agree with those of double precision."""
+PROBES = 200
+"""Tokens that are used to see whether a server answers."""
+COMPARED = 12
+"""Answers whose probabilities are worked out by hand, at half a second each."""
+QUOTE = str(FIRST_BYTE + ord('"'))
+REPLY = {"temperature": 1.0, "max_tokens": 96, "timeout": 120.0, "extra_body": {"logit_bias": {QUOTE: 1.5}}}
+"""A text ends after ten tokens or so."""
+SHORT = 50
+"""Tokens: enough for most verdicts in JSON, and not for all."""
+
+
+@pytest.fixture(scope="module")
+def answering(serve: Callable[..., None], logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    folder = tmp_path_factory.mktemp("answering")
+    found = llama(convert(checkpoints()[ANSWERING], folder / f"{ANSWERING}.gguf"), logs / "answering.log")
+    serve(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def judging(serve: Callable[..., None], logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    folder = tmp_path_factory.mktemp("judging")
+    gguf = convert_weights("judge", judging_weights(JUDGING), folder / "judge.gguf", CONTEXT)
+    found = llama(gguf, logs / "judging.log", slots=8, context=CONTEXT)
+    serve(found)
+    return found
+
+
+def asked(server: Server, kind: str, **changes: object) -> dict[str, object]:
+    limits = {"concurrency": 8}
+    return {"kind": kind, "server": {"base_url": server.base_url, "model": "judge"}, "concurrency": limits, **changes}
+
+
+def judge(server: Server, **changes: object) -> dict[str, object]:
+    return asked(server, "judge", **{"sampling": REPLY, **changes})
+
+
+def settings(answering: Server, grader: dict[str, object], **changes: object) -> dict[str, object]:
+    models = [{"name": ANSWERING, "base_url": answering.base_url}]
+    precise = {"kind": "precision", "half_width": 0.001}
+    return {"models": models, "grader": grader, "objective": precise, "trials": TRIALS, "concurrency": 8} | changes
+
+
+def run(workplace: Workplace, name: str, settings: dict[str, object]) -> Finished:
+    models = settings.pop("models")
+    assert isinstance(models, list)
+    return workplace.run(workplace.configure(name, models, **settings), accepted=(0, 3))
+
+
+def used(trials: list[TrialRecord]) -> tuple[float, float]:
+    """Tokens of what the one who grades has read and written, as the run has counted them."""
+    told = [[float(trial.signals.get(f"judge_{kind}_tokens", 0.0)) for trial in trials] for kind in _KINDS]
+    return sum(told[0]), sum(told[1])
+
+
+_KINDS = ("prompt", "completion")
+
+
+def counters(server: Server) -> tuple[float, float]:
+    """The same as the server has."""
+    told = server.metrics()
+    read = told["llamacpp:prompt_tokens_total"] + told["llamacpp:prompt_tokens_cached_total"]
+    return read, told["llamacpp:tokens_predicted_total"]
+
+
+def grading_tokens(trial: TrialRecord) -> int:
+    """What was counted of a trial besides its answer."""
+    return trial.cost.tokens - trial.answer.prompt_tokens - trial.answer.completion_tokens
+
+
+def by_id() -> dict[str, Problem]:
+    return {one.prompt: one for one in questions()}
+
+
+# -- a judge -----------------------------------------------------------------------------------------------------------
+
+
+def test_verdicts_come_in_the_form_that_the_grammar_sees_to(
+    answering: Server, judging: Server, workplace: Workplace
+) -> None:
+    """JSON by a schema: every reply that ends is a verdict; one that is cut off is none, and is counted."""
+    before = counters(judging)
+    found = run(workplace, "structured", settings(answering, judge(judging, sampling={**REPLY, "max_tokens": SHORT})))
+    read, written = (after - earlier for after, earlier in zip(counters(judging), before, strict=True))
+    graded = [one for one in found.records if one.category is not None]
+    failed = [one for one in found.records if one.category is None]
+    assert len(graded) > 10 and failed, (len(graded), len(failed))
+    assert {one.signals["verdict"] for one in graded} <= {"correct", "wrong", ""}
+    assert all("is not the JSON object that was asked for" in str(one.grader_error) for one in failed)
+    assert sum(map(grading_tokens, found.records)) == read + written
+    assert used(graded)[1] < written
+    assert "response_format" not in str(found.results["warnings"])
+
+
+def test_a_verdict_that_cannot_be_read_is_no_grade(answering: Server, judging: Server, workplace: Workplace) -> None:
+    """Nobody sees to the form of these replies, and this model knows of none."""
+    found = run(workplace, "lines", settings(answering, judge(judging, structured=False)))
+    sent = [one for one in found.records if one.answer.text.strip()]
+    assert sent and all(one.category is None for one in sent)
+    assert all("gave no verdict" in str(one.grader_error) for one in sent)
+
+
+def test_votes_and_levels_of_several_criteria_are_those_of_the_schema(
+    answering: Server, judging: Server, workplace: Workplace
+) -> None:
+    scores = [{"name": "brief", "weight": 0.5}, {"name": "true", "weight": 0.5, "levels": {"bad": 0, "good": 1}}]
+    grader = judge(judging, scores=scores, votes=3, sampling={**REPLY, "max_tokens": 256})
+    found = run(workplace, "criteria", settings(answering, grader, trials={"min": 1, "max": 1}))
+    graded = [one for one in found.records if one.category is not None and one.answer.text.strip()]
+    assert len(graded) > 20
+    assert {one.signals["brief"] for one in graded} <= {"met", "not met"}
+    assert {one.signals["true"] for one in graded} <= {"bad", "good"}
+    assert len({one.signals["agreement"] for one in graded}) > 1, "each vote has a seed of its own"
+
+
+def test_a_kill_between_answer_and_verdict_loses_neither(
+    answering: Server, judging: Server, workplace: Workplace
+) -> None:
+    same = {"concurrency": {"concurrency": 1}, "sampling": {**REPLY, "max_tokens": 512}}
+    undisturbed = run(workplace, "undisturbed", settings(answering, judge(judging, **same)))
+    disturbed = settings(answering, judge(judging, **same))
+    config = workplace.configure("disturbed", disturbed.pop("models"), **disturbed)  # type: ignore[arg-type]
+    with judging.stalled():
+        process = workplace.start(config)
+        workplace.await_trials(config, 8, process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    with closing(RunReader.open(workplace.directory(config))) as reader:
+        waiting = [one for one in reader.trials() if one.grader_error == WAITS]
+    assert waiting
+    found = workplace.run(config, accepted=(0, 3))
+    after = {(one.model, one.question, one.trial): one for one in found.records}
+    for one in waiting:
+        kept = after[one.model, one.question, one.trial]
+        assert kept.answer == one.answer and kept.grader_error != WAITS
+    assert found.outcomes == undisturbed.outcomes
+
+
+def test_a_cap_holds_by_the_counters_of_both_servers(answering: Server, judging: Server, workplace: Workplace) -> None:
+    cap = 110_000
+    capped = settings(answering, judge(judging, longest=1024), trials={"min": 1, "max": 60}, budget={"tokens": cap})
+    before = [counters(one) for one in (answering, judging)]
+    config = workplace.configure("capped", capped.pop("models"), **capped)  # type: ignore[arg-type]
+    found = workplace.run(config, accepted=(ExitCode.SPENT,))
+    after = [counters(one) for one in (answering, judging)]
+    spent = sum(sum(one) for one in after) - sum(sum(one) for one in before)
+    counted = float(found.results["cost"]["tokens"])
+    assert 0.2 * cap < counted <= cap
+    assert counted <= spent <= counted + PROBES, "what a server is asked before the run is not of the run"
+
+
+# -- a verifier --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_the_probabilities_of_a_verifier_are_those_of_its_weights(
+    answering: Server, judging: Server, workplace: Workplace, calibrated: bool
+) -> None:
+    grader = asked(judging, "verifier", calibrated=calibrated, beside={"kind": "exact"})
+    before = counters(judging)
+    found = run(
+        workplace, "verified", settings(answering, grader, rubric="verifier_probe", trials={"min": 1, "max": 1})
+    )
+    read, written = (after - earlier for after, earlier in zip(counters(judging), before, strict=True))
+    assert all(one.category is not None for one in found.records)
+    assert used(list(found.records))[1] == written - 1, "one request is without content"
+    assert used(list(found.records))[0] < read
+    verifier, weights = Verifier.model_validate(grader), judging_weights(JUDGING)
+    base = label_scores(list(slot_of(weights, verifier.content_free).items()), LABELS).values
+    shown = [one for one in found.records if one.answer.text.strip()][:COMPARED]
+    told = set()
+    for one in shown:
+        question = Question(one.question, one.question, by_id()[one.question].answer)
+        scores = label_scores(list(slot_of(weights, verifier.transcript(question, one.answer.text)).items()), LABELS)
+        expected, _ = label_probabilities(scores, base if calibrated else (0.0, 0.0, 0.0), 1.0)
+        given = tuple(float(one.signals[f"verifier_{label.lower()}"]) for label in LABELS)
+        assert given == pytest.approx(expected, abs=PROBABILITY)
+        told.add(round(given[0], 4))
+    assert len(told) > COMPARED // 2, "what is verified makes a difference"
