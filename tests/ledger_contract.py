@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from two_by_two import HEADER, make_trial
 
+from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.errors import RunChanged, RunLocked, StoreError
 from adaptive_eval.store import (
     AnswersLost,
@@ -57,6 +58,25 @@ class LedgerContract:
         assert reader.elapsed == 12.5
         assert reader.header() == HEADER
         reader.close()
+
+    def test_tokens_come_back_with_their_answers(self, open_store: OpenStore, directory: Path) -> None:
+        plain, named = make_trial(), make_trial(trial=1)
+        told = AnswerLogprobs(("B", " \0 é"), (-0.25, None))
+        named = replace(named, answer=replace(named.answer, token_logprobs=told))
+        store = open_store()
+        store.commit(CommitBatch([plain]))
+        assert list(store.reader.trials()) == [plain]
+        store.commit(CommitBatch([named, make_trial(model="large")]))
+        assert list(store.reader.trials()) == [plain, named, make_trial(model="large")]
+        store.close()
+        reader = RunReader.open(directory)
+        assert list(reader.trials()) == [plain, named, make_trial(model="large")]
+        reader.close()
+        store = open_store()
+        store.forget_trials("small", [TrialKey(named.question, 1)], RunStopped())
+        # its number comes again, and is another answer's
+        store.commit(CommitBatch([make_trial(trial=5)]))
+        assert [one.answer.token_logprobs for one in store.reader.trials()] == [None] * 3
 
     def test_a_resume_reads_outcomes_without_texts(self, open_store: OpenStore) -> None:
         short, long, equal = (make_trial(trial=i, text=text) for i, text in enumerate(["B", "why " * 60, "why " * 60]))

@@ -16,13 +16,14 @@ from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, PRESETS, RULES
+from adaptive_eval.endpoints.types import KEEP_TOKENS
 from adaptive_eval.graders.asked import AskedGrader, rubric_beside
 from adaptive_eval.graders.comparing import REFERENCE
 from adaptive_eval.graders.frozen import LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.scoring import MOST_SUMS
-from adaptive_eval.graders.types import ANSWER_SIGNALS, GraderOptions
+from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
 from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.sections import Section
@@ -231,6 +232,8 @@ def _rubric_has_its_signals(grader: GraderOptions, rubric: RubricConfig, models:
         path: KeyPath = ("models", number)
         if "completion_bpt" in opened.needs and not model.sampling.logprobs:
             yield Problem((*path, "sampling", "logprobs"), "must be true: the rubric needs completion_bpt")
+        if (needs := sorted(opened.needs & set(TOKEN_MEASURES))) and model.sampling.logprobs != KEEP_TOKENS:
+            yield Problem((*path, "sampling", "logprobs"), f"must be tokens: the rubric needs {needs[0]}")
         if "prompt_bpt" in opened.needs and model.prompt_logprobs is None:
             yield Problem((*path, "prompt_logprobs"), "must be given: the rubric needs prompt_bpt", "for vLLM: vllm")
 

@@ -28,7 +28,16 @@ from adaptive_eval.endpoints.failures import (
     signals_of_finish,
 )
 from adaptive_eval.endpoints.parsing import TokenLogprobs
-from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, EndpointConfig, Notice, Prompt, Signal
+from adaptive_eval.endpoints.token_logprobs import named_logprobs
+from adaptive_eval.endpoints.types import (
+    TEMPLATE_TOKENS,
+    Answer,
+    AnswerLogprobs,
+    EndpointConfig,
+    Notice,
+    Prompt,
+    Signal,
+)
 
 _MOST = 2**31
 """No count and no log-probability is larger; infinities and NaN are not smaller."""
@@ -169,6 +178,7 @@ class _Draft(NamedTuple):
     tokens: int
     """By a usage of its own; 0 where there is none."""
     slot: tuple[tuple[str, float], ...] = ()
+    named: AnswerLogprobs | None = None
 
     @property
     def size(self) -> int:
@@ -189,9 +199,12 @@ class AnswerReader:
         secrets: tuple[str, ...] = (),
         longest: int | None = None,
         note: Callable[[Notice], None] = lambda notice: None,
+        *,
+        keeps_tokens: bool = False,
     ) -> None:
         """`secrets` are shown in no message; `longest` are the tokens that an answer may have; `note` hears of counts
         that cannot be believed."""
+        self._keeps_tokens = keeps_tokens
         self._longest = longest
         self._note = note
         self._secrets = secrets
@@ -269,6 +282,8 @@ class AnswerReader:
     def _draft(self, payload: dict[str, Any], choice: dict[str, Any], prompt: Prompt, prompt_tokens: int) -> _Draft:
         logprobs = _completion_logprobs(choice)
         before: list[object] = []
+        echoed = prompt_tokens if self._prompt_logprobs == "echo" else 0
+        named = named_logprobs(choice, echoed) if self._keeps_tokens else None
         if self._prompt_logprobs == "vllm":
             before = _vllm_prompt_logprobs(payload, choice)
         if self._chat:
@@ -293,6 +308,7 @@ class AnswerReader:
             before,
             _count(choice["usage"].get("completion_tokens")) if isinstance(choice.get("usage"), dict) else 0,
             _slot(choice) if self._chat else (),
+            named,
         )
 
     def _finish(self, choice: dict[str, Any]) -> str:
@@ -355,6 +371,7 @@ def _answer(draft: _Draft, seed: int, tokens: int, prompt_tokens: int, arrival: 
         signals=signals_of_text(draft.text, draft.finish_reason) | (_REFUSAL if draft.refused else frozenset()),
         abreast=arrival.abreast,
         slot=draft.slot,
+        token_logprobs=draft.named,
     )
 
 

@@ -31,6 +31,7 @@ from adaptive_eval.endpoints.retry_after import BelievedRetryAfter
 from adaptive_eval.endpoints.servers import IdentifiedServers, ServerIdentity, name_of
 from adaptive_eval.endpoints.traffic import Request, Traffic
 from adaptive_eval.endpoints.types import (
+    KEEP_TOKENS,
     Again,
     Answer,
     EndpointConfig,
@@ -96,7 +97,8 @@ class ModelEndpoint:
         self._servers = IdentifiedServers(config.model, self._identify, caller.secrets)
         for notice in notices:
             self._servers.note(notice)
-        self._reader = AnswerReader(config, caller.secrets, longest, self._servers.note)
+        keeps = sampling.logprobs == KEEP_TOKENS
+        self._reader = AnswerReader(config, caller.secrets, longest, self._servers.note, keeps_tokens=keeps)
         self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, self._clock)
         self._longest_refusal = max(sampling.timeout, limits.patience)
         self._doubts = RefusalDoubts(self._replicas, self._watch, self._clock)

@@ -6,6 +6,7 @@ parser, which says what is wrong with it; of what nobody reads no more is checke
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -36,6 +37,25 @@ class _Logprobs(Struct):
 class _WithAlternatives(Struct):
     content: list[_FirstToken] | None = None
     token_logprobs: list[float | None] | None = None
+
+
+class _NamedToken(Struct, gc=False):
+    token: Any = None
+
+
+class _NamedLogprobs(Struct):
+    content: list[_NamedToken] | None = None
+    tokens: list[Any] | None = None
+
+
+class _NamedChoice(Struct):
+    logprobs: _NamedLogprobs | None = None
+
+
+class _NamedResponse(Struct):
+    """The tokens of a response, and nothing else."""
+
+    choices: list[_NamedChoice]
 
 
 class _Choice(Struct):
@@ -80,6 +100,7 @@ class _RichResponse(_Response):
     choices: list[_RichChoice] | UnsetType = UNSET
 
 
+_NAMED = msgspec.json.Decoder(_NamedResponse)
 _PLAIN, _RICH = msgspec.json.Decoder(_PlainResponse), msgspec.json.Decoder(_RichResponse)
 
 
@@ -92,21 +113,34 @@ def parse_long(body: bytes) -> dict[str, Any] | None:
         response = decoder.decode(body)
         payload = _fields(response)
         if response.choices is not UNSET:
-            payload["choices"] = [_choice(choice) for choice in response.choices]
+            choices: Sequence[_PlainChoice | _RichChoice] = response.choices
+            payload["choices"] = [_choice(choice, body, at) for at, choice in enumerate(choices)]
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return payload
 
 
-def _choice(choice: _PlainChoice | _RichChoice) -> dict[str, Any]:
+def texts_of_tokens(body: bytes, choice: int) -> list[object]:
+    """The tokens of a choice of a response that was read here."""
+    try:
+        logprobs = _NAMED.decode(body).choices[choice].logprobs
+    except (msgspec.MsgspecError, ValueError, LookupError):
+        return []
+    if logprobs is None or logprobs.content is None:
+        return [] if logprobs is None else list(logprobs.tokens or [])
+    return [one.token for one in logprobs.content]
+
+
+def _choice(choice: _PlainChoice | _RichChoice, body: bytes, at: int) -> dict[str, Any]:
     plain, logprobs = _fields(choice), choice.logprobs
     if logprobs is None or logprobs is UNSET:
         return plain
     if logprobs.content is None:
-        return {**plain, "logprobs": TokenLogprobs(logprobs.token_logprobs or [])}
+        return {**plain, "logprobs": TokenLogprobs(logprobs.token_logprobs or [], None, (body, at))}
     first = logprobs.content[0] if logprobs.content else None
     values = [token.logprob for token in logprobs.content]
-    return {**plain, "logprobs": TokenLogprobs(values, _whole(first) if isinstance(first, _FirstToken) else None)}
+    whole = _whole(first) if isinstance(first, _FirstToken) else None
+    return {**plain, "logprobs": TokenLogprobs(values, whole, (body, at))}
 
 
 def _whole(first: _FirstToken) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class TokenLogprobs(NamedTuple):
     values: list[float | None]
     first: dict[str, Any] | None = None
     """The first token, where others stand beside it."""
+    source: tuple[bytes, int] | None = None
+    """The response, and which of its choices it is: to read the tokens themselves from, where they are wanted."""
 
 
 def parse_response(body: bytes) -> object:
@@ -146,13 +148,15 @@ class _EventForm(NamedTuple):
 class _Choice:
     """The pieces of one choice so far."""
 
-    __slots__ = ("finish_reason", "logprobs", "pieces", "steps", "token_logprobs", "usage")
+    __slots__ = ("finish_reason", "logprobs", "pieces", "steps", "token_logprobs", "tokens", "usage")
 
     def __init__(self) -> None:
         self.pieces: dict[str, list[str]] = {}
         self.finish_reason: str | None = None
         self.logprobs: list[object] = []
         self.token_logprobs: list[object] = []
+        self.tokens: list[object] = []
+        """Their texts, where a text completion names them."""
         self.steps = 0
         self.usage: dict[str, Any] | None = None
         """What came right after its end."""
@@ -169,7 +173,8 @@ class _Choice:
         if isinstance(reason := choice.get("finish_reason"), str):
             self.finish_reason = reason
         if isinstance(logprobs := choice.get("logprobs"), dict):
-            for name, into in (("content", self.logprobs), ("token_logprobs", self.token_logprobs)):
+            each = (("content", self.logprobs), ("token_logprobs", self.token_logprobs), ("tokens", self.tokens))
+            for name, into in each:
                 if isinstance(values := logprobs.get(name), list):
                     into += values
         self.steps += spoke
@@ -191,6 +196,8 @@ class _Choice:
             choice["logprobs"] = {"content": self.logprobs}
         elif self.token_logprobs:
             choice["logprobs"] = {"token_logprobs": self.token_logprobs}
+            if self.tokens:
+                choice["logprobs"]["tokens"] = self.tokens
         return choice | ({"message": {"content": None} | texts} if chat else {"text": ""} | texts)
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, Self
+from typing import Annotated, Literal, NamedTuple, Protocol, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
@@ -26,6 +26,8 @@ DEFAULT_KEY = "OPENAI_API_KEY"
 """The variable of one provider, whose servers need not name it; no other server is sent what it holds."""
 PROVIDER = "api.openai.com"
 
+KEEP_TOKENS = "tokens"
+"""In `sampling.logprobs`: keep the log-probability of each token with its answer."""
 RESPONSE_FORMAT = "response_format"
 """Body key of a judge's request; where a server refuses it, its replies can be read without."""
 FIXED_BODY_KEYS = frozenset({"model", "messages", "prompt", "seed", "n", "stream"})
@@ -90,8 +92,8 @@ class Sampling(_Section):
     """Against tokens, the more often they are there already."""
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     """Against tokens that are there already."""
-    logprobs: bool = False
-    """Ask for the log-probability of each token, for `completion_bpt`."""
+    logprobs: bool | Literal["tokens"] = False
+    """Ask for the log-probability of each token, for `completion_bpt`; `tokens` keeps them all with the answer."""
     top_logprobs: int | None = Field(None, ge=0, le=20)
     """How many other tokens come with each, with their log-probabilities."""
     reasoning_effort: str | None = None
@@ -219,6 +221,15 @@ class Prompt:
             raise ValueError("a prompt has either messages (chat) or text (completions), but got both or neither")
 
 
+class AnswerLogprobs(NamedTuple):
+    """The tokens that an answer was drawn as, and the natural log-probability of each."""
+
+    tokens: tuple[str, ...]
+    """As the server names them: together mostly the text, with the reasoning before it. Some are no whole character."""
+    values: tuple[float | None, ...]
+    """None where the server gives none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One sampled answer.
@@ -245,6 +256,8 @@ class Answer:
     """Answers that its replica was allowed to be at at the same time: they share its GPUs."""
     slot: tuple[tuple[str, float], ...] = ()
     """What could have stood first in it: the likeliest tokens with log-probabilities, where a chat asked for them."""
+    token_logprobs: AnswerLogprobs | None = None
+    """Where they are kept: `sampling: {logprobs: tokens}`."""
 
 
 @dataclass(frozen=True, slots=True)

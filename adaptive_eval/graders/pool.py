@@ -18,7 +18,16 @@ from adaptive_eval.endpoints.types import Again, Answer, Notice
 from adaptive_eval.errors import GraderError, GraderExhausted
 from adaptive_eval.graders.categorised import categorised
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import FLAGS, Grade, Grader, MarkedAnswer, Marks, answer_facts, reads_as_refusal
+from adaptive_eval.graders.types import (
+    FLAGS,
+    Grade,
+    Grader,
+    MarkedAnswer,
+    Marks,
+    answer_facts,
+    reads_as_refusal,
+    token_facts,
+)
 from adaptive_eval.graders.worker import GradingTask, TaskDone, TaskFailed, Worker, WorkerDead, WorkerHung, WorkerSetup
 from adaptive_eval.questions.types import Question
 
@@ -231,8 +240,9 @@ def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "")
     if not marks.signals.get("has_answer", True) and reads_as_refusal(answer.text):
         facts["refusal"] = True
     raised = {flag: True for flag in FLAGS if facts[flag]}
-    found = categorised({**facts, **marks.signals}, rubric, question)
-    return Grade(found.category, {**marks.signals, **raised, **found.measured}, marks.extracted)
+    signals = {**token_facts(answer.token_logprobs), **marks.signals}
+    found = categorised({**facts, **signals}, rubric, question)
+    return Grade(found.category, {**signals, **raised, **found.measured}, marks.extracted)
 
 
 def _default_workers() -> int:

@@ -7,12 +7,14 @@ gets it whole. It never raises for anything a model may have written, except `Gr
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
+from math import log
 from typing import NamedTuple, Protocol, get_args
 
 from pydantic import Field
 
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, Signal
 from adaptive_eval.errors import GraderError
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import Section
@@ -160,7 +162,10 @@ def marks(correct: bool, extracted: str | None, **signals: SignalValue) -> Marks
 
 FLAGS: tuple[str, ...] = get_args(Signal)
 MEASURES = ("completion_tokens", "prompt_tokens", "token_ratio", "repeated_pattern", "completion_bpt", "prompt_bpt")
-ANSWER_SIGNALS = frozenset({*FLAGS, *MEASURES})
+TOKEN_MEASURES = ("worst_bpt", "last_bpt")
+"""Known of answers whose tokens are kept with their log-probabilities; stored with what the grader says."""
+ANSWER_SIGNALS = frozenset({*FLAGS, *MEASURES, *TOKEN_MEASURES})
+TENTH = 10
 
 REFUSAL_OPENINGS = (
     "i'm sorry, but i can't",
@@ -216,6 +221,16 @@ def measured_facts(
     if prompt_bpt is not None:
         facts["prompt_bpt"] = prompt_bpt
     return facts
+
+
+def token_facts(told: AnswerLogprobs | None) -> dict[str, SignalValue]:
+    """`TOKEN_MEASURES` of an answer, in bits per token: of the tenth of its tokens that are least likely, and of its
+    last tenth; at least one token each."""
+    known = [] if told is None else [-value / log(2.0) for value in told.values if value is not None]
+    if not known:
+        return {}
+    some = -(-len(known) // TENTH)
+    return {"worst_bpt": sum(nlargest(some, known)) / some, "last_bpt": sum(known[-some:]) / some}
 
 
 def reads_as_refusal(text: str) -> bool:

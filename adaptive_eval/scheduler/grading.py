@@ -120,6 +120,7 @@ def without_secrets(
     """
     if not secrets:
         return answer, grade
+    answer = _without_secret_tokens(answer, secrets)
     text, reasoning = blotted(answer.text, secrets), blotted(answer.reasoning or "", secrets)
     if text == answer.text and reasoning == (answer.reasoning or ""):
         return answer, grade
@@ -133,6 +134,14 @@ def without_secrets(
     signals = {name: kept(said) if isinstance(said, str) else said for name, said in grade.signals.items()}
     extracted = None if grade.extracted is None else kept(grade.extracted)
     return answer, replace(grade, signals=signals, extracted=extracted)
+
+
+def _without_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
+    """The same without the texts of its tokens where these have a key: of several of them it may be put together."""
+    told = answer.token_logprobs
+    if told is None or blotted(whole := "".join(told.tokens), secrets) == whole:
+        return answer
+    return replace(answer, token_logprobs=told._replace(tokens=("",) * len(told.tokens)))
 
 
 def regrade_of(record: TrialRecord, result: Grade | GraderError) -> Regrade:

@@ -66,11 +66,12 @@ COLUMNS = {
     "asked_for": ["model", "trials"],
     "segments": ["id", "name", "place", "last", "trials", "bytes", "digest"],
     "moved": ["id", "segment", "row", "size"],
+    "token_logprobs": ["id", "body"],
 }
 """What a checksum is of, by table and in this order: another order would be another checksum."""
 KEYS = {"run": ["key"], "looks": ["configuration", "number"], "asked_for": ["model"]}
 """Of the tables whose rows do not go by `id`."""
-LATER = {"asked_for", "segments", "moved"}
+LATER = {"asked_for", "segments", "moved", "token_logprobs"}
 """Tables that a run gets when it needs them, or is gone on with, where it is from before there were any."""
 
 

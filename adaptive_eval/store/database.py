@@ -178,6 +178,14 @@ CREATE TABLE moved (
 """
 """Runs whose answers leave the ledger have these."""
 
+TOKEN_LOGPROBS = """
+CREATE TABLE IF NOT EXISTS token_logprobs (
+    id INTEGER PRIMARY KEY,        -- of the trial
+    body BLOB NOT NULL             -- zlib of JSON: its tokens, and their log-probabilities times 10,000
+);
+"""
+"""Runs that keep them (`sampling: {logprobs: tokens}`) have it; a segment takes them along with the texts."""
+
 BUSY_SECONDS = 30.0
 """How long to wait for a reader that holds a checkpoint up."""
 
@@ -241,6 +249,17 @@ def order_anew(directory: Path) -> str:
 def has_segments(connection: sqlite3.Connection) -> bool:
     """Whether texts of the run may lie outside the ledger."""
     return bool(connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'moved'").fetchone()[0])
+
+
+def has_token_logprobs(connection: sqlite3.Connection) -> bool:
+    """Whether answers of the run may have their tokens with them."""
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'token_logprobs'").fetchone()[0])
+
+
+def keep_token_logprobs(connection: sqlite3.Connection) -> None:
+    """Have a place for them from now on."""
+    connection.execute(TOKEN_LOGPROBS)
+    checksums.keep_checksums(connection)
 
 
 def keep_segments(connection: sqlite3.Connection) -> str:

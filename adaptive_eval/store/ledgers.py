@@ -29,6 +29,15 @@ class RunLedger(Protocol):
         """Texts that lie elsewhere; None where none may."""
         ...
 
+    @property
+    def keeps_tokens(self) -> bool:
+        """There is a place for the tokens of answers."""
+        ...
+
+    def keep_tokens(self) -> None:
+        """Have such a place."""
+        ...
+
     def rows(self, query: str, *values: object) -> Iterator[Row]:
         """What a query finds, with `?` for each value."""
         ...

@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adaptive_eval.errors import StoreError
 from adaptive_eval.sections import LEDGER, SEGMENTS
@@ -40,7 +40,7 @@ AGAIN_SECONDS = 60.0
 _WAITING = "SELECT count(*), total(length(text)) + total(length(reasoning)) FROM trials WHERE id > ?"
 _LAST = "SELECT coalesce(max(last), 0) FROM segments"
 _TEXTS = (
-    "SELECT trials.id, models.name, questions.key, trial, text, reasoning FROM trials "
+    "SELECT trials.id, models.name, questions.key, trial, {}, text, reasoning FROM trials "
     "JOIN models ON models.id = model JOIN questions ON questions.id = question WHERE trials.id > ? ORDER BY trials.id"
 )
 _WRITTEN = "UPDATE segments SET last = ?, trials = ?, bytes = ?, digest = ? WHERE name = ?"
@@ -49,6 +49,9 @@ _KEPT = ", ".join(name for name in COLUMNS["trials"] if name not in TEXTS)
 _LIGHTENED = (
     f"CREATE TEMP TABLE lightened AS SELECT {_KEPT} FROM trials WHERE id BETWEEN ? AND ? "
     "AND id IN (SELECT id FROM moved WHERE id BETWEEN ? AND ?)"
+)
+_WITHOUT_TOKENS = (
+    "DELETE FROM token_logprobs WHERE id BETWEEN ? AND ? AND id IN (SELECT id FROM moved WHERE id BETWEEN ? AND ?)"
 )
 _PUT_BACK = (
     "DELETE FROM trials WHERE id IN (SELECT id FROM lightened)",
@@ -133,7 +136,10 @@ class AnswerMover:
             told = len(segment.moved), segment.size, segment.digest, segment.name
             connection.execute(_WRITTEN, (segment.last, *told))
             connection.executemany(_MOVED, ((one.trial, one.row, one.size, segment.name) for one in segment.moved))
-            connection.execute(_LIGHTENED, 2 * (segment.moved[0].trial, segment.moved[-1].trial))
+            ends = (segment.moved[0].trial, segment.moved[-1].trial)
+            connection.execute(_LIGHTENED, 2 * ends)
+            if database.has_token_logprobs(connection):
+                connection.execute(_WITHOUT_TOKENS, 2 * ends)
             for statement in _PUT_BACK:
                 connection.execute(statement)
         else:  # nothing but short texts: there is no file, and they are not looked at again
@@ -184,8 +190,10 @@ class AnswerMover:
     def _write(self, name: str, last: int) -> WrittenSegment:
         """In the thread: read texts from the ledger, and have them in a segment."""
         with closing(database.open_readonly(self._directory)) as connection, database.explained(self._directory):
-            gathering = _Gathering(connection.execute(_TEXTS, (last,)), last)
-            data = segment_of(gathering)
+            tokens = database.has_token_logprobs(connection)
+            query = _TEXTS.format("(SELECT body FROM token_logprobs WHERE id = trials.id)" if tokens else "NULL")
+            gathering = _Gathering(connection.execute(query, (last,)), last)
+            data = segment_of(gathering, tokens=tokens)
         if gathering.moved:
             self._place.write(name, data)
         return WrittenSegment(name, gathering.last, gathering.moved, len(data), digest_of(data))
@@ -194,25 +202,25 @@ class AnswerMover:
 class _Gathering:
     """The texts for one segment, one after the other."""
 
-    def __init__(self, rows: Iterator[tuple[int, str, str, int, str | bytes | None, str | bytes | None]], last: int):
+    def __init__(self, rows: Iterator[tuple[Any, ...]], last: int):
         self._rows = rows
         self.last = last
         self.moved: list[MovedText] = []
 
     def __iter__(self) -> Iterator[SegmentRow]:
         characters = seen = 0
-        for number, model, question, trial, *packed in self._rows:
+        for number, model, question, trial, tokens, *packed in self._rows:
             if characters >= SEGMENT_CHARACTERS or seen == SEGMENT_TRIALS:
                 return
             self.last, seen = number, seen + 1
             if not _is_moved(packed):
                 continue
             text, reasoning = map(unpack_text, packed)
-            characters += len(text or "") + len(reasoning or "")
+            characters += len(text or "") + len(reasoning or "") + len(tokens or b"")
             if _is_unicode(text) and _is_unicode(reasoning):
                 size = size_of(text or "") + size_of(reasoning or "")
                 self.moved.append(MovedText(number, len(self.moved), size))
-                yield SegmentRow(model, question, trial, text, reasoning)
+                yield SegmentRow(model, question, trial, text, reasoning, tokens)
 
 
 def _is_moved(packed: Sequence[str | bytes | None]) -> bool:

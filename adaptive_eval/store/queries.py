@@ -76,6 +76,7 @@ class TrialRow(NamedTuple):
     segment: int | None
     """Where its texts lie, if not here."""
     row: int | None
+    token_logprobs: bytes | None
 
 
 class PlaceRow(NamedTuple):
@@ -101,10 +102,13 @@ _MEANT = {
     + checksums.checksum_in_sql("trials", "trials."),
     "segment": "NULL",
     "row": "NULL",
+    "token_logprobs": "NULL",
 }
 """What a name stands for where the table of trials has no column of that name."""
 _MEANT_SEGMENTED = {"size": f"ifnull(moved.size, {_MEANT['size']})", "segment": "moved.segment", "row": "moved.row"}
 """The same where texts may lie in segments."""
+KEPT_LOGPROBS = {"token_logprobs": "(SELECT body FROM token_logprobs WHERE id = trials.id)"}
+"""The same where some answers have their tokens with them."""
 _NAMED = "FROM trials JOIN models ON models.id = model JOIN questions ON questions.id = question "
 
 
@@ -203,11 +207,12 @@ class Queries:
     sums: str
 
 
-def sqlite_queries(*, checked: bool, segmented: bool) -> Queries:
-    """Of a run in SQLite, with checksums or without, whose texts may lie elsewhere."""
+def sqlite_queries(*, checked: bool, segmented: bool, tokens: bool = False) -> Queries:
+    """Of a run in SQLite, with checksums or without, whose texts may lie elsewhere, or have their tokens by them."""
+    kept = KEPT_LOGPROBS if tokens else {}
     return Queries(
         outcomes=selected(OutcomeRow._fields, segmented=segmented) + "ORDER BY trials.id",
-        trials=selected(TrialRow._fields, checked=checked, segmented=segmented),
+        trials=selected(TrialRow._fields, checked=checked, segmented=segmented, meant=kept),
         facts=MARKED,
         judge_use=JUDGE_USE,
         grading_uses=GRADING_USES,

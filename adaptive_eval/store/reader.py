@@ -33,7 +33,8 @@ from adaptive_eval.store.records import (
     TrialUse,
     bits_of,
 )
-from adaptive_eval.store.rows import json_object, unpack_json, unpack_text
+from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs, unpack_text
+from adaptive_eval.store.segments import TextPair
 from adaptive_eval.store.sqlite_ledger import damaged
 
 
@@ -43,7 +44,10 @@ class RunReader:
     def __init__(self, directory: Path, ledger: RunLedger) -> None:
         self.directory = directory
         self._ledger = ledger
-        self._queries = ledger.queries
+
+    @property
+    def _queries(self) -> queries.Queries:
+        return self._ledger.queries
 
     @classmethod
     @contextmanager
@@ -295,9 +299,8 @@ class RunReader:
         if row.damaged:
             raise self._damaged(f"trial {row.trial} of {row.model} on {row.question} is not what was written")
         if row.segment is None or row.row is None or (texts := self._ledger.texts) is None:
-            return _record(row, unpack_text(row.text) or "", unpack_text(row.reasoning))
-        found = texts.read(row.segment, row.row, row.digest)
-        return _record(row, found.text or "", found.reasoning)
+            return _record(row, TextPair(unpack_text(row.text), unpack_text(row.reasoning), row.token_logprobs))
+        return _record(row, texts.read(row.segment, row.row, row.digest))
 
     def _damaged(self, what: str) -> StoreError:
         return damaged(self.directory, self._ledger.where, what)
@@ -315,14 +318,14 @@ def _truth(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _record(row: queries.TrialRow, text: str, reasoning: str | None) -> TrialRecord:
+def _record(row: queries.TrialRow, texts: TextPair) -> TrialRecord:
     answer = Answer(
-        text=text,
+        text=texts.text or "",
         finish_reason=row.finish_reason,
         seed=row.seed,
         replica=row.replica,
         latency=row.latency,
-        reasoning=reasoning,
+        reasoning=texts.reasoning,
         prompt_tokens=row.prompt_tokens,
         completion_tokens=row.completion_tokens,
         ttft=row.ttft,
@@ -330,6 +333,7 @@ def _record(row: queries.TrialRow, text: str, reasoning: str | None) -> TrialRec
         completion_bpt=row.completion_bpt,
         prompt_bpt=row.prompt_bpt,
         signals=cast(frozenset[Signal], frozenset((row.flags or "").split())),
+        token_logprobs=None if texts.token_logprobs is None else unpack_logprobs(texts.token_logprobs),
     )
     return TrialRecord(
         model=row.model,

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from adaptive_eval import __version__
+from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store.events import Event, Json
 from adaptive_eval.store.ledger_writes import LedgerWrites
@@ -62,6 +63,27 @@ def unpack_json(stored: object) -> object:
     except (ValueError, RecursionError):
         pass
     raise StoreError("a stored look is damaged: it is no JSON; restore a copy of the run")
+
+
+LOGPROB_STEPS = 10_000
+"""Log-probabilities are kept to four decimals."""
+
+
+def pack_logprobs(told: AnswerLogprobs) -> bytes:
+    """Tokens with their log-probabilities, compressed."""
+    steps = [None if value is None else round(value * LOGPROB_STEPS) for value in told.values]
+    return pack_json([told.tokens, steps])
+
+
+def unpack_logprobs(stored: object) -> AnswerLogprobs:
+    """What `pack_logprobs` was given, to four decimals; raises `StoreError` where it was given none."""
+    try:
+        tokens, steps = json.loads(_unpacked(stored if isinstance(stored, bytes) else b""))
+        if len(tokens) == len(steps) and all(isinstance(one, str) for one in tokens):
+            return AnswerLogprobs(tuple(tokens), tuple(None if one is None else one / LOGPROB_STEPS for one in steps))
+    except (ValueError, TypeError, RecursionError, OverflowError):
+        pass
+    raise StoreError("stored log-probabilities are damaged; restore a copy of the run")
 
 
 def json_object(stored: object, what: str) -> dict[str, Any]:
@@ -166,6 +188,11 @@ def trial_row(model: int, question: int, record: TrialRecord, now: float) -> tup
         *record.cost,
         now,
     )
+
+
+INSERT_LOGPROBS = (
+    "INSERT INTO token_logprobs (id, body) SELECT id, ? FROM trials WHERE model = ? AND question = ? AND trial = ?"
+)
 
 
 def write_run(ledger: LedgerWrites, header: RunHeader, now: float) -> None:

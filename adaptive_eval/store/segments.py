@@ -29,6 +29,8 @@ MOST_KEPT = 16 * 1024 * 1024
 WRITTEN_BY = "parquet-cpp-arrow"
 MAGIC = b"PAR1"
 TEXTS = ("text", "reasoning")
+TOKENS = "token_logprobs"
+"""The column of the tokens of answers, as the ledger has them; only where the run keeps them."""
 
 
 class SegmentRow(NamedTuple):
@@ -39,11 +41,13 @@ class SegmentRow(NamedTuple):
     trial: int
     text: str | None
     reasoning: str | None
+    token_logprobs: bytes | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of its texts."""
-        return sum(len(one.encode()) for one in (self.text, self.reasoning) if one is not None)
+        """Bytes of its texts, and of what is by them."""
+        texts = sum(len(one.encode()) for one in (self.text, self.reasoning) if one is not None)
+        return texts + len(self.token_logprobs or b"")
 
 
 def load_parquet() -> tuple[Any, Any]:
@@ -52,17 +56,19 @@ def load_parquet() -> tuple[Any, Any]:
     return load_extra("pyarrow", "segments", "answers in segments"), parquet
 
 
-def segment_of(rows: Iterable[SegmentRow]) -> bytes:
-    """The rows as a Parquet file."""
+def segment_of(rows: Iterable[SegmentRow], *, tokens: bool = False) -> bytes:
+    """The rows as a Parquet file; `tokens`: with the tokens of answers."""
     pyarrow, parquet = load_parquet()
     kinds = {"model": pyarrow.string(), "question": pyarrow.string(), "trial": pyarrow.int64()}
-    schema = pyarrow.schema({**kinds, **dict.fromkeys(TEXTS, pyarrow.string())})
+    beside = {TOKENS: pyarrow.binary()} if tokens else {}
+    schema = pyarrow.schema({**kinds, **dict.fromkeys(TEXTS, pyarrow.string()), **beside})
     out = io.BytesIO()
     how: dict[str, Any] = {"compression": "zstd", "compression_level": LEVEL, "use_dictionary": ["model", "question"]}
     with parquet.ParquetWriter(out, schema, **how, write_statistics=False, write_page_checksum=True) as writer:
         for group in _groups(rows):
             columns = dict(zip(SegmentRow._fields, map(list, zip(*group, strict=True)), strict=True))
-            writer.write_table(pyarrow.table(columns, schema=schema), row_group_size=len(group))
+            table = pyarrow.table({name: columns[name] for name in schema.names}, schema=schema)
+            writer.write_table(table, row_group_size=len(group))
     return out.getvalue()
 
 
@@ -84,6 +90,8 @@ class TextPair(NamedTuple):
 
     text: str | None
     reasoning: str | None
+    token_logprobs: bytes | None = None
+    """Packed, where they are kept."""
 
 
 class SegmentFile:
@@ -97,7 +105,9 @@ class SegmentFile:
             self._require_bounded_footer()
             self._file = parquet.ParquetFile(source, page_checksum_verification=True)
             self._groups = self._rows_of_groups()
-            self._columns = [self._column(name) for name in TEXTS]
+            there = {self._file.schema.column(number).path for number in range(len(self._file.schema))}
+            self._names = [*TEXTS, *({TOKENS} & there)]
+            self._columns = [self._column(name) for name in self._names]
         except (self._pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
             raise self.refused(str(error)) from error
 
@@ -124,10 +134,10 @@ class SegmentFile:
         try:
             for column in self._columns:
                 self._require_bounded(group, column)
-            table = self._file.read_row_group(group, columns=list(TEXTS), use_threads=False)
+            table = self._file.read_row_group(group, columns=self._names, use_threads=False)
         except (self._pyarrow.ArrowException, OSError, ValueError) as error:
             raise self.refused(str(error)) from error
-        return TextGroup(self, *(table.column(name) for name in TEXTS))
+        return TextGroup(self, *(table.column(name) for name in self._names))
 
     def _require_bounded_footer(self) -> None:
         if not 12 <= self._size <= MOST_BYTES:
@@ -171,19 +181,21 @@ class TextGroup(NamedTuple):
     segment: SegmentFile
     texts: Any
     reasonings: Any
+    tokens: Any = None
 
     @property
     def size(self) -> int:
         """Bytes that it takes."""
-        return int(self.texts.nbytes + self.reasonings.nbytes)
+        return int(self.texts.nbytes + self.reasonings.nbytes + (0 if self.tokens is None else self.tokens.nbytes))
 
     def at(self, row: int) -> TextPair:
         """The texts of a row."""
         try:
-            found = TextPair(self.texts[row].as_py(), self.reasonings[row].as_py())
+            packed = None if self.tokens is None else self.tokens[row].as_py()
+            found = TextPair(self.texts[row].as_py(), self.reasonings[row].as_py(), packed)
         except (ValueError, IndexError) as error:
             raise self.segment.refused(str(error)) from error
-        if not all(one is None or isinstance(one, str) for one in found):
+        if not all(one is None or isinstance(one, str) for one in found[:2]) or not isinstance(packed, bytes | None):
             raise self.segment.refused("its texts are none")
         return found
 

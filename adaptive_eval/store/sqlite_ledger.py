@@ -32,8 +32,8 @@ class SqliteLedger:
         self._lock = lock
         self._identity = database.identity(directory)
         with database.explained(directory):
-            segmented, checked = database.has_segments(connection), checksums.has_checksums(connection)
-            self.queries: Queries = sqlite_queries(checked=checked, segmented=segmented)
+            segmented, self.keeps_tokens = database.has_segments(connection), database.has_token_logprobs(connection)
+            self.queries = self._known_queries()
             if segmented:
                 self.texts = StoredTexts(directory, connection, given)
 
@@ -41,6 +41,17 @@ class SqliteLedger:
     def to_read(cls, directory: Path) -> Self:
         """Of a run that another process may be writing."""
         return cls(directory, database.open_readonly(directory))
+
+    def keep_tokens(self) -> None:
+        """Have a place for the tokens of answers."""
+        with database.explained(self.directory):
+            database.keep_token_logprobs(self.connection)
+            self.keeps_tokens = True
+            self.queries = self._known_queries()
+
+    def _known_queries(self) -> Queries:
+        segmented, checked = database.has_segments(self.connection), checksums.has_checksums(self.connection)
+        return sqlite_queries(checked=checked, segmented=segmented, tokens=self.keeps_tokens)
 
     @property
     def where(self) -> str:

@@ -27,12 +27,14 @@ from adaptive_eval.store.records import (
     TrialRecord,
 )
 from adaptive_eval.store.rows import (
+    INSERT_LOGPROBS,
     INSERT_TRIAL,
     dump_json,
     insert_configuration,
     insert_models,
     insert_questions,
     pack_json,
+    pack_logprobs,
     trial_row,
     valid_text,
     write_events,
@@ -52,6 +54,7 @@ _INSERT_LOOK = (
     "WHERE looks.body <> excluded.body"
 )
 _FORGET_MOVED = "DELETE FROM moved WHERE id = (SELECT id FROM trials WHERE model = ? AND question = ? AND trial = ?)"
+_FORGET_LOGPROBS = _FORGET_MOVED.replace("FROM moved", "FROM token_logprobs")
 _ASKED_FOR = (
     "INSERT INTO asked_for VALUES (?, ?) ON CONFLICT (model) DO UPDATE SET trials = asked_for.trials + excluded.trials"
 )
@@ -162,9 +165,13 @@ class Store:
 
     def commit(self, batch: CommitBatch) -> None:
         """Write a batch whole or not at all."""
-        now = time.time()
+        now, kept = time.time(), [self._logprobs_row(one) for one in batch.trials if one.answer.token_logprobs]
+        if kept and not self._ledger.keeps_tokens:
+            self._ledger.keep_tokens()
         with self._ledger.transaction() as writes:
             writes.executemany(INSERT_TRIAL, (self._row(trial, now) for trial in batch.trials))
+            if kept:
+                writes.executemany(INSERT_LOGPROBS, kept)
             writes.executemany(_REGRADE, (self._regrade_row(verdict) for verdict in batch.verdicts))
             self._write_looks(writes, batch.looks, now)
             write_events(writes, batch.events, now)
@@ -222,6 +229,8 @@ class Store:
         with self._ledger.transaction() as writes:
             if self._ledger.texts is not None:
                 writes.executemany(_FORGET_MOVED, keys)
+            if self._ledger.keeps_tokens:
+                writes.executemany(_FORGET_LOGPROBS, keys)
             writes.executemany("DELETE FROM trials WHERE model = ? AND question = ? AND trial = ?", keys)
             write_events(writes, [event], time.time())
 
@@ -315,6 +324,11 @@ class Store:
 
     def _row(self, record: TrialRecord, now: float) -> tuple[object, ...]:
         return trial_row(self._models[record.model], self._questions[record.question], record, now)
+
+    def _logprobs_row(self, record: TrialRecord) -> tuple[object, ...]:
+        assert record.answer.token_logprobs is not None
+        place = (self._models[record.model], self._questions[record.question], record.trial)
+        return (pack_logprobs(record.answer.token_logprobs), *place)
 
     def _regrade_row(self, regrade: Regrade) -> tuple[object, ...]:
         return (

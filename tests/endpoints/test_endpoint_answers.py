@@ -10,7 +10,7 @@ from raw_servers import CHAT, TEXT
 
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text, mean_bits
 from adaptive_eval.endpoints.failures import FAILED, FINISHED, Failure, FailureKind, UnknownFinish, finish_word
-from adaptive_eval.endpoints.types import Answer, EndpointConfig
+from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, EndpointConfig
 
 ARRIVAL = ResponseOrigin("http://a/v1", 1.5, 0.25, 2)
 LN2 = log(2.0)
@@ -241,6 +241,22 @@ def test_prompt_bits_of_vllm_stand_beside_the_choices() -> None:
     (answer,) = chat({"choices": [choice("42")], "prompt_logprobs": entries}, prompt_logprobs="vllm")
     assert answer.prompt_bpt == pytest.approx(1.0)
     assert chat({"choices": [choice("42")]}, prompt_logprobs="vllm")[0].prompt_bpt is None
+
+
+def test_tokens_are_kept_of_chats_and_of_text_completions() -> None:
+    told = [{"token": "4", "logprob": -0.5}, {"token": None, "logprob": True}, "2", {"logprob": float("nan")}]
+    config = EndpointConfig(base_url="http://a/v1", model="m")
+    payload = {"choices": [choice("42") | {"logprobs": {"content": told}}]}
+    (answer,) = AnswerReader(config, keeps_tokens=True).answers(payload, CHAT, range(1), ARRIVAL)
+    assert answer.token_logprobs == AnswerLogprobs(("4", "", ""), (-0.5, None, None))
+    (left,) = AnswerReader(config).answers(payload, CHAT, range(1), ARRIVAL)
+    assert left.token_logprobs is None
+    named = {"tokens": ["a", " b", " 4", "2"], "token_logprobs": [None, -1.0, -0.25, -3]}
+    said = {"choices": [{"text": f"{TEXT.text}42", "logprobs": named, "finish_reason": "stop"}]}
+    echo = EndpointConfig(base_url="http://a/v1", model="m", api="completions", prompt_logprobs="echo")
+    told_by = said | {"usage": {"prompt_tokens": 2, "completion_tokens": 2}}
+    (answer,) = AnswerReader(echo, keeps_tokens=True).answers(told_by, TEXT, range(1), ARRIVAL)
+    assert answer.token_logprobs == AnswerLogprobs((" 4", "2"), (-0.25, -3.0))
 
 
 def test_an_echoed_prompt_is_cut_off_the_text_and_its_logprobs() -> None:

@@ -12,7 +12,7 @@ from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, mean_b
 from adaptive_eval.endpoints.failures import Failure, UnknownFinish, error_in, status_in_body
 from adaptive_eval.endpoints.long_responses import parse_long
 from adaptive_eval.endpoints.parsing import LONG, TokenLogprobs, parse_response, parse_server_json
-from adaptive_eval.endpoints.types import Answer, EndpointConfig
+from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, EndpointConfig
 
 ARRIVAL = ResponseOrigin("http://a/v1", 1.5, 0.25, 2)
 Payload = dict[str, Any]
@@ -35,13 +35,13 @@ def content(*tokens: object) -> Payload:
     return {"content": list(tokens), "refusal": None}
 
 
-def read(payload: object, api: str = "chat", n: int = 1) -> list[Answer] | str:
+def read(payload: object, api: str = "chat", n: int = 1, *, keeps: bool = False) -> list[Answer] | str:
     """The answers, or what is made of a response without."""
     config = EndpointConfig(base_url="http://a/v1", model="m", api=api)
     if (error := error_in(payload)) is not None:
         return f"status {status_in_body(error)}"
     try:
-        return AnswerReader(config).answers(payload, CHAT, range(10, 10 + n), ARRIVAL)
+        return AnswerReader(config, keeps_tokens=keeps).answers(payload, CHAT, range(10, 10 + n), ARRIVAL)
     except (Failure, UnknownFinish) as failure:
         return str(failure)
 
@@ -83,7 +83,9 @@ PAYLOADS: dict[str, Payload] = {
 def test_the_answers_are_those_of_the_ordinary_parser(name: str) -> None:
     body = orjson.dumps(PAYLOADS[name])
     for api in ("chat", "completions"):
-        assert read(parse_response(body), api, 2) == read(parse_server_json(body), api, 2)
+        for keeps in (False, True):
+            fast, ordinary = (read(parse(body), api, 2, keeps=keeps) for parse in (parse_response, parse_server_json))
+            assert fast == ordinary
 
 
 def test_what_looks_as_expected_is_read_the_short_way_with_the_first_token_whole() -> None:
@@ -93,6 +95,14 @@ def test_what_looks_as_expected_is_read_the_short_way_with_the_first_token_whole
     assert isinstance(logprobs, TokenLogprobs) and logprobs.values == [one["logprob"] for one in TOKENS]
     (answer,) = read(payload)
     assert isinstance(answer, Answer) and [name for name, _ in answer.slot] == [" w0", "t0.0", "t0.1", "t0.2"]
+
+
+def test_the_tokens_of_a_long_response_are_read_where_they_are_kept() -> None:
+    body = orjson.dumps(PAYLOADS["two choices"] | {"choices": PAYLOADS["two choices"]["choices"][:1]})
+    payload = parse_long(body)
+    (kept,), (left,) = read(payload, keeps=True), read(payload)
+    assert isinstance(kept, Answer) and isinstance(left, Answer) and left.token_logprobs is None
+    assert kept.token_logprobs == AnswerLogprobs((" w1", " w2"), (-1 / 7, -2 / 7))
 
 
 def test_a_response_that_is_damaged_anywhere_is_no_other_answer() -> None:

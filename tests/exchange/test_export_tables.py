@@ -54,6 +54,7 @@ def test_a_row_has_everything_that_is_stored_of_a_trial(tmp_path: Path) -> None:
         "prompt_bpt": 1.25,
         "text": "It is 3",
         "reasoning": "because",
+        "token_logprobs": None,
     }
 
 

@@ -112,7 +112,7 @@ def trial(number: int, **changes: object) -> dict[str, object]:
     plain: dict[str, object] = {
         "trial": number, "seed": 7, "category": 1, "value": 1.0, "signals": {}, "extracted": "42", "grader_error": None,
         "finish_reason": "stop", "prompt_tokens": 10, "completion_tokens": 700, "latency": 1.5, "replica": "a",
-        "attempts": 1, "text": "So it is 42.", "reasoning": None, "completion_bpt": None,
+        "attempts": 1, "text": "So it is 42.", "reasoning": None, "completion_bpt": None, "tokens": [],
     }  # fmt: skip
     return plain | changes
 

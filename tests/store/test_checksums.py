@@ -5,11 +5,13 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from two_by_two import HEADER, make_trial
 
+from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import (
     AnswersLost,
@@ -22,9 +24,10 @@ from adaptive_eval.store import (
     Store,
     StoredLook,
     TrialKey,
+    TrialRecord,
 )
 from adaptive_eval.store.checksums import COLUMNS, checksum
-from adaptive_eval.store.database import ASKED_FOR, DATABASE_FILE, SEGMENTS, TABLES
+from adaptive_eval.store.database import ASKED_FOR, DATABASE_FILE, SEGMENTS, TABLES, TOKEN_LOGPROBS
 from adaptive_eval.store.integrity import Integrity
 
 Open = Callable[..., Store]
@@ -37,9 +40,13 @@ def change(directory: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
+def with_tokens(trial: TrialRecord) -> TrialRecord:
+    return replace(trial, answer=replace(trial.answer, token_logprobs=AnswerLogprobs(("a", "b"), (-0.5, None))))
+
+
 def some_trials() -> CommitBatch:
     trials = [make_trial(model, "q1", trial) for trial in range(3) for model in ("small", "large")]
-    trials.append(make_trial("small", "q2", 0, text="a long answer " * 100))
+    trials.append(with_tokens(make_trial("small", "q2", 0, text="a long answer " * 100)))
     return CommitBatch(trials, [StoredLook(0, {"look": 0})], [RunResumed(0)], 1.5, [SentRequest("large", 1)])
 
 
@@ -49,11 +56,13 @@ def test_a_checksum_is_the_same_in_every_version_of_python() -> None:
 
 @pytest.mark.parametrize("answers", ["segments"])
 def test_every_column_has_a_part_in_the_checksum(directory: Path, open_store: Open, answers: str) -> None:
-    open_store().close()
+    store = open_store()
+    store.commit(CommitBatch([with_tokens(make_trial())]))
+    store.close()
     with closing(sqlite3.connect(directory / DATABASE_FILE)) as connection:
         for table, columns in COLUMNS.items():
             assert {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} == set(columns)
-    assert (TABLES + ASKED_FOR + SEGMENTS).count("CREATE TABLE") == len(COLUMNS)
+    assert (TABLES + ASKED_FOR + SEGMENTS + TOKEN_LOGPROBS).count("CREATE TABLE") == len(COLUMNS)
 
 
 @pytest.mark.parametrize("answers", ["ledger", "segments"])

@@ -16,7 +16,7 @@ from adaptive_eval.endpoints.batches.openrouter import OpenRouterBatches
 from adaptive_eval.endpoints.batches.types import BATCHED, BatchConfig, BatchFormat, BatchRequest, BatchResult
 from adaptive_eval.endpoints.batches.wire import BatchWire
 from adaptive_eval.endpoints.failures import error_in, signal_of_error, status_in_body
-from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Notice, Prompt, Sampling
+from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Notice, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
 
 
@@ -31,7 +31,8 @@ class BatchService:
         self._sampling = sampling
         told = sampling.extra_body.get("max_completion_tokens", sampling.max_tokens)
         read = config if settings.kind != "anthropic" else config.model_copy(update={"api": "chat"})
-        self._reader = AnswerReader(read, wire.secrets, told if isinstance(told, int) else None, wire.note)
+        longest, keeps = told if isinstance(told, int) else None, sampling.logprobs == KEEP_TOKENS
+        self._reader = AnswerReader(read, wire.secrets, longest, wire.note, keeps_tokens=keeps)
         self._replica = config.replicas[0] + BATCHED
 
     def sized(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:

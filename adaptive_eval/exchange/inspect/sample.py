@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adaptive_eval.endpoints.types import Answer, Prompt
+from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, Prompt
 from adaptive_eval.exchange.samples import UNTOLD
 from adaptive_eval.questions import Question
 from adaptive_eval.store import TrialRecord
@@ -66,7 +66,13 @@ def sample_of(record: TrialRecord, question: Question, prompt: Prompt, scale: In
     """The sample of a trial; one that has no grade has an error and no score, one whose text nobody knows no choice."""
     answer, asked = record.answer, _messages(prompt)
     said = {"role": "assistant", "content": _content(answer), "source": "generate", "model": record.model}
-    choices = [{"message": said, "stop_reason": STOP_REASONS.get(answer.finish_reason, "unknown")}]
+    choices = [
+        {
+            "message": said,
+            "stop_reason": STOP_REASONS.get(answer.finish_reason, "unknown"),
+            **_logprobs(answer.token_logprobs),
+        }
+    ]
     if answer.finish_reason == UNTOLD:
         choices = []
     sample: Json = {
@@ -130,6 +136,14 @@ def _content(answer: Answer) -> object:
         {"type": "reasoning", "reasoning": valid_text(answer.reasoning)},
         {"type": "text", "text": valid_text(answer.text)},
     ]
+
+
+def _logprobs(told: AnswerLogprobs | None) -> Json:
+    """The tokens of an answer; Inspect has no token without a log-probability."""
+    if told is None:
+        return {}
+    each = zip(told.tokens, told.values, strict=True)
+    return {"logprobs": {"content": [{"token": valid_text(one), "logprob": p} for one, p in each if p is not None]}}
 
 
 def _metadata(record: TrialRecord, question: Question) -> Json:

@@ -23,6 +23,7 @@ from typing import Literal
 
 import orjson
 
+from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.imports import load_pyarrow
@@ -123,8 +124,8 @@ COLUMNS: dict[str, ColumnKind] = {
 }
 """`category` is the number and `label` its name; both and `value` are empty where the grader failed, as `grader_error`
 says. `flags` are those of the answer (truncated, empty, refusal ...), `signals` those of the grader."""
-TEXTS: dict[str, ColumnKind] = {"text": "text", "reasoning": "text"}
-"""What the model wrote."""
+TEXTS: dict[str, ColumnKind] = {"text": "text", "reasoning": "text", "token_logprobs": "mapping"}
+"""What the model wrote, and with `logprobs: tokens` its tokens and their natural log-probabilities."""
 
 
 def columns(texts: bool) -> dict[str, ColumnKind]:
@@ -138,7 +139,13 @@ def rows(source: ExportSource, texts: bool) -> Iterator[Row]:
         row = _row(record, source.rubric)
         if texts:
             row["text"], row["reasoning"] = valid_text(record.answer.text), valid_text(record.answer.reasoning)
+            row["token_logprobs"] = named_tokens(record.answer.token_logprobs)
         yield row
+
+
+def named_tokens(told: AnswerLogprobs | None) -> dict[str, object] | None:
+    """Tokens and their log-probabilities; None where they were not kept."""
+    return None if told is None else {"tokens": list(map(valid_text, told.tokens)), "logprobs": list(told.values)}
 
 
 def _row(record: TrialRecord, rubric: Rubric) -> Row:
@@ -191,7 +198,7 @@ def write_parquet(source: ExportSource, path: Path, texts: bool, on_progress: On
 
 
 def _flat(row: Row) -> Row:
-    return row | {"signals": json.dumps(row["signals"], sort_keys=True)}
+    return row | {name: json.dumps(value, sort_keys=True) for name, value in row.items() if isinstance(value, dict)}
 
 
 def _groups(many: Iterable[Row]) -> Iterator[list[Row]]:

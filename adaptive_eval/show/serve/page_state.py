@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, is_dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 import orjson
 
 from adaptive_eval.config.prepare import StoredSetup
+from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import PosteriorView, QuestionView, posterior_views, without_rows
@@ -43,6 +45,8 @@ def _cleaned(value: Any) -> Any:
 
 
 MOST_TRIALS = 20
+MOST_TOKENS, LONGEST_TOKEN = 500, 64
+"""Tokens of an answer that come with their log-probabilities, and characters of each; exports have all."""
 MOST_CHARACTERS = 1_000_000
 """Of all texts of a page together; the first answer is there even if longer, each of its two texts cut at this."""
 
@@ -68,6 +72,8 @@ class TrialView:
     text: str
     reasoning: str | None
     completion_bpt: float | None
+    tokens: Sequence[tuple[str, float | None]]
+    """The first of its tokens with their log-probabilities, where they are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,14 @@ def _trial(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
         text=_cut(answer.text),
         reasoning=None if answer.reasoning is None else _cut(answer.reasoning),
         completion_bpt=answer.completion_bpt,
+        tokens=_tokens(answer.token_logprobs),
     )
+
+
+def _tokens(told: AnswerLogprobs | None) -> Sequence[tuple[str, float | None]]:
+    if told is None:
+        return ()
+    return [(token[:LONGEST_TOKEN], value) for token, value in islice(zip(*told, strict=True), MOST_TOKENS)]
 
 
 def _cut(text: str) -> str:

@@ -1,7 +1,10 @@
 """The queries that read a run from PostgreSQL, where they differ from those for SQLite."""
 
+from dataclasses import replace
+
 from adaptive_eval.store.queries import (
     AGREEMENTS,
+    KEPT_LOGPROBS,
     MARKED,
     PLACES,
     USES,
@@ -82,3 +85,5 @@ QUERIES = Queries(
     ),
     sums=summed_by_replica(total="coalesce(sum({0}), 0.0)", whole="sum({0})::bigint", source="trials"),
 )
+QUERIES_WITH_TOKENS = replace(QUERIES, trials=selected(TrialRow._fields, meant=_MEANT | KEPT_LOGPROBS))
+"""Those of a run that has a place for the tokens of answers."""

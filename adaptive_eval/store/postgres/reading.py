@@ -11,8 +11,16 @@ from adaptive_eval.store.ledger_writes import LedgerWrites
 from adaptive_eval.store.ledgers import Row
 from adaptive_eval.store.postgres.address import LedgerAddress
 from adaptive_eval.store.postgres.connection import PatientConnection, connect, explained, in_transaction
-from adaptive_eval.store.postgres.queries import QUERIES
-from adaptive_eval.store.postgres.tables import LOCKS, RUN_STEPS, SHARED, SHARED_STEPS, schema_of
+from adaptive_eval.store.postgres.queries import QUERIES, QUERIES_WITH_TOKENS
+from adaptive_eval.store.postgres.tables import (
+    LOCKS,
+    RUN_STEPS,
+    SHARED,
+    SHARED_STEPS,
+    TOKEN_LOGPROBS,
+    schema_of,
+)
+from adaptive_eval.store.queries import Queries
 from adaptive_eval.store.stored_texts import StoredTexts
 
 AT_ONCE = 2000
@@ -98,12 +106,12 @@ def require_version(run: RunRow, address: LedgerAddress) -> None:
 class PostgresReading:
     """A `RunLedger` that only reads; the writer's is made of it."""
 
-    queries = QUERIES
-
     def __init__(self, address: LedgerAddress, connection: PatientConnection) -> None:
         self.address = address
         self._connection: PatientConnection | None = connection
         self._streams = 0
+        self._tokens: bool | None = None
+        """Whether it has a place for the tokens of answers; None: nobody has looked."""
 
     @classmethod
     def open(cls, address: LedgerAddress) -> Self:
@@ -130,6 +138,24 @@ class PostgresReading:
     def where(self) -> str:
         """The address."""
         return str(self.address)
+
+    @property
+    def keeps_tokens(self) -> bool:
+        """There is a place for the tokens of answers."""
+        if self._tokens is None:
+            ((self._tokens,),) = self.rows("SELECT to_regclass('token_logprobs') IS NOT NULL")
+        return bool(self._tokens)
+
+    @property
+    def queries(self) -> Queries:
+        """What reads it."""
+        return QUERIES_WITH_TOKENS if self.keeps_tokens else QUERIES
+
+    def keep_tokens(self) -> None:
+        """Have a place for the tokens of answers."""
+        with self.transaction() as writes:
+            writes.execute(TOKEN_LOGPROBS)
+        self._tokens = True
 
     @property
     def texts(self) -> StoredTexts | None:

@@ -103,6 +103,10 @@ RUN_STEPS: list[tuple[str, ...]] = [
 """From each version of the tables of a run to the next one; `store/database.py` says what the columns are."""
 
 
+TOKEN_LOGPROBS = "CREATE TABLE IF NOT EXISTS token_logprobs (id bigint PRIMARY KEY, body bytea NOT NULL)"
+"""A run gets it when it keeps the tokens of answers; one without it is of the same version."""
+
+
 def schema_of(run: int) -> str:
     """Where the tables of a run are."""
     return f"{SHARED}_{run}"

@@ -226,6 +226,24 @@ function answer(view, trial) {
       { class: "foreign", dir: "auto" },
       trial.text ? visible(trial.text) : h("span", { class: "quiet" }, "(empty)"),
     ),
+    trial.tokens.length ? tokenList(trial.tokens) : null,
+  );
+}
+
+/**
+ * The first tokens of an answer with the probability of each.
+ * @param {[string, number | null][]} tokens
+ */
+function tokenList(tokens) {
+  const lines = tokens.map(([token, logprob]) => {
+    const chance = logprob === null ? "?" : `${(100 * Math.exp(logprob)).toFixed(1)}%`;
+    return `${chance.padStart(6)}  ${JSON.stringify(token)}`;
+  });
+  return h(
+    "details",
+    { class: "reasoning" },
+    h("summary", null, `Probabilities of the first ${plural(tokens.length, "token")}`),
+    h("pre", { class: "foreign", dir: "auto" }, visible(lines.join("\n"))),
   );
 }
 

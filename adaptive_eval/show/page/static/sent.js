@@ -501,6 +501,7 @@
  * @property {string} text
  * @property {string | null} reasoning
  * @property {number | null} completion_bpt
+ * @property {[string, number | null][]} tokens
  */
 
 /**

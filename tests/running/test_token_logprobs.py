@@ -1,0 +1,163 @@
+"""`logprobs: tokens`: every token with its log-probability, kept with its answer wherever that goes."""
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from inspect_ai.log import read_eval_log
+from live_runs import ENDED, MODELS, Found, Site, small_world, stored
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.endpoints.types import AnswerLogprobs
+from adaptive_eval.errors import ExitCode, GraderError, StoreError
+from adaptive_eval.graders.rubric import RubricConfig
+from adaptive_eval.record.relabel import relabel
+from adaptive_eval.record.results import read_results
+from adaptive_eval.scheduler.grading import without_secrets
+from adaptive_eval.simulate.choices import words_of
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.store import TrialRecord, moving
+from adaptive_eval.store.database import DATABASE_FILE
+from adaptive_eval.store.integrity import Integrity
+from adaptive_eval.store.rows import pack_json, pack_logprobs, unpack_logprobs
+
+KEPT = {"temperature": 0.6, "max_tokens": 2000, "logprobs": "tokens"}
+SURE = {
+    "categories": [
+        {"name": "sure", "weight": 1, "when": {"is_correct": True, "worst_bpt": {"at_most": "p50"}}},
+        {"name": "right", "weight": 0.5, "when": {"is_correct": True}},
+        {"name": "wrong", "weight": 0},
+    ],
+    "fit": "opening",
+}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(SimulatedServer(small_world())) as url:
+        yield url
+
+
+def settings(url: str, **changes: object) -> dict[str, object]:
+    models = [{"name": name, "base_url": url} for name in MODELS[:2]]
+    return {"models": models, "sampling": KEPT, "trials": {"min": 2, "max": 3}, "concurrency": 64} | changes
+
+
+def told(trial: TrialRecord) -> AnswerLogprobs:
+    assert trial.answer.token_logprobs is not None
+    return trial.answer.token_logprobs
+
+
+def bits(values: list[float]) -> float:
+    return -sum(values) / len(values) / math.log(2.0)
+
+
+def require_whole(trials: list[TrialRecord]) -> None:
+    """The tokens are those of the text, their mean is the one that is stored, and so are the signals."""
+    assert trials
+    for trial in trials:
+        tokens, values = told(trial)
+        assert list(tokens) == words_of(trial.answer.text)
+        known = [value for value in values if value is not None]
+        assert len(known) == len(tokens) and trial.answer.completion_bpt is not None
+        assert bits(known) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
+        some = -(-len(known) // 10)
+        assert trial.signals["worst_bpt"] == pytest.approx(bits(sorted(known)[:some]), abs=1e-3)
+        assert trial.signals["last_bpt"] == pytest.approx(bits(known[-some:]), abs=1e-3)
+
+
+def test_every_token_is_kept_and_goes_into_every_export(site: Site, url: str) -> None:
+    assert site.run(site.write(**settings(url))).exit_code in ENDED
+    trials = stored(site)
+    require_whole(trials)
+    assert Integrity.of(site.directory()).damages == ()
+    plain = site.write("plain", **settings(url, sampling={**KEPT, "logprobs": True}))
+    assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
+    assert Found.of(site.directory("plain")) == Found.of(site.directory())
+    assert all(one.answer.token_logprobs is None for one in stored(site, "plain"))
+    for form, place in (("jsonl", site.folder / "rows.jsonl"), ("inspect", site.folder / "logs")):
+        words = ["export", str(site.directory()), "--format", form, "--output", str(place)]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in (site.folder / "rows.jsonl").read_text().splitlines()]
+    assert [row["token_logprobs"]["tokens"] for row in rows] == [list(told(one).tokens) for one in trials]
+    by_key = {(one.model, one.question, one.trial): told(one) for one in trials}
+    for path in (site.folder / "logs").iterdir():
+        log = read_eval_log(str(path))
+        for sample in log.samples or ():
+            logged = sample.output.choices[0].logprobs
+            assert logged is not None
+            tokens, values = by_key[log.eval.model, str(sample.id), sample.epoch - 1]
+            assert [one.token for one in logged.content] == list(tokens)
+            assert [one.logprob for one in logged.content] == pytest.approx(list(values))
+
+
+def test_they_leave_the_ledger_with_the_texts(site: Site, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "SEGMENT_TRIALS", 10)
+    monkeypatch.setattr(moving, "SHORTEST_MOVED", 1)
+    store = {"answers": "segments"}
+    assert site.run(site.write(**settings(url, store=store, trials={"min": 2, "max": 2}))).exit_code in ENDED
+    require_whole(stored(site))
+    database = site.directory() / DATABASE_FILE
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT count(*) FROM token_logprobs").fetchone() == (0,)
+    assert Integrity.of(site.directory()).damages == ()
+    # gone on with, and judged anew from what is stored
+    config = site.write(**settings(url, store=store, rubric=SURE))
+    done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
+    assert done.exit_code == 0, done.output
+    assert site.run(config).exit_code in ENDED
+    require_whole(stored(site))
+
+
+def test_a_rubric_goes_by_the_least_likely_tokens_live_and_afterwards(site: Site, url: str) -> None:
+    missing = site.write(**settings(url, rubric=SURE, sampling={**KEPT, "logprobs": True}))
+    refused = site.run(missing)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "must be tokens: the rubric needs worst_bpt" in " ".join(refused.output.split())
+    two = {"trials": {"min": 2, "max": 2}}
+    assert site.run(site.write(**settings(url, rubric=SURE, **two))).exit_code in ENDED
+    live = read_results(site.directory())
+    assert live is not None and {one.category for one in stored(site)} == {0, 1, 2}
+    later = site.write("later", **settings(url, **two))
+    assert site.run(later, "--run-dir", str(site.directory("later"))).exit_code in ENDED
+    rubrics = {"sure": RubricConfig.model_validate_json(json.dumps(SURE))}
+    (sure,) = [one for one in relabel(site.directory("later"), rubrics).rubrics if one.name == "sure"]
+    # both runs have the same answers, so thresholds and scores are the same
+    assert {one.name: one.score for one in sure.models} == {row.name: pytest.approx(row.score) for row in live.models}
+
+
+def test_what_is_damaged_is_noticed(site: Site, url: str) -> None:
+    assert site.run(site.write(**settings(url, trials={"min": 1, "max": 1}))).exit_code in ENDED
+    with closing(sqlite3.connect(site.directory() / DATABASE_FILE)) as connection:
+        connection.execute("UPDATE token_logprobs SET body = ? WHERE id = 3", (pack_json([["a"], [0]]),))
+        connection.commit()
+    assert Integrity.of(site.directory()).damages == ("token_logprobs 3: is not what was written",)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"", b"no zlib", None, "text", *map(pack_json, ([], [["a"], []], [[1], [1]], {"a": 1}, [["a"], ["b"]], 7))],
+)
+def test_what_was_never_written_is_refused(stored: object) -> None:
+    with pytest.raises(StoreError):
+        unpack_logprobs(stored)
+
+
+def test_four_decimals_are_kept_and_what_is_not_known() -> None:
+    given = AnswerLogprobs(("\ud800", "b", "c"), (-0.123456, None, -9999.0))
+    assert unpack_logprobs(pack_logprobs(given)) == AnswerLogprobs(given.tokens, (-0.1235, None, -9999.0))
+
+
+def test_a_key_in_pieces_of_tokens_is_not_stored(site: Site, url: str) -> None:
+    assert site.run(site.write(**settings(url, trials={"min": 1, "max": 1}))).exit_code in ENDED
+    trial = stored(site)[0]
+    secret = AnswerLogprobs(("sk-", "0123456789", "abcdef"), (-1.0, -2.0, -3.0))
+    answer = replace(trial.answer, text="nothing", token_logprobs=secret)
+    kept, _ = without_secrets(answer, GraderError("none"), ("sk-0123456789abcdef",))
+    assert kept.token_logprobs == AnswerLogprobs(("", "", ""), secret.values)
