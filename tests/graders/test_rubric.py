@@ -10,7 +10,14 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.pool import make_grade
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, open_rubric
-from adaptive_eval.graders.types import ANSWER_SIGNALS, REFUSAL_OPENINGS, Marks, answer_facts, reads_as_refusal
+from adaptive_eval.graders.types import (
+    ANSWER_SIGNALS,
+    REFUSAL_OPENINGS,
+    TOKEN_MEASURES,
+    Marks,
+    answer_facts,
+    reads_as_refusal,
+)
 from scorio.categorical import SCHEMATA, Signals, Thresholds, classify
 
 TRIAGE = RubricConfig.model_validate_json(
@@ -146,11 +153,11 @@ class TestFacts:
         assert facts["refusal"] is False
         assert facts["token_ratio"] == 0.5
         assert facts["repeated_pattern"] == 1.0
-        assert facts.keys() == ANSWER_SIGNALS - {"completion_bpt", "prompt_bpt"}
+        assert facts.keys() == ANSWER_SIGNALS - {"completion_bpt", "prompt_bpt", *TOKEN_MEASURES}
 
     def test_bits_per_token_where_they_are_known(self) -> None:
         facts = answer_facts(answer(completion_bpt=0.5, prompt_bpt=2.0))
-        assert facts.keys() == ANSWER_SIGNALS
+        assert facts.keys() == ANSWER_SIGNALS - set(TOKEN_MEASURES)
         assert (facts["completion_bpt"], facts["prompt_bpt"]) == (0.5, 2.0)
 
     @pytest.mark.parametrize("opening", REFUSAL_OPENINGS)

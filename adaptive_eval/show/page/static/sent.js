@@ -501,7 +501,7 @@
  * @property {string} text
  * @property {string | null} reasoning
  * @property {number | null} completion_bpt
- * @property {[string, number | null][]} tokens
+ * @property {([string, number | null])[]} tokens
  */
 
 /**
