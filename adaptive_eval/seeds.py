@@ -10,6 +10,9 @@ from hashlib import blake2b
 SEED_SPAN = 2**31
 """Seeds are below this: the signed 32-bit range that every server accepts."""
 
+SHARED = ""
+"""The name, which no model can have, that stands for all models where these share their seeds."""
+
 
 def hashed_base(run_seed: int, model: str, question: str) -> int:
     """h(run seed, model, question), uniform on 0 .. 2^31 - 1."""

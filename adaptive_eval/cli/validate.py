@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import typer
 
 from adaptive_eval.cli.shared import Config, Overrides, reported
+from adaptive_eval.config.coupled import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, missing_programs, prepare
@@ -28,7 +30,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
         typer.echo(f"promise: {promised}")
     if keys.unknown is not None:
         typer.echo(f"warning: {keys.words}")
-    for warning in _missing(prepared.config):
+    for warning in chain(why_uncoupled(prepared.config), _missing(prepared.config)):
         typer.echo(f"warning: {warning}")
 
 

@@ -28,6 +28,8 @@ from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, templ
 from adaptive_eval.questions.types import QuestionsConfig
 from adaptive_eval.sections import Section
 
+COUPLED_OBJECTIVES = ("baseline", "pairs")
+"""Those whose comparisons are fixed beforehand: in a ranking models stop at different times, and share few trials."""
 Names = tuple[str, ...]
 Models = tuple[ModelConfig | None, ...]
 """The models of the file in their order, None for those with mistakes of their own."""
@@ -362,10 +364,37 @@ def _world_models(questions: QuestionsConfig) -> tuple[str, ...] | None:
 def _base_seed_is_used(seeds: str, models: Models) -> Iterator[Problem]:
     for number, model in _asked(models):
         if model.sampling.seed is not None and seeds != "consecutive":
-            rule = "is where consecutive seeds begin, but the run's seeds are hashed"
+            rule = f"is where consecutive seeds begin, but the run's seeds are {seeds}"
             yield Problem(
                 ("models", number, "sampling", "seed"), rule, "add `seeds: consecutive`, or set the run's `seed`"
             )
+
+
+def _coupled_models_are_compared(seeds: str, objective: ObjectiveConfig) -> Iterator[Problem]:
+    if seeds == "coupled" and str(objective.kind) not in COUPLED_OBJECTIVES:
+        rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
+        yield Problem(("seeds",), rule, "remove it, or change objective.kind", str(objective.kind))
+
+
+def _coupled_seeds_have_trials(
+    seeds: str, models: Models, prior_evidence: PriorEvidenceConfig | None
+) -> Iterator[Problem]:
+    if seeds != "coupled":
+        return
+    rule = (
+        "may not stand beside `seeds: coupled`, which compares trial by trial: of an earlier run there are only counts"
+    )
+    if prior_evidence is not None:
+        yield Problem(("prior_evidence",), rule, "remove it, or `seeds`")
+    for number, model in _valid(models):
+        if model.recorded is not None:
+            yield Problem(("models", number, "recorded"), rule, "remove it, or `seeds`")
+
+
+def _coupled_seeds_have_a_variance(seeds: str, stopping: StoppingConfig) -> Iterator[Problem]:
+    if seeds == "coupled" and stopping.prior != "self":
+        rule = "must be self with `seeds: coupled`, whose variances are centred at the differences of two models"
+        yield Problem(("stopping", "prior"), rule, "remove it, or `seeds`", stopping.prior)
 
 
 def _answers_are_there(questions: QuestionsConfig, grader: GraderOptions) -> Iterator[Problem]:
@@ -398,5 +427,8 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _one_server_a_model,
     _world_is_known,
     _base_seed_is_used,
+    _coupled_models_are_compared,
+    _coupled_seeds_have_trials,
+    _coupled_seeds_have_a_variance,
     _answers_are_there,
 )

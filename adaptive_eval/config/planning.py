@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -85,8 +86,17 @@ def plan_of(
     )
     names = [model.name for model in config.models]
     budget = budget_of(config.budget, config.models, config.serving_groups)
-    in_turn, spent = config.in_turn, known.spent
-    return plan_on(bench, config, names, first, in_turn=in_turn, horizons=horizons, budget=budget, spent_first=spent)
+    plan = plan_on(
+        bench,
+        config,
+        names,
+        first,
+        in_turn=config.in_turn,
+        horizons=horizons,
+        budget=budget,
+        spent_first=known.spent,
+    )
+    return replace(plan, coupled=True) if config.seeds == "coupled" else plan
 
 
 def plan_on(

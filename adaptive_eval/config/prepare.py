@@ -34,7 +34,7 @@ from adaptive_eval.launch.types import LaunchConfig
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.types import Lane
-from adaptive_eval.seeds import hashed_base
+from adaptive_eval.seeds import SHARED, hashed_base
 from adaptive_eval.store import Json, Roster, RunHeader
 from adaptive_eval.store.same_meaning import SOURCES
 
@@ -336,12 +336,13 @@ def _way_of_asking(model: ModelConfig) -> str:
 def _seed_bases(prepared: PreparedRun, model: ModelConfig) -> Callable[[int], int]:
     """The seed of each question's trial 0 (DESIGN 3.7)."""
     config, questions = prepared.config, prepared.questions
+    whose = SHARED if config.seeds == "coupled" else model.name
     if config.seeds == "consecutive":
         base = config.seed if model.sampling.seed is None else model.sampling.seed
         return lambda question: base
 
     @lru_cache(maxsize=CACHED_BASES)
     def hashed(question: int) -> int:
-        return hashed_base(config.seed, model.name, questions[question].id)
+        return hashed_base(config.seed, whose, questions[question].id)
 
     return hashed

@@ -302,9 +302,11 @@ class RunConfig(Decisions):
     """Default: the name of the file."""
     seed: int = Field(0, ge=0, lt=SEED_SPAN)
     """Decides the order of `questions.shuffle`, and the seed of every trial."""
-    seeds: Literal["hashed", "consecutive"] = "hashed"
+    seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
     """hashed: each model and question has seeds of its own; consecutive: every question has `sampling.seed` (or `seed`)
-    and those after it."""
+    and those after it; coupled: each question has seeds of its own, the same for all models, and models whose answers
+    go together are compared trial by trial, which takes far fewer trials for near copies (objectives baseline and
+    pairs)."""
     questions: QuestionsConfig
     prompt: PromptConfig = PromptConfig()
     sampling: Sampling = Sampling()

@@ -10,7 +10,7 @@ from adaptive_eval.core.evidence import IndexArray
 from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray
 from adaptive_eval.core.look import JudgedLook, likely_open
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.policies import Policy, View
+from adaptive_eval.core.policies import Policy, View, spread
 from adaptive_eval.core.recorded import of_trials
 from adaptive_eval.core.settings import Pace, require
 from adaptive_eval.core.trials_needed import times_to_decision
@@ -78,17 +78,21 @@ def _as_fits(plan: Plan, flight: BatchesInFlight, now: RoundInputs, needed: Floa
         pairs, power = pairs[stay], power[stay]
     prices = np.append(flight.account.prices(), 0.0)
 
+    by_trial = standing.evidence.paired
+    paired = np.zeros(len(pairs), bool) if by_trial is None else by_trial[standing.evidence.positions(pairs)]
+
     def allocate(chosen: IndexArray) -> TrialArray:
+        served = ServedPairs(pairs[chosen], paired[chosen])
         view = View(
-            open_pairs=pairs[chosen],
+            open_pairs=served.pairs,
             power=power[chosen],
             order=standing.order,
             in_play=now.in_play,
             issued=flight.issued,
             trial_var=standing.estimates.trial_var,
-            sizes=_sizes(flight, now, pairs[chosen], prices[:-1], needed),
+            sizes=_sizes(flight, now, served, prices[:-1], needed),
         )
-        return allocated(plan.policy, view)
+        return _alike(allocated(plan.policy, view), flight.issued, served.in_step(len(flight.issued)))
 
     worth = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
     extra, fits = most_that_fit(worth, allocate, lambda extra: flight.account.fits(extra.sum(axis=1)))
@@ -113,6 +117,18 @@ def most_that_fit(
     return extra, fitting == len(worth)
 
 
+def _alike(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_]) -> TrialArray:
+    """The round with what these models get spread over all questions alike, so that they have the same trials.
+
+    Questions weighted by what other models made of the same random numbers would be weighted by the model's own luck.
+    """
+    served = np.flatnonzero(models & extra.any(axis=1))
+    if len(served):
+        extra = extra.copy()
+        extra[served] = spread(issued[served], np.ones((len(served), issued.shape[1])), extra[served].sum(axis=1))
+    return extra
+
+
 def allocated(policy: Policy, view: View) -> TrialArray:
     """The policy's round for these comparisons."""
     extra = np.asarray(policy.allocate(view))
@@ -121,18 +137,42 @@ def allocated(policy: Policy, view: View) -> TrialArray:
     return extra.astype(np.int32)
 
 
+class ServedPairs(NamedTuple):
+    """Pairs (n, 2) that a round is for, and which of them are judged by trials with the same seeds."""
+
+    pairs: IndexArray
+    paired: NDArray[np.bool_]
+
+    def in_step(self, models: int) -> NDArray[np.bool_]:
+        """(L,): models of which trials count only beside those of another."""
+        members = np.zeros(models + 1, dtype=bool)
+        members[self.pairs[self.paired].ravel()] = True
+        return members[:models]
+
+    def ahead(self, issued: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(L,): those of them that have more trials than all they are compared with: the others come first."""
+        ahead = self.in_step(len(issued))
+        for side in (0, 1):
+            own, other = self.pairs[:, side], self.pairs[:, 1 - side]
+            if self.paired.any():  # then nothing is compared with a fixed value
+                ahead[own[~self.paired | (issued[own] <= issued[other])]] = False
+        return ahead
+
+
 def _sizes(
-    flight: BatchesInFlight, now: RoundInputs, pairs: IndexArray, prices: FloatArray, needed: FloatArray
+    flight: BatchesInFlight, now: RoundInputs, served: ServedPairs, prices: FloatArray, needed: FloatArray
 ) -> NDArray[np.int64]:
     """Trials a model may get in a round; cheap models more, as the square root of the price.
 
-    For a pair, n proportional to 1/sqrt(price) gives the most information for the money.
+    For a pair, n proportional to 1/sqrt(price) gives the most information for the money, unless what counts are the
+    trials that both have.
     """
+    pairs = served.pairs
     models, questions = flight.issued.shape
-    issued = flight.issued.sum(axis=1)
+    issued, in_step = flight.issued.sum(axis=1), served.in_step(models)
     members = pairs[pairs < models]
     dearest = prices[members].max() if len(members) else 1.0
-    cheap = np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND)
+    cheap = np.where(in_step, 1.0, np.clip(np.sqrt(dearest / prices), 1.0, MOST_PER_ROUND))
     if now.pace.in_step:
         sizes = sizes_in_step(issued, questions, now.pace.growth, cheap)
     else:
@@ -140,10 +180,10 @@ def _sizes(
         in_flight = flight.sizes
         if now.pace.held:
             both_work = np.append(now.in_play, False)[pairs].all(axis=1)
-            wanted = _while_others_work(wanted, pairs[both_work], flight.seconds)
+            wanted = np.where(in_step, wanted, _while_others_work(wanted, pairs[both_work], flight.seconds))
         short = np.where(in_flight <= (REFILL if now.pace.lookahead else 0.0) * wanted, wanted - in_flight, 0.0)
         sizes = np.floor(short / questions).astype(np.int64) * questions
-    sizes[~now.in_play] = 0
+    sizes[~now.in_play | served.ahead(issued)] = 0
     return np.asarray(np.clip(now.most * questions - issued, 0, sizes))
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.compose import RoundInputs, next_round
 from adaptive_eval.core.current_horizon import CurrentHorizon
-from adaptive_eval.core.evidence import judged_pairs
 from adaptive_eval.core.horizon import Extension
 from adaptive_eval.core.in_flight import BatchesInFlight, KnownPart
 from adaptive_eval.core.judge import LatchedVerdicts
@@ -64,11 +63,10 @@ class Controller:
         self.set_aside: dict[int, Lost] = {}
         """Models that the run goes on without, and why: silent ones, and those that cannot be graded, found here."""
         self._horizon = CurrentHorizon(plan)
-        self._tally = Tally(bench, plan.prior, self._horizon.most)
+        self._tally = Tally(bench, plan.prior, self._horizon.most, coupled=plan.coupled)
         self._flight = BatchesInFlight(bench, plan.budget)
         self._flight.account.spend_elsewhere(*elsewhere)
-        pairs, _ = judged_pairs(bench.models, plan.objective.reference is not None, plan.objective.margin)
-        self._memory = LatchedVerdicts.blank(len(pairs))
+        self._memory = LatchedVerdicts.blank(len(plan.judged_pairs[0]))
         self._aside_at_look = 0
         self.standing: JudgedLook | None = None
         self._compose_first()
@@ -133,6 +131,7 @@ class Controller:
         return self.looks[taken:]
 
     def _take(self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None, seconds: float) -> None:
+        require(not self.plan.coupled, "trials with shared seeds are told one by one, not in counts", batch.round_index)
         require(batch in self._flight.batches(batch.model), "counts are told of a batch in flight", batch.round_index)
         fresh = batch.missing == batch.size
         require(fresh, "a batch is told in counts or trial by trial, not both", batch.size - batch.missing)
@@ -401,9 +400,17 @@ class Controller:
     def _look(self) -> None:
         plan, supply = self.plan, self.supply
         known, bounds, rule = self._tally.estimates, self._tally.bounds(), self._horizon.rule
-        told = self._keep_looks
         standing = judge_look(
-            known, self._memory, plan.objective, rule, plan.judging, supply, bounds, plan.estimator, p_values=told
+            known,
+            self._memory,
+            plan.objective,
+            rule,
+            plan.judging,
+            supply,
+            bounds,
+            plan.estimator,
+            p_values=self._keep_looks,
+            paired=self._tally.paired(plan.judged_pairs, ungraded=bounds is not None),
         )
         self._horizon.seen(standing.evidence)
         self.standing, self._memory = standing, standing.memory

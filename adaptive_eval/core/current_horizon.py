@@ -55,7 +55,9 @@ class CurrentHorizon:
         # what was asked for already comes, and is looked at: a horizon before that would have no error left for it
         self.most = max(self.trials.max, issued)
         tally.rescale(self.most)
-        now = weigh_evidence(tally.estimates.on(plan.estimator), plan.objective.reference, plan.objective.margin)
+        known, objective = tally.estimates.on(plan.estimator), plan.objective
+        paired = tally.paired(plan.judged_pairs)
+        now = weigh_evidence(known, objective.reference, objective.margin, paired=paired[0] if paired else None)
         old, self.rule = self.rule, carried_over(self.rule, self._looked, now, plan.judging.delta)
         left = was = boundary = np.empty(0)
         if leaves := isinstance(self.rule, ErrorLeft):

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.settings import Bench, Margin
+from adaptive_eval.core.shared_trials import PairedEvidence
 from scorio.moments import (
     CountArray,
     FloatArray,
@@ -30,7 +31,14 @@ from scorio.moments import (
     over_categories,
     question_moments,
 )
-from scorio.sinf.compare import information_fraction, order_confidence, standardised, trial_variance, variance_at
+from scorio.sinf.compare import (
+    StandardisedDifference,
+    information_fraction,
+    order_confidence,
+    standardised,
+    trial_variance,
+    variance_at,
+)
 from scorio.sinf.prior import self_centred_average_moments, self_centred_prior, unseen_variance
 
 Prior = Literal["uniform", "self"]
@@ -159,6 +167,8 @@ class Evidence:
     benches: int = 1
     among: IndexArray | None = None
     """Where the pairs that are here stand among all, in rising order; None: all are here."""
+    paired: NDArray[np.bool_] | None = None
+    """Of all judged pairs, which are judged by trials with the same seeds; None: none of them."""
 
     def positions(self, pairs: IndexArray) -> IndexArray:
         """Where pairs (n, 2) of models are judged, whichever of the two comes first: with the margin, if any."""
@@ -251,10 +261,12 @@ def weigh_evidence(
     other: Estimates | None = None,
     benches: int = 1,
     among: IndexArray | None = None,
+    paired: PairedEvidence | None = None,
 ) -> Evidence:
     """The evidence on all pairs, or on each model against the value `reference`, and what a gate asks; with `other`
     estimates, if they are given, of the second of each pair. The models may be those of several benches, and the pairs
-    those `among` all of them; then there is no margin."""
+    those `among` all of them; then there is no margin. `paired` has the pairs that
+    are judged by trials with the same seeds."""
     models = len(estimates.score) // benches
     first, second = judged_pairs(models, reference is not None, margin, benches)
     if among is not None:
@@ -265,6 +277,13 @@ def weigh_evidence(
     one = _side(estimates, reference, first)
     two = _side(estimates if other is None else other, reference, second)
     pair = standardised(one.score + given, one.var, two.score, two.var)
+    noise, noise_at_horizon = one.noise + two.noise, one.noise_at_horizon + two.noise_at_horizon
+    if paired is not None:
+        chosen, found = paired
+        own = standardised(found.mean + given, found.var, 0.0, 0.0)
+        pair = StandardisedDifference(*(np.where(chosen, *both) for both in zip(own, pair, strict=True)))
+        noise = np.where(chosen, found.noise, noise)
+        noise_at_horizon = np.where(chosen, found.noise_at_horizon, noise_at_horizon)
     known = np.isfinite(pair.sigma)
     return Evidence(
         models=models,
@@ -276,13 +295,11 @@ def weigh_evidence(
         sigma_first=np.sqrt(one.var),
         sigma_second=np.sqrt(two.var),
         z=np.where(known, pair.z, 0.0),
-        information=information_fraction(
-            one.noise_at_horizon + two.noise_at_horizon,
-            np.maximum(one.noise + two.noise, np.finfo(float).tiny),
-        ),
+        information=information_fraction(noise_at_horizon, np.maximum(noise, np.finfo(float).tiny)),
         margin=margin,
         benches=benches,
         among=among,
+        paired=None if paired is None else paired.chosen,
     )
 
 

@@ -1,6 +1,6 @@
 """One look: from the counts of complete rounds to an order, the verdicts of the objective's comparisons, and tiers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from adaptive_eval.core.judge import (
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.recorded import fixed_share, of_information, of_trials
 from adaptive_eval.core.rules import Rule, has_error_left, is_giving_up
+from adaptive_eval.core.shared_trials import PairedEvidence
 from adaptive_eval.core.types import Look, PairVerdict, Verdict
 from adaptive_eval.core.ungraded import ScoreBounds
 from scorio.moments import FloatArray
@@ -107,13 +108,15 @@ def judge_look(
     p_values: bool = True,
     benches: int = 1,
     among: IndexArray | None = None,
+    paired: Sequence[PairedEvidence] = (),
 ) -> JudgedLook:
     """Judge every pair, then give the objective's comparisons their verdicts; `p_values` may be left out.
 
     The models may be those of several benches side by side, each judged by itself. Of the pairs those may be chosen
-    that stand `among` all in these places: `memory` and `supply` are of them, and so is all that comes of it.
+    that stand `among` all in these places: `memory` and `supply` are of them, and so is all that comes of it. Where
+    some pairs are judged by trials with the same seeds, `paired` has what these say, for each way to see it.
     """
-    ways = _ways_to_see_it(estimates, bounds, objective, estimator, benches, among)
+    ways = _ways_to_see_it(estimates, bounds, objective, estimator, benches, among, paired)
     evidence, compared = ways[0], estimates.on(estimator)
     memory, level = judge(memory, ways, objective, rule, judging, p_values=p_values)
     fixed = fixed_share(compared, evidence, supply.recorded)
@@ -156,14 +159,20 @@ def _ways_to_see_it(
     estimator: Estimator,
     benches: int,
     among: IndexArray | None,
+    paired: Sequence[PairedEvidence],
 ) -> list[Evidence]:
     """The evidence as the grades are; and as it were if the answers without one spoke for one side, or the other."""
     reference, margin = objective.reference, objective.margin
     seen = partial(weigh_evidence, reference=reference, margin=margin, benches=benches, among=among)
     if bounds is None:
-        return [seen(estimates.on(estimator))]
+        return [seen(estimates.on(estimator), paired=paired[0] if paired else None)]
     lowest, highest = bounds.lowest.on(estimator), bounds.highest.on(estimator)
-    return [seen(estimates.on(estimator)), seen(highest, other=lowest), seen(lowest, other=highest)]
+    as_graded, for_first, for_second = paired or (None, None, None)
+    return [
+        seen(estimates.on(estimator), paired=as_graded),
+        seen(highest, other=lowest, paired=for_first),
+        seen(lowest, other=highest, paired=for_second),
+    ]
 
 
 def _comparisons(objective: Objective, order: IndexArray, evidence: Evidence, supply: Supply) -> IndexArray:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
-from adaptive_eval.core.evidence import Estimator, IndexArray, Prior
+from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pairs
 from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, Ranking
@@ -58,9 +58,12 @@ class Plan:
     """What was spent before the first round, on what counts as R0."""
     estimator: Estimator = "average"
     """What is compared."""
+    coupled: bool = False
+    """Trial i of a question has the same seed for every model: pairs that go together are judged trial by trial."""
 
     def __post_init__(self) -> None:
         self._check_first()
+        self._check_coupled()
         rule = self.deciding_rule
         correctable = not self.judging.familywise or isinstance(rule, Correctable)
         require(correctable, "familywise needs a rule with p-values, as sequential and anytime have", rule)
@@ -81,6 +84,15 @@ class Plan:
         wrong = pairs[~(right & (first >= 0) & (first < models))].tolist()
         require(not wrong, f"{self.objective} must compare two of the models 0 to {models - 1}", wrong[:1])
 
+    def _check_coupled(self) -> None:
+        if not self.coupled:
+            return
+        require(self.objective.reference is None, "coupled is for models that are compared with models", self.objective)
+        require(self.prior == "self", "coupled needs the prior self, which is centred at the differences", self.prior)
+        require(self.estimator == "average", "coupled compares averages", self.estimator)
+        before = self.bench.prior_counts
+        require(before is None, "coupled compares trial by trial, and of R0 there are only counts", before)
+
     def _check_first(self) -> None:
         if self.first is None:
             return
@@ -92,6 +104,11 @@ class Plan:
         most = self.opening.sum(axis=1).max() / self.bench.questions
         rule = "first, with at least trials.min a question, must not exceed trials.max on average"
         require(bool(most <= self.trials.max), f"{rule}, which is {self.trials.max}", float(most))
+
+    @property
+    def judged_pairs(self) -> tuple[IndexArray, IndexArray]:
+        """The first and the second of every pair that is judged."""
+        return judged_pairs(self.bench.models, self.objective.reference is not None, self.objective.margin)
 
     @property
     def opening(self) -> NDArray[np.int32]:

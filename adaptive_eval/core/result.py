@@ -54,6 +54,8 @@ class ComparisonResult(NamedTuple):
     sampled_z: float
     certifiable_delta: float
     """The smallest delta within which the budget could certify a tie."""
+    by_trial: bool
+    """It is judged by the differences of trials with the same seeds."""
 
 
 class Result(NamedTuple):
@@ -192,6 +194,7 @@ def _comparisons(plan: Plan, standing: JudgedLook, supply: Supply, means: FloatA
         evidence.sigma[at].tolist(),
         (told * z).tolist(),
         (told * standing.forecast.certifiable[at]).tolist(),
+        (np.zeros(len(at), dtype=bool) if evidence.paired is None else evidence.paired[at]).tolist(),
     )
     return tuple(map(ComparisonResult, *columns))
 

@@ -188,6 +188,10 @@ class Batch:
         got = np.frombuffer(self._got, dtype=np.uint8)
         return np.bincount(self._questions()[got == UNGRADED], minlength=len(self.extra))
 
+    def came(self) -> NDArray[np.uint8]:
+        """The category of each place, UNGRADED where there is none."""
+        return np.frombuffer(self._got, dtype=np.uint8)
+
     def _questions(self) -> IntArray:
         """The question of each place."""
         return np.repeat(np.arange(len(self.extra)), self.extra)

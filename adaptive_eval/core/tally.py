@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import Estimates, Prior, update
+from adaptive_eval.core.evidence import Estimates, IndexArray, Prior, update
 from adaptive_eval.core.rounds import UNGRADED, Batch, BatchPart
 from adaptive_eval.core.settings import Bench, require
+from adaptive_eval.core.shared_trials import PairedEvidence, SharedTrials
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.core.ungraded import ScoreBounds, bounds_of, why_unjudgeable
 from scorio.moments import IntArray
@@ -19,8 +20,8 @@ from scorio.moments import IntArray
 class Tally:
     """Counts of trials (L, M, K), complete rounds and arrivals apart."""
 
-    def __init__(self, bench: Bench, prior: Prior, most: int) -> None:
-        """`most`: trials a question at the horizon."""
+    def __init__(self, bench: Bench, prior: Prior, most: int, *, coupled: bool = False) -> None:
+        """`most`: trials a question at the horizon; `coupled`: models share the seeds of their trials."""
         self._bench, self._prior, self._most = bench, prior, most
         self.counts: IntArray = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int32)
         """Committed rounds: what estimates are made of."""
@@ -30,6 +31,7 @@ class Tally:
         """All outcomes that a round has taken, complete or not: for display only."""
         self.timed_out = np.zeros_like(self.counts)
         """Those of `counts` that timed out."""
+        self._shared = SharedTrials(bench) if coupled else None
         self.estimates = Estimates.nothing(bench)
         before = bench.prior_counts
         self.known_before = (
@@ -82,6 +84,8 @@ class Tally:
                 self.ungraded[model] += batch.ungraded().astype(np.int32)
             if batch.timed_out:
                 self.timed_out[model] += batch.categories(categories, late=True).astype(np.int32)
+        if self._shared is not None:
+            self._shared.take(batches)
         known = self.counts if self._bench.prior_counts is None else self.counts + self._bench.prior_counts
         scored = (model for model in sorted({batch.model for batch in batches}) if known[model].any(axis=-1).all())
         self._estimate(np.fromiter(scored, dtype=np.intp))
@@ -106,6 +110,13 @@ class Tally:
         """How far what is not known could move the estimates: what nobody graded, and `time_outs` where it is asked."""
         late = self.timed_out if time_outs else None
         return bounds_of(self.estimates, self.counts, self.ungraded, self._bench, self._prior, self._most, late)
+
+    def paired(self, pairs: tuple[IndexArray, IndexArray], *, ungraded: bool = False) -> Sequence[PairedEvidence]:
+        """What these pairs of models made of the trials that both have: as the grades are, and where some are
+        `ungraded` for either way these may speak. Nothing where none is judged by that."""
+        if self._shared is None:
+            return ()
+        return self._shared.paired(*pairs, self._most, ungraded=ungraded)
 
     def _estimate(self, rows: NDArray[np.intp]) -> None:
         self.estimates = update(self.estimates, rows, self.counts, self._bench, self._prior, self._most)

@@ -247,6 +247,7 @@ def _pair(snapshot: Snapshot, one: ComparisonResult, calls: Mapping[_Called, Cal
         sampled_z=_known(one.sampled_z),
         certifiable_delta=_known(one.certifiable_delta),
         called=calls.get((frozenset((verdict.better, verdict.worse)), verdict.verdict)),
+        by_trial=one.by_trial,
     )
 
 

@@ -1,19 +1,12 @@
 """Models that were asked with the same seeds: how far their outcomes go together, trial by trial.
 
 A server that draws by Gumbel-max, with noise keyed by seed and position, gives models with one vocabulary the same
-random numbers where their prompts and seeds are the same, as those of `seeds: consecutive` are. Near copies then err
-together, and their difference is known better than z says, which takes them for independent; outcomes that go against
-each other make z too large. What z is made of stays as it is: this only tells.
-
-On the trials that both have, n_q of question q, with the values x and y and sums of squares S about the means of their
-question, the variance of the difference of the averages, over that of independent models, is
-
-    R = sum_q S_(x-y),q / (n_q (n_q - 1))  /  sum_q (S_x,q + S_y,q) / (n_q (n_q - 1))
-
-and its standard error, were they independent, 2 sqrt(sum_q S_x S_y / (n_q^2 (n_q - 1)^3)) over the same denominator.
+random numbers where their prompts and seeds are the same, as with `seeds: consecutive` and `coupled`. Near copies then
+err together, and their difference is known better than from independent trials; outcomes that go against each other make
+it less sure. With `consecutive` z takes them for independent all the same, and this only tells; with `coupled` it is
+what the comparison was judged by, where it says so. `scorio.sinf.coupling` has the formula.
 """
 
-import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +19,7 @@ from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.results import PairRow
 from adaptive_eval.store import TrialsImported, events_of_kind
 from scorio.moments import FloatArray
+from scorio.sinf.paired import coupling
 
 _TRIALS = 2**32
 """A question's number times this, and a trial's, are its place."""
@@ -61,6 +55,8 @@ class Pairing:
     """Of their difference on these, over that of independent models: below 1 where they go together."""
     sigma: float
     """The standard error of that, were they independent."""
+    by_trial: bool = False
+    """They were compared trial by trial."""
 
     @property
     def is_shown(self) -> bool:
@@ -71,19 +67,21 @@ class Pairing:
 def pairings(stored: StoredRun, pairs: Sequence[PairRow]) -> tuple[Pairing, ...]:
     """Of the compared pairs; none where no seeds were shared, or it is not known which an answer had."""
     config = stored.setup.config
-    if config.seeds != "consecutive" or events_of_kind(stored.events, TrialsImported):
+    if config.seeds == "hashed" or events_of_kind(stored.events, TrialsImported):
         return ()
     bases = {model.name: _base(model) for model in config.models if model.recorded is None}
     alike = [
-        (pair.better, pair.worse)
+        (pair.better, pair.worse, pair.by_trial)
         for pair in pairs
         if pair.worse is not None and pair.better in bases and pair.worse in bases
         if bases[pair.better] == bases[pair.worse]
     ]
     if not alike:
         return ()
-    values = _values(stored, {name for both in alike for name in both})
-    found = (pairing(better, worse, values[better], values[worse]) for better, worse in alike)
+    values = _values(stored, {name for better, worse, _ in alike for name in (better, worse)})
+    found = (
+        pairing(better, worse, values[better], values[worse], by_trial=by_trial) for better, worse, by_trial in alike
+    )
     return tuple(one for one in found if one is not None)
 
 
@@ -103,26 +101,9 @@ def _values(stored: StoredRun, names: set[str]) -> Mapping[str, ModelValues]:
     return found
 
 
-def pairing(better: str, worse: str, first: ModelValues, second: ModelValues) -> Pairing | None:
+def pairing(
+    better: str, worse: str, first: ModelValues, second: ModelValues, *, by_trial: bool = False
+) -> Pairing | None:
     """Of two models; None where they have too little in common, or all of it is alike."""
-    questions, x, y = first.shared(second)
-    starts = np.flatnonzero(np.diff(questions, prepend=-1))
-    sizes = np.diff(starts, append=len(questions))
-    some = sizes > 1
-    if not some.any():
-        return None
-    n = sizes[some].astype(float)
-    each = n * (n - 1.0)
-    of_x, of_y, of_both = (_squares(one, starts, sizes)[some] for one in (x, y, x - y))
-    apart = float(((of_x + of_y) / each).sum())
-    if not apart > 0.0:
-        return None
-    noise = float((of_x * of_y / (each * each * (n - 1.0))).sum())
-    together = float((of_both / each).sum())
-    return Pairing(better, worse, int(n.sum()), together / apart, 2.0 * math.sqrt(noise) / apart)
-
-
-def _squares(values: FloatArray, starts: NDArray[np.intp], sizes: NDArray[np.intp]) -> FloatArray:
-    """The sum of squares about the mean of each question, whose values begin at `starts`."""
-    means = np.add.reduceat(values, starts) / sizes
-    return np.asarray(np.add.reduceat(np.square(values - np.repeat(means, sizes)), starts))
+    found = coupling(*first.shared(second))
+    return Pairing(better, worse, *found, by_trial) if np.isfinite(found.variance) else None

@@ -155,6 +155,8 @@ class PairRow:
     """The smallest delta within which the budget could certify a tie."""
     called: CallRow | None = None
     """None where it is neither resolved nor tied."""
+    by_trial: bool = False
+    """It is judged by the differences of trials with the same seeds: `seeds: coupled`, and the two go together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,6 +210,12 @@ def _inert(sign: str) -> str:
 def _seeds(config: RunConfig) -> str:
     if config.seeds == "consecutive":
         return "Trial i of every question has seed sampling.seed + i (or seed + i)."
+    if config.seeds == "coupled":
+        return (
+            f"Trial i of a question has seed h(run seed {config.seed}, question) + i, the same for every model. Models "
+            "whose answers to the same trials go together, as those of near copies do on servers that draw by the "
+            "seed, are compared trial by trial from the first look on; all others as independent models are."
+        )
     return f"Trial i has seed h(run seed {config.seed}, model, question) + i, whatever else is asked."
 
 

@@ -207,12 +207,21 @@ def _pairings(pairings: Sequence[Pairing]) -> Iterator[str]:
     yield markdown_table(["model", "compared with", "trials of both", "variance", "what it means"], rows, left=2)
     yield (
         "Trial i of both models had the same seed. variance: that of the difference of their averages on these trials, "
-        "in that of independent models, with its standard error were they independent. Decisions, z and sigma take "
-        "them for independent."
+        "in that of independent models, with its standard error were they independent. " + _what_decided(pairings)
     )
 
 
+def _what_decided(pairings: Sequence[Pairing]) -> str:
+    by_trial = sum(one.by_trial for one in pairings)
+    if not by_trial:
+        return "Decisions, z and sigma take them for independent."
+    each = "It was" if by_trial == len(pairings) == 1 else f"{by_trial} of {len(pairings)} were"
+    return f"{each} compared trial by trial: decisions, z and sigma are made of the differences of the same trials."
+
+
 def _what_pairing_means(one: Pairing) -> str:
+    if one.by_trial:
+        return f"compared trial by trial, which takes {one.variance:.2f} of the trials that independent models would"
     if not one.is_shown:
         return "not shown to depend on each other"
     if one.variance > 1.0:

@@ -1,5 +1,7 @@
 """What a simulated model answers: a pure function of (world seed, model, question, request seed).
 
+Where a world shares its noise, all models draw from the same numbers for a question and a seed.
+
 The category is drawn from the world's probabilities, then everything else follows from it: the text that a grader
 will put into that category, its length and the time it takes. So the same request gets the same answer whatever the
 order, the load and the faults.
@@ -149,7 +151,8 @@ class Respondent:
 
     def answer(self, model: str, question: str, seed: int) -> DrawnAnswer:
         """The answer of a model to a question under a request seed."""
-        first, second, third, fourth, noise = hashed_integers(5, self._seed, model, question, seed)
+        whose = "" if self.world.shares_noise else model
+        first, second, third, fourth, noise = hashed_integers(5, self._seed, whose, question, seed)
         if (population := self.world.population) is not None:
             number = int(population.each * unit_float(first))
             return self._from(population, model, question, number, (third, fourth, noise))

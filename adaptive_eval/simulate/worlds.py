@@ -43,6 +43,9 @@ class World:
     models: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     population: AnswerPopulation | None = None
+    shares_noise: bool = False
+    """The random numbers of an answer depend on question and seed alone, as on servers that draw by Gumbel-max with
+    noise keyed by the seed: near copies then answer alike."""
     """Where more is known of answers than their category: those that there are; `p` is how many of them are right."""
 
     def __post_init__(self) -> None:
@@ -134,6 +137,19 @@ def many_close(models: int = 30, questions: int = QUESTIONS) -> World:
     return World("many_close", binary(np.array(profiles)))
 
 
+def copies(questions: int = QUESTIONS, seed: int = 9) -> World:
+    """A model and three copies that come ever less close to it, on servers that draw by the seed alone."""
+    rng = np.random.default_rng(seed)
+    original = with_mean(expit(rng.normal(0.0, 2.0, questions)), 0.6)
+    shifts = ((0.0, 0.0), (0.01, 0.0), (0.03, -0.02), (0.06, -0.08))
+    profiles = [
+        with_mean(np.clip(original + spread * rng.normal(size=questions), 0.001, 0.999), 0.6 + lost)
+        for spread, lost in shifts
+    ]
+    names = ("original", "int8", "int6", "int4")
+    return World("copies", binary(np.array(profiles)), models=names, shares_noise=True)
+
+
 def rubric(models: int = 8, questions: int = QUESTIONS, seed: int = 7) -> World:
     """Four categories with partial credit: invalid, wrong, right but badly formatted, right."""
     rng = np.random.default_rng(seed)
@@ -163,6 +179,7 @@ WORLDS: dict[str, Callable[..., World]] = {
     "exact_ties": exact_ties,
     "unequal_profiles": unequal_profiles,
     "many_close": many_close,
+    "copies": copies,
     "rubric": rubric,
     "schemata": schemata,
 }

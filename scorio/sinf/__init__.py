@@ -21,6 +21,15 @@ from scorio.sinf.compare import (
 from scorio.sinf.futility import predictive_power, smallest_delta, trials_needed
 from scorio.sinf.looks import critical_at_looks, crossing_at_looks
 from scorio.sinf.multiplicity import ebh, holm, holm_adjusted
+from scorio.sinf.paired import (
+    Coupling,
+    DifferenceValues,
+    PairedMoments,
+    coupling,
+    difference_values,
+    paired_counts,
+    paired_moments,
+)
 from scorio.sinf.prior import self_centred_average_moments, self_centred_avg, self_centred_prior
 from scorio.sinf.stopping import (
     ci_from_mu_sigma,
@@ -32,17 +41,24 @@ from scorio.sinf.stopping import (
 
 __all__ = [
     "Comparison",
+    "Coupling",
+    "DifferenceValues",
     "Mixture",
+    "PairedMoments",
     "WangTsiatis",
     "ci_from_mu_sigma",
     "compare",
+    "coupling",
     "critical_at_looks",
     "crossing_at_looks",
+    "difference_values",
     "ebh",
     "expected_loss",
     "holm",
     "holm_adjusted",
     "information_fraction",
+    "paired_counts",
+    "paired_moments",
     "predictive_power",
     "ranking_confidence",
     "sampled_variance",

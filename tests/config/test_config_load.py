@@ -256,7 +256,7 @@ sampling: {top_p: 3}
             ("objective: {kind: pairs, pairs: [[a, b], [b, a]]}", "may not have a pair twice"),
             ("objective: {kind: pairs, pairs: []}", "objective.pairs must not be empty"),
             ("objective: {kind: rankin}", "did you mean `ranking`?"),
-            ("seeds: random", "seeds must be one of hashed, consecutive"),
+            ("seeds: random", "seeds must be one of hashed, consecutive, coupled"),
             ("models: []", "is given twice"),
             (
                 "rubric: {categories: [{name: x, weight: 1, when: {a: {abov: 1}}}]}",
@@ -341,6 +341,19 @@ class TestBetweenSections:
             ("budget: {tokens: 5}", "budget.tokens needs sampling.max_tokens of every model"),
             ("budget: {gpu_hours: 5}", "budget.gpu_hours needs gpus of every model"),
             ("sampling: {seed: 5}", "sampling.seed is where consecutive seeds begin, but the run's seeds are hashed"),
+            ("seeds: coupled", "seeds coupled is for the objectives baseline and pairs, but got ranking"),
+            (
+                "seeds: coupled\nobjective: {kind: baseline, baseline: a}\nstopping: {prior: uniform}",
+                "stopping.prior must be self with `seeds: coupled`",
+            ),
+            (
+                "seeds: coupled\nobjective: {kind: baseline, baseline: a}\nprior_evidence: {run: earlier}",
+                "prior_evidence may not stand beside `seeds: coupled`, which compares trial by trial",
+            ),
+            (
+                "seeds: coupled\nobjective: {kind: baseline, baseline: a}\nsampling: {seed: 5}",
+                "sampling.seed is where consecutive seeds begin, but the run's seeds are coupled",
+            ),
             ("rubric: {name: format_aware}", "needs the signal verifier_c, which no answer will have"),
             (
                 "rubric: {name: conf_wrong_penalty, assume: {verifier_c: 0}}\nsampling: {logprobs: true}",

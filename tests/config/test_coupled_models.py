@@ -1,0 +1,47 @@
+"""What `validate` says of models that share their seeds and will hardly draw alike."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adaptive_eval.config.coupled import why_uncoupled
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.run import RunConfig
+
+SETTINGS = {
+    "questions": "questions.jsonl",
+    "grader": "exact",
+    "seeds": "coupled",
+    "objective": {"kind": "baseline", "baseline": "prod"},
+    "sampling": {"max_tokens": 100},
+}
+
+
+def config(folder: Path, *models: dict[str, object], **changes: object) -> RunConfig:
+    named = [{"base_url": "http://localhost:8000/v1"} | model for model in models]
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(SETTINGS | {"models": named} | changes))
+    return load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"sampling": {"temperature": 0.2}}, "but differ in sampling.temperature"),
+        ({"prompt": {"template": "Say: {prompt}"}}, "but differ in prompt"),
+        ({"batch": "anthropic"}, "but the batch service of new takes none"),
+    ],
+)
+def test_what_stands_in_the_way_is_told(tmp_path: Path, other: dict[str, object], said: str) -> None:
+    (found,) = why_uncoupled(config(tmp_path, {"name": "prod"}, {"name": "new", **other}, {"name": "copy"}))
+    assert found.startswith("new and prod share their seeds") and said in found
+    pairs = {"kind": "pairs", "pairs": [["new", "prod"]]}
+    assert [found] == list(why_uncoupled(config(tmp_path, {"name": "prod"}, {"name": "new", **other}, objective=pairs)))
+
+
+def test_nothing_is_said_where_nothing_is_known(tmp_path: Path) -> None:
+    models = {"name": "prod"}, {"name": "new", "sampling": {"max_tokens": 200}}
+    assert list(why_uncoupled(config(tmp_path, *models))) == []
+    cold = {"name": "new", "sampling": {"temperature": 0.0}}
+    assert list(why_uncoupled(config(tmp_path, {"name": "prod"}, cold, seeds="hashed"))) == []

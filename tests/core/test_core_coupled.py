@@ -1,0 +1,194 @@
+"""Pairs that go together are judged trial by trial: what it saves, what it promises, and what it costs the others."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from adaptive_eval.core import Baseline, Bench, Controller, Outcome, Pace, Pairs, Plan, SetAside, Threshold, Trials
+from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.objectives import Gate
+from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.types import Verdict
+from scorio.sinf import difference_values, paired_counts, paired_moments
+
+QUESTIONS = 20
+DEPTH = 400
+BENCH = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
+GATE = Plan(BENCH, Gate(Margin(0, 0.03)), trials=Trials(4, 60), coupled=True)
+Outcomes = NDArray[np.int64]
+
+
+def drawn(seed: int, kind: str, models: int = 2, lost: float = 0.0) -> Outcomes:
+    """Outcomes (L, M, N): of near copies that share their noise, or of models that do not."""
+    rng = np.random.default_rng(seed)
+    chance = np.random.default_rng(8).beta(0.7, 0.7, (QUESTIONS, 1))
+    noise = rng.random((models, QUESTIONS, DEPTH))
+    shifted = np.stack([np.clip(chance - lost * number, 0.0, 1.0) for number in range(models)])
+    return ((noise[:1] if kind == "together" else noise) < shifted).astype(int)
+
+
+def played(plan: Plan, outcomes: Outcomes, slots: int = 10**6, mix: int | None = None) -> Controller:
+    """A whole run, the answers as they are asked for or in an order of chance."""
+    controller, rng = Controller(plan), np.random.default_rng(mix)
+    waiting: list[Outcome] = []
+    while controller.finished is None:
+        asks = controller.ask(slots)
+        waiting += [Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks]
+        if mix is not None:
+            rng.shuffle(waiting)
+        told, waiting = (waiting, []) if mix is None else (waiting[:3], waiting[3:])
+        controller.tell(told)
+    return controller
+
+
+def test_a_gate_of_near_copies_takes_a_fraction_of_the_trials() -> None:
+    without = replace(GATE, coupled=False)
+    both = [[played(plan, drawn(seed, "together")).trials.sum() for seed in range(3)] for plan in (GATE, without)]
+    assert np.sum(both[0]) < 0.35 * np.sum(both[1])
+
+
+def test_models_that_share_nothing_are_asked_and_judged_as_ever() -> None:
+    for seed in range(2):
+        outcomes = drawn(seed, "apart", lost=0.02)
+        coupled, plain = played(GATE, outcomes), played(replace(GATE, coupled=False), outcomes)
+        assert coupled.looks == plain.looks
+
+
+def test_z_is_that_of_the_differences() -> None:
+    outcomes = drawn(3, "together", lost=0.05)
+    controller = played(replace(GATE, objective=Pairs(((0, 1),))), outcomes)
+    for look in controller.looks[:5]:
+        (n,) = set(look.trials)
+        first, second = (one[:, : n // QUESTIONS] for one in outcomes)
+        w = BENCH.weights
+        differences = difference_values(w)
+        found = paired_moments(paired_counts(first, second, differences), w, differences.values, 60)
+        (pair,) = look.comparisons
+        z = found.mean / np.sqrt(found.var)
+        assert pair.z == pytest.approx(z if pair.better == 0 else -z)
+        assert pair.information == pytest.approx(n / QUESTIONS / 60)
+
+
+def test_the_models_of_such_a_pair_get_the_same_trials() -> None:
+    controller = Controller(GATE)
+    outcomes = drawn(1, "together")
+    while controller.finished is None:
+        asks = controller.ask(10**6)
+        of = [{(a.question, a.trial) for a in asks if a.model == model} for model in (0, 1)]
+        assert of[0] == of[1]
+        controller.tell(
+            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks
+        )
+
+
+def test_neither_the_order_of_arrival_nor_how_many_are_asked_at_once_matters() -> None:
+    outcomes = drawn(5, "together", models=3, lost=0.03)
+    bench = replace(BENCH, models=3, worst_cost=())
+    plan = replace(GATE, bench=bench, objective=Baseline(1), pace=Pace(lookahead=1))
+    looks = played(plan, outcomes).looks
+    assert looks == played(plan, outcomes, slots=7, mix=1).looks == played(plan, outcomes, slots=40, mix=2).looks
+
+
+def test_who_is_behind_is_asked_first() -> None:
+    """A third model has begun late: until it has as many trials, the one that it is compared with waits."""
+    outcomes = drawn(2, "together", models=3)
+    bench = replace(BENCH, models=3, worst_cost=())
+    first = np.array([[30], [30], [4]]) * np.ones((3, QUESTIONS), dtype=int)
+    plan = replace(GATE, bench=bench, objective=Pairs(((0, 2),)), first=first, judging=Judging(futility=None))
+    controller = played(plan, outcomes)
+    trials = [look.trials for look in controller.looks]
+    caught_up = [now for now in trials if now[2] <= 30 * QUESTIONS]
+    assert len(caught_up) > 20 and {now[0] for now in caught_up} == {30 * QUESTIONS}
+    assert trials[-1][0] == trials[-1][2] == 60 * QUESTIONS
+
+
+def test_what_has_no_grade_is_certain_for_neither() -> None:
+    """z is as near to 0 as either grade of the trial without one would have it."""
+    outcomes = drawn(4, "together", lost=0.02)
+    plan = replace(GATE, objective=Pairs(((0, 1),)))
+    whole = played(plan, outcomes)
+    controller = Controller(plan)
+    while controller.finished is None:
+        asks = controller.ask(10**6)
+        controller.tell(
+            Outcome(
+                a.model,
+                a.question,
+                a.trial,
+                None if a.model == 1 and a.trial == a.question == 1 else int(outcomes[a.model, a.question, a.trial]),
+            )
+            for a in asks
+        )
+    look, known = controller.looks[5], whole.looks[5]
+    assert look.trials[1] == known.trials[1] - 1
+    standing = controller.standing
+    assert standing is not None
+    (at,) = standing.evidence.positions(np.array([[0, 1]]))
+    assert abs(standing.cautious.z[at]) < abs(standing.evidence.z[at])
+    first, second = outcomes[0, :, :60], outcomes[1, :, :60]
+    n = controller.trials[0] // QUESTIONS
+    ways = []
+    for grade in (0, 1):
+        filled = second.copy()
+        filled[1, 1] = grade
+        w = BENCH.weights
+        values = difference_values(w)
+        found = paired_moments(paired_counts(first[:, :n], filled[:, :n], values), w, values.values, 60)
+        ways.append(abs(found.mean / np.sqrt(found.var)))
+    assert abs(standing.cautious.z[at]) == pytest.approx(min(ways))
+
+
+@pytest.mark.parametrize("pace", [Pace(share=0.5), Pace(growth=0.2), Pace(share=0.5, held=True)])
+def test_it_holds_at_any_pace(pace: Pace) -> None:
+    controller = played(replace(GATE, pace=pace), drawn(7, "together"))
+    (pair,) = controller.looks[-1].comparisons
+    assert pair.verdict is Verdict.RESOLVED and pair.better == 1
+
+
+def test_a_model_that_is_set_aside_holds_nobody_up() -> None:
+    bench = replace(BENCH, models=3, worst_cost=())
+    outcomes = drawn(6, "together", models=3)
+    controller = Controller(replace(GATE, bench=bench))
+    asks = controller.ask(10**6)
+    controller.tell([SetAside(2, "gone")])
+    controller.tell(
+        Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks if a.model < 2
+    )
+    while controller.finished is None:
+        asks = controller.ask(10**6)
+        controller.tell(
+            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in asks
+        )
+    verdicts = {frozenset((one.better, one.worse)): one.verdict for one in controller.looks[-1].comparisons}
+    assert verdicts[frozenset((0, 2))] is Verdict.BLOCKED and verdicts[frozenset((0, 1))] is Verdict.RESOLVED
+
+
+def test_what_cannot_be_compared_trial_by_trial_is_refused() -> None:
+    with pytest.raises(ValueError, match="coupled is for models that are compared with models"):
+        replace(GATE, objective=Threshold(0.5))
+    with pytest.raises(ValueError, match="coupled needs the prior self"):
+        replace(GATE, prior="uniform")
+    with pytest.raises(ValueError, match="coupled compares averages"):
+        replace(GATE, estimator="bayes")
+    known = replace(BENCH, prior_counts=np.ones((2, QUESTIONS, 2), dtype=int))
+    with pytest.raises(ValueError, match="of R0 there are only counts"):
+        replace(GATE, bench=known)
+    controller = Controller(GATE)
+    (opening,) = controller.ask_rounds()
+    with pytest.raises(ValueError, match="told one by one"):
+        controller.tell_round(opening, np.stack([opening.extra, 0 * opening.extra], axis=-1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["together", "apart"])
+def test_exact_ties_are_called_in_a_tenth_of_runs_at_most(kind: str) -> None:
+    """Two labels for each trial, given by chance to two models that differ now and then."""
+    plan, called, runs = replace(GATE, objective=Pairs(((0, 1),))), 0, 500
+    for seed in range(runs):
+        outcomes = drawn(seed, kind, lost=0.05)
+        swap = np.random.default_rng((seed, 1)).random(outcomes.shape[1:]) < 0.5
+        tie = np.where(swap, outcomes, outcomes[::-1])
+        called += played(plan, tie).looks[-1].count(Verdict.RESOLVED)
+    assert called / runs <= 0.1 + 2.0 * np.sqrt(0.09 / runs)

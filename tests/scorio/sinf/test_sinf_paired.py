@@ -1,0 +1,153 @@
+"""Differences trial by trial: against counting by hand, the spread of simulated ones, and the promised errors."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from scorio.sinf import Coupling, WangTsiatis, coupling, difference_values, paired_counts, paired_moments
+
+BINARY = np.array([0.0, 1.0])
+QUESTIONS = 30
+
+
+def test_every_pair_of_categories_has_its_difference() -> None:
+    w = np.array([0.0, 0.1, 0.3, 1.0])
+    found = difference_values(w)
+    for one in range(4):
+        for two in range(4):
+            assert found.values[found.category[one, two]] == pytest.approx(w[one] - w[two], abs=1e-11)
+    assert len(found.values) == 13  # no two of the twelve are alike, and 0
+    assert np.array_equal(found.values, -found.values[::-1])
+    assert len(difference_values(np.array([0.1, 0.2, 0.3])).values) == 5  # whatever 0.3 - 0.2 is in binary
+
+
+def test_counts_are_those_by_hand() -> None:
+    rng = np.random.default_rng(1)
+    first, second = rng.integers(0, 4, (2, 7, 9))  # 3 is no category
+    w = np.array([0.0, 0.5, 1.0])
+    differences = difference_values(w)
+    found = paired_counts(first, second, differences)
+    for question in range(7):
+        both = zip(first[question].tolist(), second[question].tolist(), strict=True)
+        by_hand = Counter(float(w[one] - w[two]) for one, two in both if max(one, two) < 3)
+        assert found[question].tolist() == [by_hand[value] for value in differences.values.tolist()]
+
+
+def worlds(kind: str, runs: int, trials: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Outcomes (runs, questions, trials) of two models of equal chances."""
+    chance = rng.beta(0.6, 0.6, (runs, QUESTIONS, 1))
+    noise = rng.random((runs, QUESTIONS, trials))
+    if kind == "apart":
+        return noise < chance, rng.random(noise.shape) < chance
+    if kind == "against":
+        return noise < chance, noise > 1.0 - chance
+    share = {"close": 0.08, "closer": 0.01, "closest": 0.001}[kind]
+    differ, side, same = rng.random(noise.shape) < share, rng.random(noise.shape) < 0.5, noise < chance
+    return np.where(differ, side, same), np.where(differ, ~side, same)
+
+
+def counted(first: np.ndarray, second: np.ndarray, trials: int) -> np.ndarray:
+    ahead, behind = (one[..., :trials].sum(-1) for one in (first & ~second, second & ~first))
+    return np.stack([behind, trials - ahead - behind, ahead], axis=-1)
+
+
+@pytest.mark.parametrize("kind", ["apart", "against", "close", "closer"])
+@pytest.mark.parametrize("trials", [4, 12])
+def test_its_variance_is_what_differences_vary_by(kind: str, trials: int) -> None:
+    """But for the three trials that differ by all there is, which are stated apart."""
+    first, second = worlds(kind, 1500, trials, np.random.default_rng(2))
+    found = paired_moments(counted(first, second, trials), BINARY, difference_values(BINARY).values, 80)
+    assert found.mean == pytest.approx((first * 1.0 - second).mean(axis=(1, 2)), abs=1e-12)
+    unseen = 3.0 / (QUESTIONS * trials) ** 2
+    prior = 1.2 if kind == "closer" and trials == 4 else 1.0  # a further trial of all kinds, beside one or two seen
+    assert (found.var - unseen).mean() / found.mean.var() == pytest.approx(prior, rel=0.12)
+
+
+def ever_called(kind: str, runs: int, seed: int) -> float:
+    """The share of runs of two equal models that the boundary at 95% calls at one of its looks up to 80 trials."""
+    rng, shape, values = np.random.default_rng(seed), WangTsiatis(0.25, 0.05), difference_values(BINARY).values
+    first, second = worlds(kind, runs, 80, rng)
+    called = np.zeros(runs, dtype=bool)
+    for trials in (4, 5, 6, 8, 10, 13, 16, 20, 26, 33, 42, 54, 66, 80):
+        found = paired_moments(counted(first, second, trials), BINARY, values, 80)
+        assert found.noise_at_horizon / found.noise == pytest.approx(trials / 80)
+        boundary = shape.critical(0.1) * (trials / 80) ** -0.25
+        called |= np.abs(found.mean) >= boundary * np.sqrt(found.var)
+    return float(called.mean())
+
+
+@pytest.mark.parametrize("kind", ["apart", "against", "close", "closer", "closest"])
+def test_exact_ties_are_called_no_more_often_than_promised(kind: str) -> None:
+    assert ever_called(kind, 600, 3) <= 0.1 + 2.0 * np.sqrt(0.1 * 0.9 / 600)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["apart", "against", "close", "closer", "closest"])
+def test_the_same_in_many_runs(kind: str) -> None:
+    assert ever_called(kind, 6000, 4) <= 0.1
+
+
+def test_a_gate_at_its_margin_is_passed_no_more_often_than_promised() -> None:
+    """Every difference counts against the build, and these are rare: until one comes, there is no sign of it."""
+    delta, trials, runs = 0.02, 8, 4000
+    rng, values = np.random.default_rng(5), difference_values(BINARY).values
+    worse = rng.random((runs, QUESTIONS, trials)) < delta
+    passed = np.zeros(runs, dtype=bool)
+    shape = WangTsiatis(0.25, 0.5)
+    for now in range(4, trials + 1):
+        found = paired_moments(counted(np.zeros_like(worse), worse, now), BINARY, values, trials)
+        passed |= found.mean + delta >= shape.critical(0.1) * (now / trials) ** -0.25 * np.sqrt(found.var)
+    assert passed.mean() <= 0.05
+
+
+def test_nothing_that_differs_is_no_difference_and_no_certainty() -> None:
+    n = np.zeros((QUESTIONS, 3), dtype=int)
+    n[:, 1] = 80
+    found = paired_moments(n, BINARY, difference_values(BINARY).values, 80)
+    assert found.mean == 0.0
+    assert 3.0 / (QUESTIONS * 80) ** 2 < found.var < 4.5 / (QUESTIONS * 80) ** 2
+
+
+def test_whoever_is_first_changes_the_sign_alone() -> None:
+    rng, w = np.random.default_rng(6), np.array([0.0, 0.2, 1.0])
+    n = rng.integers(0, 5, (QUESTIONS, len(difference_values(w).values))) + 1
+    one, other = (paired_moments(way, w, difference_values(w).values, 80) for way in (n, n[:, ::-1]))
+    assert one.mean == pytest.approx(-other.mean, abs=1e-12)
+    assert (one.var, one.noise) == (pytest.approx(other.var, rel=1e-9), pytest.approx(other.noise, rel=1e-9))
+
+
+def test_a_question_that_they_share_no_trial_of_leaves_all_open() -> None:
+    n = np.ones((QUESTIONS, 3), dtype=int)
+    n[4] = 0
+    found = paired_moments(n, BINARY, difference_values(BINARY).values, 80)
+    assert np.isnan(found.mean) and np.isinf(found.var) and np.isinf(found.noise)
+
+
+def coupled(first: np.ndarray, second: np.ndarray) -> Coupling:
+    """Of outcomes (questions, trials)."""
+    return coupling(np.repeat(np.arange(len(first)), first.shape[1]), first.ravel() * 1.0, second.ravel() * 1.0)
+
+
+def test_coupling_is_what_the_difference_varies_by() -> None:
+    """Over what it would with the second model's trials in another order."""
+    first, second = worlds("close", 800, 6, np.random.default_rng(7))
+    found = [coupled(one, two) for one, two in zip(first, second, strict=True)]
+    shuffled = np.random.default_rng(8).permuted(second, axis=2)
+    by_chance = (first * 1.0 - second).mean(axis=(1, 2)).var() / (
+        2.0 * first.var(axis=2, ddof=1).mean() / 6 / QUESTIONS
+    )
+    assert np.mean([one.variance for one in found]) == pytest.approx(by_chance, rel=0.15)
+    apart = [coupled(one, two) for one, two in zip(first, shuffled, strict=True)]
+    z = [(one.variance - 1.0) / one.sigma for one in apart]
+    assert np.mean([one.variance for one in apart]) == pytest.approx(1.0, abs=0.03)
+    assert abs(np.mean(z)) < 0.2 and np.std(z) == pytest.approx(1.0, abs=0.2)
+
+
+def test_coupling_of_trials_that_are_all_alike_is_not_known() -> None:
+    assert np.isnan(coupled(np.ones((QUESTIONS, 4)), np.ones((QUESTIONS, 4))).variance)
+
+
+@pytest.mark.parametrize("trials", [0, 1])
+def test_coupling_needs_two_trials_of_a_question(trials: int) -> None:
+    assert coupled(np.ones((QUESTIONS, trials)), np.zeros((QUESTIONS, trials))).trials == 0
