@@ -110,7 +110,7 @@ def main() -> None:
     default = Path(__file__).parents[2] / "shared" / "engine"
     parser.add_argument("--models", type=Path, default=default, help="the folder of the trained models")
     options = parser.parse_args()
-    answers, gates, ties = (12, 2, 6) if options.quick else (120, 40, 300)
+    answers, gates, ties = (12, 2, 6) if options.quick else (100, 12, 100)
     folder = options.models / "models_b"
     if not folder.is_dir():
         parser.error(f"{folder} is not there; --models names the folder of the trained models")

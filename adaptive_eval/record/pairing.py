@@ -2,9 +2,9 @@
 
 A server that draws by Gumbel-max, with noise keyed by seed and position, gives models with one vocabulary the same
 random numbers where their prompts and seeds are the same, as with `seeds: consecutive` and `coupled`. Near copies then
-err together, and their difference is known better than from independent trials; outcomes that go against each other make
-it less sure. With `consecutive` z takes them for independent all the same, and this only tells; with `coupled` it is
-what the comparison was judged by, where it says so. `scorio.sinf.coupling` has the formula.
+err together, and their difference is known better than from independent trials; outcomes that go against each other
+make it less sure. With `consecutive` z takes them for independent all the same, and this only tells; with `coupled` it
+is what the comparison was judged by, where it says so. `scorio.sinf.coupling` has the formula.
 """
 
 from array import array

@@ -35,6 +35,13 @@ class DifferenceValues(NamedTuple):
     Attributes:
         values: The different differences, rising: (D,).
         category: Which of them the categories of both trials give: (K, K).
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import difference_values
+        >>> found = difference_values(np.array([0.0, 1.0]))
+        >>> float(found.values[found.category[1, 0]])
+        1.0
     """
 
     values: FloatArray
@@ -92,6 +99,12 @@ class Coupling(NamedTuple):
         trials: That both have, of questions of which they share two or more.
         variance: Of their difference on these, over that of independent models; nan where all trials are alike.
         sigma: The standard error of that, were they independent.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import coupling
+        >>> coupling(np.array([0, 0, 0]), np.array([0.0, 1.0, 1.0]), np.array([0.0, 1.0, 1.0])).trials
+        3
     """
 
     trials: int
@@ -151,6 +164,14 @@ class PairedMoments(NamedTuple):
         var: Its variance; infinite there.
         noise: The sum over the questions of the variance of one difference over its trials.
         noise_at_horizon: The same with the trials of the horizon.
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import difference_values, paired_moments
+        >>> w = np.array([0.0, 1.0])
+        >>> found = paired_moments(np.array([[0, 9, 1], [0, 10, 0]]), w, difference_values(w).values, 80)
+        >>> round(float(found.mean), 2), round(float(found.noise_at_horizon / found.noise), 3)
+        (0.05, 0.125)
     """
 
     mean: FloatArray
@@ -178,7 +199,7 @@ def paired_moments(n: CountArray, w: FloatArray, values: FloatArray, horizon: fl
         >>> n = np.array([[0, 9, 1], [1, 19, 0], [0, 10, 0]])  # two of fifty trials differ
         >>> found = paired_moments(n, w, difference_values(w).values, 80)
         >>> round(float(found.mean), 4), round(float(np.sqrt(found.var)), 4)
-        (0.0167, 0.0573)
+        (0.0167, 0.0633)
     """
     trials = over_categories(n)
     there = np.asarray(trials.min(axis=-1) > 0)
