@@ -38,6 +38,7 @@
  * @property {number} trials
  * @property {number} variance
  * @property {number} sigma
+ * @property {boolean} by_trial
  */
 
 /**
@@ -221,6 +222,7 @@
  * @property {number | null} sampled_z
  * @property {number | null} certifiable_delta
  * @property {CallRow | null} called
+ * @property {boolean} by_trial
  */
 
 /**
