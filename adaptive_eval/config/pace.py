@@ -13,9 +13,9 @@ Where servers are paid for by the hour, rounds are as large as the need (`server
 works. Where models share a place in turn, a swap has to be worth it: the first round is a third of the way, the others
 most of what is needed at the soonest, and nothing runs ahead.
 
-Where it matters that a run is over soon, and servers have more slots than a round has trials, rounds are as large as
-the need as well (`soon`): the first is a third of the way, the others all that is needed at the soonest, and a few
-trials run ahead. Each look waits for the slowest answer, so there are few (benchmarks/wall.md).
+Where it matters that a run is over soon, and servers have slots to spare, rounds and looks are those of `cost`, and
+slots that would be idle are asked what rounds to come are likely to want (`soon`). Looks do not depend on it; what no
+round comes to want is paid for, and is more the more slots there are (benchmarks/wall.md).
 
 Where models are asked through batch services, what counts is how often one waits for them (`batches`): rounds are as
 large as the need, all models go in step, and a round takes as long whatever its size (benchmarks/batches.md).
@@ -30,9 +30,9 @@ from adaptive_eval.core.settings import Pace
 
 Favour = Literal["cost", "balanced", "time", "soon", "servers", "batches"]
 
-AHEAD = {"cost": 0, "balanced": 60, "time": 360, "soon": 120, "servers": 210, "batches": 0}
+AHEAD = {"cost": 0, "balanced": 60, "time": 360, "soon": 0, "servers": 210, "batches": 0}
 """Trials of a model that run ahead of a look, by `trials.favour`."""
-AHEAD_IN_TURN = {"cost": 180, "balanced": 360, "time": 600, "soon": 0, "servers": 0, "batches": 0}
+AHEAD_IN_TURN = {"cost": 180, "balanced": 360, "time": 600, "soon": 600, "servers": 0, "batches": 0}
 """The same where models are served in turn: what a model is asked at a time has to be worth its swap."""
 MOST_AHEAD, MOST_AHEAD_IN_TURN = 0.15, 0.25
 """Rounds run ahead by at most this share of `trials.max`, whatever is favoured."""
@@ -43,7 +43,8 @@ OPENING, OPENING_IN_TURN = 0.15, 0.3
 SHARE_IN_BATCHES, OPENING_IN_BATCHES = 0.7, 0.3
 """The same where a round is a batch."""
 SHARE_SOON, OPENING_SOON = 1.0, 0.3
-"""The same where the run is to be over soon."""
+"""Idle slots are asked this share of what is needed at the soonest, and before the first look this one of
+`trials.max`."""
 
 
 GUESSED_SHARE = 0.25
@@ -124,12 +125,11 @@ def pace_of(allocation: AllocationConfig, trials: TrialsConfig, questions: int, 
     if favour == "batches":
         opening = round(OPENING_IN_BATCHES * trials.max)
         return Pace(lookahead=lookahead, share=SHARE_IN_BATCHES, opening=opening, even=True)
-    by_hand = allocation.growth > 0.0 or allocation.lookahead is not None
-    if favour not in ("servers", "soon") or (favour == "soon" and by_hand):
-        return Pace(allocation.growth, lookahead)
-    if favour == "soon":
+    if favour == "soon" and not in_turn:
         opening = round(OPENING_SOON * trials.max)
-        return Pace(lookahead=lookahead, share=SHARE_SOON, opening=opening)
+        return Pace(allocation.growth, lookahead, ahead=SHARE_SOON, ahead_opening=opening)
+    if favour != "servers":
+        return Pace(allocation.growth, lookahead)
     if in_turn:
         return Pace(lookahead=lookahead, share=SHARE_IN_TURN, opening=round(OPENING_IN_TURN * trials.max))
     return Pace(lookahead=max(lookahead, 1), share=SHARE, opening=round(OPENING * trials.max), held=True)

@@ -33,6 +33,11 @@ class BudgetAccount:
         self._elsewhere = np.zeros(len(CURRENCIES))
         """Spent on models that are here no more."""
 
+    @property
+    def capped(self) -> bool:
+        """Whether there is any cap on what is counted here."""
+        return bool(np.isfinite(self._caps).any())
+
     def reserve(self, trials: NDArray[np.int64]) -> None:
         """Set trials of each model aside as in flight."""
         self._reserved = self._reserved + trials

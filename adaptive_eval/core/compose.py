@@ -43,19 +43,19 @@ def next_round(plan: Plan, flight: BatchesInFlight, now: RoundInputs) -> tuple[T
     """
     if now.pace.in_step:
         return _as_fits(plan, flight, now, np.zeros(plan.bench.models))
-    needed = _needed(plan, now)
+    needed = wanted_for(plan, now, now.pace.share)
     extra, fits = _as_fits(plan, flight, now, needed)
     if not fits and needed.any():
         return _as_fits(plan, flight, now, np.zeros_like(needed))
     return extra, fits
 
 
-def _needed(plan: Plan, now: RoundInputs) -> FloatArray:
-    """(L,): the share of further trials that each model needs for one of its open comparisons."""
+def wanted_for(plan: Plan, now: RoundInputs, share: float) -> FloatArray:
+    """(L,): a share of the further trials that each model needs at the soonest for one of its open comparisons."""
     standing, pairs = now.standing, now.standing.open_pairs()
     at = standing.evidence.positions(pairs)
     times = times_to_decision(standing.cautious, standing.rule, plan.judging, at)
-    further = now.pace.share * (of_trials(times, standing.fixed[at]) - 1.0)
+    further = share * (of_trials(times, standing.fixed[at]) - 1.0)
     needed = np.zeros(plan.bench.models + 1)
     held = np.append(now.held, 0)
     for side in (0, 1):
@@ -83,16 +83,9 @@ def _as_fits(plan: Plan, flight: BatchesInFlight, now: RoundInputs, needed: Floa
 
     def allocate(chosen: IndexArray) -> TrialArray:
         served = ServedPairs(pairs[chosen], paired[chosen])
-        view = View(
-            open_pairs=served.pairs,
-            power=power[chosen],
-            order=standing.order,
-            in_play=now.in_play,
-            issued=flight.issued,
-            trial_var=standing.estimates.trial_var,
-            sizes=_sizes(flight, now, served, prices[:-1], needed),
-        )
-        return _alike(allocated(plan.policy, view), flight.issued, served.in_step(len(flight.issued)))
+        sizes = _sizes(flight, now, served, prices[:-1], needed)
+        extra = allocated(plan.policy, view_of(now, served.pairs, flight.issued, sizes, power[chosen]))
+        return _alike(extra, flight.issued, served.in_step(len(flight.issued)))
 
     worth = np.argsort(-power / prices[pairs].sum(axis=1), kind="stable")
     extra, fits = most_that_fit(worth, allocate, lambda extra: flight.account.fits(extra.sum(axis=1)))
@@ -127,6 +120,21 @@ def _alike(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_]) -> 
         extra = extra.copy()
         extra[served] = spread(issued[served], np.ones((len(served), issued.shape[1])), extra[served].sum(axis=1))
     return extra
+
+
+def view_of(
+    now: RoundInputs, pairs: IndexArray, issued: TrialArray, sizes: NDArray[np.int64], power: FloatArray | None = None
+) -> View:
+    """What the policy is shown; `power` is that of all open comparisons, unless it is given."""
+    return View(
+        open_pairs=pairs,
+        power=now.standing.open_power() if power is None else power,
+        order=now.standing.order,
+        in_play=now.in_play,
+        issued=issued,
+        trial_var=now.standing.estimates.trial_var,
+        sizes=sizes,
+    )
 
 
 def allocated(policy: Policy, view: View) -> TrialArray:

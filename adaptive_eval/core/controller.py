@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.ahead import before_first_look, in_turn, likely_wanted
 from adaptive_eval.core.compose import RoundInputs, next_round
 from adaptive_eval.core.current_horizon import CurrentHorizon
 from adaptive_eval.core.horizon import Extension
@@ -76,6 +77,27 @@ class Controller:
     def ask(self, slots: int, model: int | None = None) -> list[Ask]:
         """At most `slots` trials to run now, of one model if it is named; none means: wait, or the run is finished."""
         return self._flight.ask(slots, model)
+
+    def likely_next(self) -> list[list[Ask]]:
+        """Of each model trials that rounds to come are likely to ask for, by the latest look, those first that come
+        first; none where caps count trials, or where the pace asks nothing ahead.
+
+        Their outcomes are not told before a round asks for them.
+        """
+        plan, flight, pace = self.plan, self._flight, self._horizon.pace
+        if not pace.ahead or flight.account.capped or plan.first is not None or self.finished is not None:
+            return [[] for _ in range(plan.bench.models)]
+        if self.standing is None:
+            extra = before_first_look(plan, flight)
+        else:
+            extra = likely_wanted(plan, flight, self._now(self.standing))
+        first = flight.issued.tolist()
+        return [in_turn(model, first[model], more) for model, more in enumerate(extra.tolist())]
+
+    @property
+    def looks_taken(self) -> int:
+        """How often it has looked."""
+        return self._looks_taken
 
     def tell(self, events: Iterable[Outcome | SetAside]) -> list[Look]:
         """Take outcomes in, in any order and batching; returns the looks that they completed.

@@ -58,6 +58,10 @@ class Pace:
     """Servers are paid for as long as they are held: no model idles while one that it is compared with works."""
     even: bool = False
     """A round takes as long whatever its size, as at a batch service."""
+    ahead: float = 0.0
+    """Idle slots are asked this share of what rounds to come need at the soonest (`ahead`); it changes no look."""
+    ahead_opening: int = 0
+    """The same before the first look: so many trials a question."""
 
     def __post_init__(self) -> None:
         require(self.growth >= 0.0, "growth must not be negative", self.growth)
@@ -65,6 +69,8 @@ class Pace:
         require(0.0 <= self.share <= 1.0, "share must lie in [0, 1]", self.share)
         require(self.growth == 0.0 or self.share == 0.0, "rounds grow, or follow the need, not both", self)
         require(self.opening >= 0, "opening must not be negative", self.opening)
+        require(self.ahead >= 0.0, "ahead must not be negative", self.ahead)
+        require(self.ahead_opening >= 0, "ahead_opening must not be negative", self.ahead_opening)
         require(not self.held or self.share > 0.0, "held is for rounds as large as the need: give a share", self)
         require(not self.even or self.share > 0.0, "even is for rounds as large as the need: give a share", self)
 

@@ -15,10 +15,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
+from adaptive_eval.core.ahead import NO_ROUND
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Look, Lost, Outcome, SetAside
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import ConfigError, StoreError, Unavailable
 from adaptive_eval.questions.types import Question
+from adaptive_eval.scheduler.ahead import AskedAhead, EarlyAnswer
 from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.batched_lanes import BatchedLanes, Place
 from adaptive_eval.scheduler.committer import Committer
@@ -107,6 +109,7 @@ class Scheduler:
         self._departures = self._make_departures()
         self._committer = self._make_committer()
         self._batches = BatchedLanes(lanes, self)
+        self._ahead = self._make_ahead(hosts, capped=ledger is not None)
         self._sender = self._make_sender()
         self._turns = self._make_turns(hosts)
 
@@ -134,8 +137,26 @@ class Scheduler:
             ended=self._end_if_over,
             broken=self.abort,
         )
-        is_here = None if self._opening_fit is None else self._opening_fit.is_here
-        return RequestSender(self._lanes, self._controller, self._committer, self._times, self._losses, tell, is_here)
+        is_here = self._ahead.is_here if self._opening_fit is None else self._opening_fit.is_here
+        return RequestSender(
+            self._lanes, self._controller, self._committer, self._times, self._losses, tell, is_here, self._ahead
+        )
+
+    def _make_ahead(self, hosts: Sequence[ServerHost], *, capped: bool) -> AskedAhead:
+        """Nobody asks ahead where caps count every request, where grades take requests, and where thresholds wait for
+        the opening; nor of models that take turns, or that batch services answer for."""
+        if capped or self._grading.lasting or self._opening_fit is not None:
+            without = set(range(len(self._lanes)))
+        else:
+            without = {model for host in hosts if len(host.models) > 1 for model in host.models}
+            without |= self._recorded | set(self._batches.models)
+        return AskedAhead(self._controller, len(self._lanes), self._keep_early, frozenset(without))
+
+    def _keep_early(self, place: Place, number: int, early: EarlyAnswer) -> None:
+        """Store an answer that was asked ahead, and that a round asks for."""
+        model, question, trial = place
+        record = record_of(self._lanes[model], self._questions[question], trial, number, *early)
+        self._committer.add_trial(record)
 
     def _make_turns(self, hosts: Sequence[ServerHost]) -> Turns:
         asking = TurnCallbacks(
@@ -313,6 +334,8 @@ class Scheduler:
             self._tell_troubles()
         finally:
             self.over = True
+            for event in self._ahead.in_vain(self._names):
+                self.note(event)
             await _cancelled(self._sender.tasks)
             finished = self._controller.finished is not None
             await self._batches.depart(at_once=self._cut_short, over=finished, lost=self.lost)
@@ -337,7 +360,7 @@ class Scheduler:
     def _end_if_over(self) -> None:
         if self._done.done():
             return
-        quiet = not self._sender.tasks and self._committer.idle
+        quiet = not self._sender.busy and self._committer.idle
         finished = self._controller.finished
         # else what is in flight of a model that was set aside comes back, for it is paid
         at_once = self.halt is Halt.AT_ONCE or self._out_of_time
@@ -345,7 +368,7 @@ class Scheduler:
             self._departures.give_up()
         elif at_once or (quiet and (finished is not None or self.halt is not None)):
             self._done.set_result(None)
-        elif quiet and not self._turns.moving and self._sender.waiting.empty:
+        elif quiet and not self._sender.tasks and not self._turns.moving and self._sender.waiting.empty:
             self.abort(RuntimeError("the decision core is neither finished nor asks for trials"))
 
     def _ending(self) -> bool:
@@ -414,6 +437,9 @@ class Scheduler:
         else:
             for trial, answer in each:
                 grade = await grade_or_error(self._grading, answer, question.for_trial(trial))
+                if group.round == NO_ROUND:
+                    self._ahead.came((model, group.question, trial), EarlyAnswer(answer, grade))
+                    continue
                 self._committer.add_trial(record_of(lane, question, trial, group.round, answer, grade))
         self._batches.kept(model, group)
 

@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from adaptive_eval.core.ahead import NO_ROUND
 from adaptive_eval.core.types import Ask
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import EndpointError, NotAskedAgain
+from adaptive_eval.scheduler.ahead import AskedAhead
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.ledger import LostAnswers
 from adaptive_eval.scheduler.server_times import ServerTimes
@@ -55,8 +57,11 @@ class RequestSender:
         losses: LostAnswers,
         tell: SendCallbacks,
         is_here: Callable[[Ask], bool] | None = None,
+        ahead: AskedAhead | None = None,
     ) -> None:
-        """`is_here`: of a trial that the core asks for, whether its answer is stored already."""
+        """`is_here`: of a trial that the core asks for, whether its answer is there already; `ahead`: what idle slots
+        are asked."""
+        self._ahead = ahead
         self._lanes, self._controller, self._committer = lanes, controller, committer
         self._times, self._losses, self._tell = times, losses, tell
         self.waiting = WaitingLines(controller, lanes, is_here)
@@ -75,9 +80,10 @@ class RequestSender:
         lane = self._lanes[model]
         while (free := servers * lane.slots - self.in_flight[model]) > 0:
             group = self.waiting.first(model, free * lane.samples_per_request)
-            if group is None:
+            if group is not None:
+                self._start(model, group)
+            elif not self._start_ahead(model):
                 return
-            self._start(model, group)
 
     def wanted(self, model: int) -> bool:
         """There is something to ask this model."""
@@ -122,6 +128,21 @@ class RequestSender:
             self._booked.append((model, group, seeds))
             self._committer.add_sent(self._losses.ledger.entry(model, group))
 
+    def _start_ahead(self, model: int) -> bool:
+        """Send what a round is likely to ask for later, if there is anything."""
+        ask = None if self._ahead is None else self._ahead.next(model)
+        if ask is None:
+            return False
+        self.in_flight[model] += 1
+        seed = trial_seed(self._lanes[model].seed_base(ask.question), ask.trial)
+        self._send(model, TrialGroup(ask.question, ask.trial, 1, ask.round), range(seed, seed + 1))
+        return True
+
+    @property
+    def busy(self) -> bool:
+        """Something is under way that a round has asked for."""
+        return len(self.tasks) > (0 if self._ahead is None else self._ahead.unwanted)
+
     def _send(self, model: int, group: TrialGroup, seeds: range) -> None:
         task = asyncio.create_task(self._request(model, group, seeds))
         self.tasks.add(task)
@@ -139,7 +160,12 @@ class RequestSender:
             if self._losses.ledger is not None:
                 self.tell_losses()  # counted apart; what was refused cost nothing
                 self._cross_out(model, group)
-            if not isinstance(error, NotAskedAgain):  # that there are no further trials, the core has said
+            unwanted = (
+                group.round == NO_ROUND and self._ahead is not None and not self._ahead.failed((model, *group[:2]))
+            )
+            if not unwanted and not isinstance(
+                error, NotAskedAgain
+            ):  # that there are no further trials, the core has said
                 self._tell.failed(model, error)
             return
         finally:

@@ -38,6 +38,15 @@ class Decider(Protocol):
         """Trials to be run now, at most `slots`."""
         ...
 
+    @property
+    def looks_taken(self) -> int:
+        """How often it has looked."""
+        ...
+
+    def likely_next(self) -> list[list[Ask]]:
+        """Of each model trials that rounds to come are likely to ask for."""
+        ...
+
     def still_wanted(self) -> NDArray[np.bool_]:
         """Of each model whether further trials may be wanted, whatever comes."""
         ...

@@ -193,7 +193,7 @@ def _quicker(forecast: Forecast) -> str:
     """At which pace the run would take the least time."""
     taken, timed = _favour(forecast), [pace for pace in forecast.paces if pace.seconds is not None]
     if not timed:
-        return "trials.favour: soon, without allocation.lookahead, has large rounds and few looks"
+        return "trials.favour: soon asks idle slots for what the next rounds are likely to want"
     soonest = min(timed, key=lambda pace: pace.seconds or 0.0)
     if soonest.favour == taken:
         return "no other trials.favour takes less time"

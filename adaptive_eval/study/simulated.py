@@ -33,6 +33,8 @@ from scorio.moments import FloatArray, IntArray
 
 CONFIDENCES = (0.90, 0.95, 0.99)
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+MOST_ASKED_AHEAD = 50_000
+"""Trials of a run at most whose idle slots are simulated."""
 BOUNDLESS = 1e9
 """A factor that makes any cap as good as none, and leaves what trials are priced in as it was."""
 CAPS = tuple(field.name for field in fields(Budget))
@@ -150,6 +152,8 @@ def simulate_run(
 
     What it takes in time is only found out where it is `timed`, or where a cap on time may end the run.
     """
+    if not asks_ahead(plan, served):
+        plan = replace(plan, pace=replace(plan.pace, ahead=0.0))
     controller, tape = Controller(plan, keep_looks=False), tape_of_world(plan, chances, served, seed)
     timeline = _drive(controller, tape, served, seed, timed or plan.budget.wall_seconds is not None)
     assert controller.finished is not None
@@ -167,7 +171,8 @@ def simulate_run(
 
 
 def _took(timeline: Timeline) -> TimeTaken:
-    return TimeTaken(timeline.seconds, tuple(float(one.end.max(initial=0.0)) for one in timeline.served))
+    held = tuple(float(one.end.max(initial=0.0)) for one in timeline.served)
+    return TimeTaken(timeline.seconds, held, timeline.unwanted)
 
 
 class StackedJob(NamedTuple):
@@ -182,7 +187,16 @@ class StackedJob(NamedTuple):
 
 def can_be_stacked(plan: Plan, served: ServiceCosts) -> bool:
     """Whether runs of the plan can be simulated side by side (`study.stack`)."""
-    return can_stand_side_by_side(plan) and not served.in_turn
+    return can_stand_side_by_side(plan) and not served.in_turn and not asks_ahead(plan, served)
+
+
+def asks_ahead(plan: Plan, served: ServiceCosts) -> bool:
+    """Whether what idle slots are asked ahead is simulated, trial by trial: where rounds leave slots idle, and trials
+    are not too many. Else the run is taken to ask nothing ahead: it takes longer, and asks for fewer."""
+    bench = plan.bench
+    idle = max(served.slots) > bench.questions and not served.in_turn
+    few = bench.models * bench.questions * plan.trials.max <= MOST_ASKED_AHEAD
+    return bool(plan.pace.ahead) and idle and few
 
 
 def simulate_side_by_side(plan: Plan, jobs: Sequence[StackedJob], served: ServiceCosts, seed: int) -> list[Simulated]:
@@ -243,6 +257,8 @@ def _summed_up(
 ) -> Simulated:
     """What a run came to; `counts` (L, M, K) are those of the trials that it asked for."""
     paid = counts.sum(axis=1) + _not_needed(counts, served.recorded)
+    if took is not None and took.unwanted is not None:
+        paid = paid + took.unwanted
     tokens, usd, gpu_seconds = priced(paid, served.costs)
     truth = compared_scores(plan, np.asarray((chances @ plan.bench.weights).mean(axis=1)))
     return Simulated(

@@ -39,6 +39,8 @@ class TimeTaken(NamedTuple):
 
     seconds: float
     held: tuple[float, ...]
+    unwanted: IntArray | None = None
+    """(L, K): trials that idle slots were asked in vain."""
 
 
 def times_taken(runs: Sequence[DecidedRun], slots: Sequence[int]) -> list[TimeTaken]:

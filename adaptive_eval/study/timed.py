@@ -18,6 +18,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.types import NO_COST, Ask, Look, Outcome
 from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.study.ahead_in_time import AheadReplay, TimesOfTrials
 from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
@@ -56,6 +57,8 @@ class Timeline:
     served: tuple[ServedSpans, ...]
     swaps: tuple[Swap, ...] = ()
     """Of the models that take turns, in the order of their hosts."""
+    unwanted: IntArray | None = None
+    """(L, K): trials that idle slots were asked in vain."""
 
 
 def latency_of_mean(
@@ -172,6 +175,8 @@ def drive_in_time(
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
+    if controller.plan.pace.ahead and not shared and not gain:
+        return _drive_ahead(controller, TimesOfTrials(tape, times.seconds), width, on_look, costs)
     hosts = _everyones_hosts(width, shared, gain)
     flying = _FlyingBatches(shared)
     cap = controller.plan.budget.wall_seconds
@@ -200,6 +205,20 @@ def drive_in_time(
     )
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
     return Timeline(now, width, np.array(looks), served, swaps)
+
+
+def _drive_ahead(
+    controller: Controller,
+    times: TimesOfTrials,
+    slots: tuple[int, ...],
+    on_look: Callable[[Look], None] | None,
+    costs: CostTable | None,
+) -> Timeline:
+    """The same where idle slots are asked ahead: what is in the making at the end is given up."""
+    replay = AheadReplay(controller, times, slots, costs)
+    looks = replay.run(on_look)
+    served = [ServedSpans(np.array(line.began), np.minimum(line.ended, replay.now)) for line in replay.lines]
+    return Timeline(replay.now, slots, np.array(looks), tuple(served), unwanted=replay.unwanted())
 
 
 def _everyones_hosts(slots: Sequence[int], shared: Sequence[SimulatedHost], gain: float) -> list[SimulatedHost]:

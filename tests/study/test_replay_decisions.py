@@ -95,12 +95,15 @@ def test_a_pace_that_is_given_holds() -> None:
     assert pace_of(AllocationConfig(lookahead=0), TrialsConfig(favour="time"), 30) == Pace(0.0, 0)
 
 
+def test_where_a_run_is_to_be_over_soon_idle_slots_are_asked_ahead_of_the_rounds_of_cost() -> None:
+    soon = TrialsConfig(favour="soon")
+    assert pace_of(AllocationConfig(), soon, 30) == Pace(ahead=1.0, ahead_opening=24)
+    assert pace_of(AllocationConfig(growth=0.2, lookahead=3), soon, 30) == Pace(0.2, 3, ahead=1.0, ahead_opening=24)
+    assert pace_of(AllocationConfig(), soon, 30, in_turn=True) == Pace(lookahead=20), "no slot is idle in turn"
+
+
 def test_servers_have_rounds_as_large_as_the_need() -> None:
     """A third of the way in the first round where a swap has to be worth it; with a server each trials run ahead."""
-    soon = TrialsConfig(favour="soon")
-    assert pace_of(AllocationConfig(), soon, 30) == Pace(lookahead=4, share=1.0, opening=24)
-    assert pace_of(AllocationConfig(growth=0.2), soon, 30) == Pace(0.2, 4)
-    assert pace_of(AllocationConfig(lookahead=3), soon, 30) == Pace(0.0, 3)
     trials = TrialsConfig(favour="servers")
     assert pace_of(AllocationConfig(), trials, 30) == Pace(lookahead=7, share=0.5, opening=12, held=True)
     assert pace_of(AllocationConfig(), trials, 500).lookahead == 1

@@ -1,0 +1,109 @@
+"""What idle slots are asked before a round does: trials that the core is likely to want next.
+
+An answer that nobody wants yet waits here, graded, and is stored with its round when one asks for it: so a run has on
+disk what its rounds have asked for, whatever was asked ahead, and a kill loses only what no round had asked for. What
+is under way when the run is finished is given up; how many answers were asked for in vain is noted.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from adaptive_eval.core.types import Ask
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.errors import GraderError
+from adaptive_eval.graders.types import Grade
+from adaptive_eval.scheduler.batched_lanes import Place
+from adaptive_eval.scheduler.types import Decider
+from adaptive_eval.store import ServersNoticed
+
+NOTICE = "asked_ahead"
+IN_VAIN = (
+    "{} of its answers were asked for by slots that would have been idle, and the run was decided before they were "
+    "wanted: {} had come, with {:,} tokens, which are in no other figure; trials.favour: cost asks none of them"
+)
+
+
+class EarlyAnswer(NamedTuple):
+    """An answer, and what came of grading it."""
+
+    answer: Answer
+    grade: Grade | GraderError
+
+
+class AskedAhead:
+    """Trials that were asked for before a round did."""
+
+    def __init__(
+        self, controller: Decider, models: int, keep: Callable[[Place, int, EarlyAnswer], None], without: frozenset[int]
+    ) -> None:
+        """`keep` stores an answer that a round has asked for, with that round; nobody asks ahead of models
+        `without`."""
+        self._controller, self._keep, self._without = controller, keep, without
+        self._next: list[deque[Ask]] = [deque() for _ in range(models)]
+        self._looks = -1
+        """How many there had been when the core said what is likely to be wanted."""
+        self._flying: dict[Place, int | None] = {}
+        """Under way, with the round that has asked for them since."""
+        self._waiting: dict[Place, EarlyAnswer] = {}
+        self._given_up = [0] * models
+        """Trials that came to nothing."""
+        self.unwanted = 0
+        """Requests that are under way and that no round has asked for."""
+
+    def next(self, model: int) -> Ask | None:
+        """A trial of this model to be asked ahead now; None where there is none."""
+        if model in self._without or self._controller.finished is not None:
+            return None
+        self._hear()
+        line = self._next[model]
+        while line:
+            ask = line.popleft()
+            if (place := ask[:3]) not in self._flying and place not in self._waiting:
+                self._flying[place] = None
+                self.unwanted += 1
+                return ask
+        return None
+
+    def _hear(self) -> None:
+        """After a look other trials are likely."""
+        if self._looks != self._controller.looks_taken:
+            self._looks = self._controller.looks_taken
+            self._next = [deque(asks) for asks in self._controller.likely_next()]
+
+    def is_here(self, ask: Ask) -> bool:
+        """A round asks for a trial that is under way or waits here: nobody has to be asked for it."""
+        place = ask[:3]
+        if place in self._waiting:
+            self._keep(place, ask.round, self._waiting.pop(place))
+            return True
+        if place not in self._flying:
+            return False
+        self.unwanted -= self._flying[place] is None
+        self._flying[place] = ask.round
+        return True
+
+    def came(self, place: Place, early: EarlyAnswer) -> None:
+        """An answer has come, and is graded."""
+        number = self._flying.pop(place)
+        if number is None:
+            self.unwanted -= 1
+            self._waiting[place] = early
+        else:
+            self._keep(place, number, early)
+
+    def failed(self, place: Place) -> bool:
+        """A request has no answer to come: whether a round waits for it."""
+        number = self._flying.pop(place)
+        self.unwanted -= number is None
+        self._given_up[place[0]] += number is None
+        return number is not None
+
+    def in_vain(self, names: Sequence[str]) -> Iterator[ServersNoticed]:
+        """What was asked for and is not wanted, once nothing more will be."""
+        for model, name in enumerate(names):
+            came = [early.answer for place, early in self._waiting.items() if place[0] == model]
+            cut = sum(place[0] == model for place, number in self._flying.items() if number is None)
+            if asked := len(came) + cut + self._given_up[model]:
+                tokens = sum(one.prompt_tokens + one.completion_tokens for one in came)
+                yield ServersNoticed(name, NOTICE, IN_VAIN.format(asked, len(came), tokens))
