@@ -16,15 +16,23 @@ from adaptive_eval.core.plan import SpentFirst
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.results import BesideRow
 from adaptive_eval.scheduler.ledger import (
+    cost_by_model,
     cost_of,
-    lost_so_far,
     spent_on_baseline,
     spent_on_greedy,
     spent_on_unused,
     total_cost,
 )
 from adaptive_eval.scheduler.server_times import HeldServers
-from adaptive_eval.store import AnswersLost, Event, RunBegun, RunReader, ServerLaunched, events_of_kind
+from adaptive_eval.store import (
+    AnswersLost,
+    AnswersUnwanted,
+    Event,
+    RunBegun,
+    RunReader,
+    ServerLaunched,
+    events_of_kind,
+)
 from adaptive_eval.store.roster import Names
 
 
@@ -74,11 +82,16 @@ def spent_beside(
 ) -> tuple[BesideRow, ...]:
     """What caps count besides the stored answers of these models; where their servers count `as_held`, whatever became
     of an answer is in that."""
-    lost = (
-        BesideRow("lost", models.name_of(model), 0, *cost, 0.0 if model in as_held else cost.gpu_seconds)
-        for model, cost in sorted(lost_so_far(events, models).items())
+    kinds: dict[str, Sequence[AnswersLost | AnswersUnwanted]] = {
+        "lost": events_of_kind(events, AnswersLost),
+        "unwanted": events_of_kind(events, AnswersUnwanted),
+    }
+    rows = (
+        BesideRow(what, models.name_of(model), 0, *cost, 0.0 if model in as_held else cost.gpu_seconds)
+        for what, some in kinds.items()
+        for model, cost in sorted(cost_by_model(some, models).items())
     )
-    return (*removed.rows, *lost)
+    return (*removed.rows, *rows)
 
 
 def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: Sequence[BesideRow]) -> float:
@@ -97,8 +110,9 @@ def _rows_before_any(events: Sequence[Event]) -> Iterator[BesideRow]:
 
 
 def _lost(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:
-    """Its answers that are known to be lost, and those that were on their way when it was asked last."""
+    """Its answers that are known to be lost or unwanted, and those that were on their way when it was asked last."""
     yield from (cost_of(event) for event in events_of_kind(events, AnswersLost) if event.model == model)
+    yield from (cost_of(event) for event in events_of_kind(events, AnswersUnwanted) if event.model == model)
     if count := reader.in_flight().get(model, 0):
         worst = _at_worst(reader, events, model)
         yield Cost(count * worst.tokens, count * worst.usd, count * worst.gpu_seconds)

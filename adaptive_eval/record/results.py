@@ -213,7 +213,8 @@ class BesideRow:
 
     what: str
     """left: answers of a model that the configuration names no more; lost: answers, or replies of a judge, that never
-    came, at the most that they may have cost; baseline: what a verifier was asked before any answer; greedy: one greedy
+    came, at the most that they may have cost; unwanted: those that idle slots were asked for ahead and no round wanted;
+    baseline: what a verifier was asked before any answer; greedy: one greedy
     answer to each question, which came first (R0); regrade: verdicts of a `regrade` that did not come to its end."""
     model: str | None
     trials: int

@@ -24,6 +24,7 @@ from adaptive_eval.record.warnings import (
     loss_cautions,
     notice_cautions,
     recorded_caution,
+    unwanted_cautions,
 )
 from adaptive_eval.store import (
     Event,
@@ -156,6 +157,7 @@ def take_snapshot(
             *recorded_caution(subject.models, events),
             *notice_cautions(events),
             *loss_cautions(events),
+            *unwanted_cautions(events),
         ),
         servers=server_rows(events),
         turns=turns_rows(events),

@@ -17,6 +17,7 @@ from adaptive_eval.record.words import deciding_rule
 from adaptive_eval.store import (
     AlarmRaised,
     AnswersLost,
+    AnswersUnwanted,
     Event,
     OutcomesRecorded,
     ServersNoticed,
@@ -203,6 +204,22 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             model,
             f"{' and '.join(of)} were asked for and never came{flying}: the caps count them as spent at the most that "
             f"they may have cost, {' and '.join(counted)}, besides what the answers that came have used",
+        )
+
+
+def unwanted_cautions(events: Sequence[Event]) -> Iterator[Caution]:
+    """Answers that were asked ahead, and that the run was decided without."""
+    unwanted: defaultdict[str, list[AnswersUnwanted]] = defaultdict(list)
+    for event in events_of_kind(events, AnswersUnwanted):
+        unwanted[event.model].append(event)
+    for model, some in unwanted.items():
+        answers, came, tokens = (sum(getattr(one, of) for one in some) for of in ("answers", "came", "tokens"))
+        yield Caution(
+            "unwanted",
+            model,
+            f"{answers:,} of its answers were asked for by slots that would have been idle, and no round came to want "
+            f"them: {came:,} had come, with {tokens:,} tokens, which are counted besides those of its trials; "
+            "trials.favour: cost asks none of them",
         )
 
 

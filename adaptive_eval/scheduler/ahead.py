@@ -9,19 +9,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from adaptive_eval.core.types import Ask
+from adaptive_eval.core.types import Ask, Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.scheduler.batched_lanes import Place
+from adaptive_eval.scheduler.ledger import total_cost
 from adaptive_eval.scheduler.types import Decider
-from adaptive_eval.store import ServersNoticed
-
-NOTICE = "asked_ahead"
-IN_VAIN = (
-    "{} of its answers were asked for by slots that would have been idle, and the run was decided before they were "
-    "wanted: {} had come, with {:,} tokens, which are in no other figure; trials.favour: cost asks none of them"
-)
+from adaptive_eval.store import AnswersUnwanted
 
 
 class EarlyAnswer(NamedTuple):
@@ -99,11 +94,10 @@ class AskedAhead:
         self._given_up[place[0]] += number is None
         return number is not None
 
-    def in_vain(self, names: Sequence[str]) -> Iterator[ServersNoticed]:
-        """What was asked for and is not wanted, once nothing more will be."""
+    def in_vain(self, names: Sequence[str], cost: Callable[[int, Answer], Cost]) -> Iterator[AnswersUnwanted]:
+        """What was asked for and is not wanted, once nothing more will be; `cost` says what a model's answer used."""
         for model, name in enumerate(names):
             came = [early.answer for place, early in self._waiting.items() if place[0] == model]
             cut = sum(place[0] == model for place, number in self._flying.items() if number is None)
             if asked := len(came) + cut + self._given_up[model]:
-                tokens = sum(one.prompt_tokens + one.completion_tokens for one in came)
-                yield ServersNoticed(name, NOTICE, IN_VAIN.format(asked, len(came), tokens))
+                yield AnswersUnwanted(name, asked, len(came), *total_cost(cost(model, one) for one in came))

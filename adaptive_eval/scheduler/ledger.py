@@ -17,6 +17,7 @@ from adaptive_eval.scheduler.types import BEAT_SECONDS, Decider, Lane
 from adaptive_eval.scheduler.waiting import TrialGroup
 from adaptive_eval.store import (
     AnswersLost,
+    AnswersUnwanted,
     BaselineAsked,
     Event,
     PriorTaken,
@@ -159,9 +160,14 @@ def spent_on_greedy(events: Sequence[Event]) -> PriorTaken | None:
 
 
 def lost_so_far(events: Sequence[Event], models: Names) -> dict[int, Cost]:
-    """Of each model what its lost answers count as."""
+    """Of each model what its lost answers, and those that nobody wanted, count as."""
+    return cost_by_model([event for event in events if isinstance(event, AnswersLost | AnswersUnwanted)], models)
+
+
+def cost_by_model(events: Sequence[AnswersLost | AnswersUnwanted], models: Names) -> dict[int, Cost]:
+    """What such events of each of these models come to."""
     totals: dict[int, Cost] = {}
-    for event in events_of_kind(events, AnswersLost):
+    for event in events:
         if event.model in models:
             model, more = models.position_of(event.model), cost_of(event)
             totals[model] = totals.get(model, Cost()).plus(more)

@@ -334,7 +334,7 @@ class Scheduler:
             self._tell_troubles()
         finally:
             self.over = True
-            for event in self._ahead.in_vain(self._names):
+            for event in self._ahead.in_vain(self._names, lambda model, answer: self._lanes[model].cost(answer)):
                 self.note(event)
             await _cancelled(self._sender.tasks)
             finished = self._controller.finished is not None

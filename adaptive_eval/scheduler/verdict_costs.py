@@ -24,6 +24,7 @@ from adaptive_eval.scheduler.ledger import (
 from adaptive_eval.scheduler.types import Decider, Lane
 from adaptive_eval.store import (
     AnswersLost,
+    AnswersUnwanted,
     CommitBatch,
     Event,
     Regrade,
@@ -142,7 +143,9 @@ def all_spent(reader: RunReader) -> Cost:
     events = reader.events()
     greedy = spent_on_greedy(events)
     first = [] if greedy is None else [greedy]
-    total = total_cost([*reader.sums(), *events_of_kind(events, AnswersLost), *first])
+    total = total_cost(
+        [*reader.sums(), *events_of_kind(events, AnswersLost), *events_of_kind(events, AnswersUnwanted), *first]
+    )
     return total.plus(spent_on_baseline(events)).plus(spent_on_unused(events))
 
 

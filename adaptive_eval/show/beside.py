@@ -17,6 +17,8 @@ def beside_words(row: BesideRow) -> str:
             return f"{name}, which the run has no more"
         case "lost":
             return f"what {name} was asked for and never came"
+        case "unwanted":
+            return f"what {name} was asked ahead and nobody came to want"
         case "regrade":
             return "verdicts of a regrade that did not come to its end"
         case "greedy":

@@ -163,6 +163,21 @@ class AnswersLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AnswersUnwanted(Event):
+    """Answers that idle slots were asked for ahead, and that no round had come to want when the run ended."""
+
+    KIND: ClassVar[str] = "unwanted"
+    model: str
+    answers: int = 0
+    came: int = 0
+    """Of them; the others were given up on their way, and nobody knows what they have cost."""
+    tokens: int = 0
+    """This and what follows: of those that came."""
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaLost(Event):
     """One of a model's servers fails for a while."""
 
@@ -611,6 +626,7 @@ CLASSES: tuple[type[Event], ...] = (
     SettingsChanged,
     ModelSetAside,
     AnswersLost,
+    AnswersUnwanted,
     AnswerUngraded,
     ReplicaLost,
     ReplicaBack,

@@ -22,3 +22,5 @@ def test_killed_and_resumed_it_finds_what_a_run_without_idle_slots_finds(site: S
     assert rounds[0] == rounds[1], "every answer is of the round that has asked for it"
     results = json.loads((directory / "results.json").read_text())
     assert any("asked for by slots that would have been idle" in one["text"] for one in results["warnings"])
+    spent = {(row["what"], row["model"]): row["tokens"] for row in results["cost"]["beside"]}
+    assert spent and all(what == "unwanted" and tokens > 0 for (what, _), tokens in spent.items())

@@ -24,7 +24,7 @@ from adaptive_eval.scheduler.verdict_costs import all_spent
 from adaptive_eval.show.beside import beside_in_short
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.status import stored_status
-from adaptive_eval.store import AnswersLost, CommitBatch, HeldTime, Regrade, Store
+from adaptive_eval.store import AnswersLost, AnswersUnwanted, CommitBatch, HeldTime, Regrade, Store
 from adaptive_eval.store.database import DATABASE_FILE
 from adaptive_eval.store.roster import Names
 
@@ -97,6 +97,9 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         AnswersLost("bob", 1, 50, 0.25, 10.0, killed=True),
         AnswersLost("ada", 0, 7, 0.1, 1.0, verdicts=1),
         AnswersLost("cyd", 1, 9, 9.0, 9.0),
+        AnswersUnwanted("ada", 5, 4, 40, 0.2, 6.0),
+        AnswersUnwanted("bob", 1, 1, 10, 0.0, 2.0),
+        AnswersUnwanted("ada", 3, 0),
     ]
     removed = RemovedModelsSpending((BesideRow("left", "cyd", 3, 9, 1.0, 0.0, 0.0),))
     rows = spent_beside(removed, Names(["ada", "bob"]), {1}, events)
@@ -104,12 +107,14 @@ def test_what_never_came_counts_as_the_caps_count_it() -> None:
         ("left", "cyd", 9, 0.0, 0.0),
         ("lost", "ada", 107, 31.0, 31.0),
         ("lost", "bob", 50, 10.0, 0.0),
+        ("unwanted", "ada", 40, 6.0, 6.0),
+        ("unwanted", "bob", 10, 2.0, 0.0),
     ]
     servers = HeldServers([None, HeldTime(100.0, 50.0)], {0, 1})
     assert servers.counted == {1}, "of ada it is not known for how long a server was held"
-    assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0
+    assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0 + 6.0
     said = beside_in_short(rows)
     assert said is not None and said.startswith(
-        "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, which the run has no"
+        "3 trials, 216 tokens, $2.05, 0.010 GPU hours on cyd, which the run has no"
     )
     assert beside_in_short(()) is None

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import re
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +12,8 @@ from fakes import QUESTIONS, SKILLS, Bed, FakeEndpoint, FakeGrading, plan
 from adaptive_eval.core.settings import Budget, Pace
 from adaptive_eval.endpoints.types import Again, Answer, Prompt
 from adaptive_eval.errors import Unavailable
-from adaptive_eval.scheduler.ahead import NOTICE
 from adaptive_eval.scheduler.scheduler import Scheduler
-from adaptive_eval.store import RunReader, ServersNoticed, events_of_kind
+from adaptive_eval.store import AnswersUnwanted, RunReader, events_of_kind
 
 PLAIN = Pace()
 AHEAD = Pace(ahead=1.0, ahead_opening=12)
@@ -56,8 +54,7 @@ def require_same(bed: Bed, reference: Bed) -> None:
 
 def in_vain(bed: Bed) -> dict[str, int]:
     """What the run has noted, by model."""
-    found = [one for one in events_of_kind(bed.observer.events, ServersNoticed) if one.notice == NOTICE]
-    return {one.model: int(re.match(r"\d+", one.text)[0]) for one in found}  # type: ignore[index]
+    return {one.model: one.answers for one in events_of_kind(bed.observer.events, AnswersUnwanted)}
 
 
 @pytest.mark.parametrize(("slots", "samples"), [(1, 1), (16, 1), (256, 1), (64, 4)])
