@@ -12,6 +12,7 @@ import pytest
 from live_runs import MODELS, Found, Site, kill, wait_for_trials
 from patient_time import HANGS
 from raylets import Raylets, stop
+from warm_start import WarmProcess
 
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.store import Event, RunReader, ServerLaunched, SiteLost, SitePlaced, events_of_kind
@@ -29,9 +30,11 @@ def models(site: Site, *flags: str, **more: object) -> list[dict[str, object]]:
     return [{"name": name, "launch": section} for name in MODELS]
 
 
-def written(site: Site, **changes: object) -> Path:
+def written(site: Site, *, sites: dict[str, float] | None = None, **changes: object) -> Path:
+    """A run whose sites may be as slow as a busy machine makes them, unless `sites` says otherwise."""
     trials = {"min": 4, "max": 8, "favour": "balanced"}
-    return site.write(**{"trials": trials, "concurrency": 4, **changes})
+    patient = {"silence": HANGS, **(sites or {})}
+    return site.write(**{"trials": trials, "concurrency": 4, "sites": patient, **changes})
 
 
 def events(site: Site, kind: type[Kind]) -> list[Kind]:
@@ -39,11 +42,23 @@ def events(site: Site, kind: type[Kind]) -> list[Kind]:
         return events_of_kind(reader.events(), kind)
 
 
-def run_with(site: Site, config: Path, raylets: Raylets, trials: int, deed: Callable[[], None]) -> None:
-    """Run to the end in a process of its own, and do this as soon as it has so many trials."""
+def begun(site: Site, config: Path, raylets: Raylets) -> WarmProcess:
+    """A run in a process of its own, each of whose servers has answered ten requests and has further ones."""
     process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
-    assert wait_for_trials(site.directory(), trials, process), process.communicate()
+    assert wait_for_trials(site.directory(), 10 * len(MODELS), process), process.communicate()
+    return process
+
+
+def go_on(site: Site) -> None:
+    """Let its servers answer all the others."""
+    (site.folder / "go").touch()
+
+
+def run_with(site: Site, config: Path, raylets: Raylets, deed: Callable[[], None]) -> None:
+    """Run to the end in a process of its own, and do this while every site has requests."""
+    process = begun(site, config, raylets)
     deed()
+    go_on(site)
     told = process.communicate()
     assert process.returncode == ExitCode.SPENT, told
 
@@ -73,7 +88,7 @@ def test_it_finds_the_same_at_several_sites(
 
 
 def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Found, raylets: Raylets) -> None:
-    settings = models(site, "slow")
+    settings = models(site, "held")
     settings[0]["launch"] = {**settings[0]["launch"], "resources": {"CPU": 1, "doomed": 1}}  # type: ignore[dict-item]
     doomed = raylets.add(resources={"doomed": 1})
 
@@ -81,7 +96,7 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Fou
         raylets.kill(doomed)
         raylets.add(resources={"doomed": 1})
 
-    run_with(site, written(site, models=settings, concurrency=16), raylets, 20, deed)
+    run_with(site, written(site, models=settings, concurrency=16), raylets, deed)
     assert Found.of(site.directory()) == at_home
     assert ("ada", "site 1") in [(one.model, one.on) for one in events(site, SiteLost)]
     assert sum(one.model == "ada" for one in events(site, SitePlaced)) >= 2
@@ -94,9 +109,9 @@ def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: Found, raylets: Ra
         hung.append(next(one.pid for one in events(site, SitePlaced) if one.model == "bob" and one.pid))
         stop(hung[0])
 
-    config = written(site, models=models(site, "slow"), concurrency=16, sites={"silence": 10})
+    config = written(site, models=models(site, "held"), concurrency=16, sites={"silence": 10})
     try:
-        run_with(site, config, raylets, 20, deed)
+        run_with(site, config, raylets, deed)
     finally:
         for pid in hung:
             with suppress(ProcessLookupError):
@@ -106,10 +121,10 @@ def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: Found, raylets: Ra
 
 
 def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: Found, raylets: Raylets) -> None:
-    config = written(site, models=models(site, "slow"), concurrency=16)
-    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
-    assert wait_for_trials(site.directory(), 40, process), process.communicate()
+    config = written(site, models=models(site, "held"), concurrency=16)
+    process = begun(site, config, raylets)
     kill(process)
+    go_on(site)
     assert len(sites_left(raylets)) == len(MODELS)
     before = events(site, SitePlaced)
     ended = site.run(config, "--ray", raylets.address)
@@ -124,10 +139,8 @@ def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: Found
 
 
 def test_a_site_whose_head_never_comes_back_ends_itself(site: Site, raylets: Raylets) -> None:
-    config = written(site, models=models(site, "slow"), sites={"keep": 10})
-    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
-    assert wait_for_trials(site.directory(), 1, process), process.communicate()
-    kill(process)
+    config = written(site, models=models(site, "held"), sites={"keep": 10})
+    kill(begun(site, config, raylets))
     deadline = time.monotonic() + HANGS
     while sites_left(raylets):
         assert time.monotonic() < deadline

@@ -1,8 +1,9 @@
-"""A model server that starts in no time: `python small_server.py PORT [slow] [broken] [crash] [stubborn] FOLDER`.
+"""A model server that starts in no time: `python small_server.py PORT [MANNERS...] FOLDER`.
 
 It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
-question and seed alone. With `slow` it thinks for a second; with `broken` it fails to start; with `crash` it is killed
-in the middle of its tenth answer, once for each folder; with `stubborn` it ignores SIGTERM.
+question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests, and further ones when
+there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the middle of its
+tenth answer, once for each folder; with `stubborn` it ignores SIGTERM.
 """
 
 import itertools
@@ -15,6 +16,7 @@ from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+HELD_AFTER = 10
 SKILLS = {"ada": 0.6, "bob": 0.5, "cyd": 0.2}
 
 
@@ -36,7 +38,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         if "slow" in sys.argv:
             time.sleep(1.0)
-        if "crash" in sys.argv and next(COUNT) == 10 and not CRASHED.exists():
+        number = next(COUNT)
+        while "held" in sys.argv and number > HELD_AFTER and not GO.exists():
+            time.sleep(0.05)
+        if "crash" in sys.argv and number == 10 and not CRASHED.exists():
             CRASHED.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         text = answer(asked["model"], asked["messages"][-1]["content"], asked.get("seed", 0))
@@ -67,6 +72,6 @@ if __name__ == "__main__":
         sys.exit("CUDA out of memory")
     if "stubborn" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    COUNT, CRASHED = itertools.count(1), Path(sys.argv[-1]) / "crashed"
+    COUNT, CRASHED, GO = itertools.count(1), Path(sys.argv[-1]) / "crashed", Path(sys.argv[-1]) / "go"
     QUESTIONS = [json.loads(line) for line in (Path(sys.argv[-1]) / "questions.jsonl").read_text().splitlines()]
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
