@@ -209,18 +209,18 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 def unwanted_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Answers that were asked ahead, and that the run was decided without."""
-    unwanted: defaultdict[str, list[AnswersUnwanted]] = defaultdict(list)
-    for event in events_of_kind(events, AnswersUnwanted):
-        unwanted[event.model].append(event)
-    for model, some in unwanted.items():
-        answers, came, tokens = (sum(getattr(one, of) for one in some) for of in ("answers", "came", "tokens"))
-        yield Caution(
-            "unwanted",
-            model,
-            f"{answers:,} of its answers were asked for by slots that would have been idle, and no round came to want "
-            f"them: {came:,} had come, with {tokens:,} tokens, which are counted besides those of its trials; "
-            "trials.favour: cost asks none of them",
-        )
+    unwanted = events_of_kind(events, AnswersUnwanted)
+    if not unwanted:
+        return
+    answers, came, tokens = (sum(getattr(one, of) for one in unwanted) for of in ("answers", "came", "tokens"))
+    models = {one.model for one in unwanted}
+    yield Caution(
+        "unwanted",
+        models.pop() if len(models) == 1 else None,
+        f"{answers:,} answers were asked for by slots that would have been idle, and no round came to want them: "
+        f"{came:,} had come, with {tokens:,} tokens, which are counted besides those of trials; trials.favour: "
+        "cost asks none of them",
+    )
 
 
 def repeats_left_out(number: int) -> str:

@@ -1,6 +1,7 @@
 """What a run has spent besides the stored answers of today's models, and what grades have used of it, in words."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from adaptive_eval.record.lines import safe_line
 from adaptive_eval.record.results import BesideRow, GradingCost
@@ -18,7 +19,7 @@ def beside_words(row: BesideRow) -> str:
         case "lost":
             return f"what {name} was asked for and never came"
         case "unwanted":
-            return f"what {name} was asked ahead and nobody came to want"
+            return f"answers of {name} that were asked ahead and never wanted"
         case "regrade":
             return "verdicts of a regrade that did not come to its end"
         case "greedy":
@@ -35,7 +36,16 @@ def beside_in_short(rows: Sequence[BesideRow]) -> str | None:
     usd, hours = sum(row.usd for row in rows), sum(row.counted_gpu_seconds for row in rows) / SECONDS_AN_HOUR
     parts = [f"{count(trials)} trials"] * (trials > 0) + [f"{count(tokens)} tokens"] * (tokens > 0)
     parts += [f"${amount(usd, ())}"] * (usd > 0.0) + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
-    return f"{', '.join(parts)} on {'; '.join(map(beside_words, rows))}" if parts else None
+    return f"{', '.join(parts)} on {'; '.join(map(beside_words, _unwanted_as_one(rows)))}" if parts else None
+
+
+def _unwanted_as_one(rows: Sequence[BesideRow]) -> list[BesideRow]:
+    """The same rows, with one for what was asked ahead of several models."""
+    unwanted = [row for row in rows if row.what == "unwanted"]
+    if len(unwanted) < 2:
+        return list(rows)
+    one = replace(unwanted[0], model=f"{len(unwanted)} models")
+    return [row for row in rows if row.what != "unwanted"] + [one]
 
 
 def grading_in_short(row: GradingCost) -> str:

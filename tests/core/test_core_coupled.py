@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from thoroughness import sizes
 
 from adaptive_eval.core import Baseline, Bench, Controller, Outcome, Pace, Pairs, Plan, SetAside, Threshold, Trials
 from adaptive_eval.core.judge import Judging
@@ -181,11 +182,11 @@ def test_what_cannot_be_compared_trial_by_trial_is_refused() -> None:
         controller.tell_round(opening, np.stack([opening.extra, 0 * opening.extra], axis=-1))
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("runs", sizes(120, 500))
 @pytest.mark.parametrize("kind", ["together", "apart"])
-def test_exact_ties_are_called_in_a_tenth_of_runs_at_most(kind: str) -> None:
+def test_exact_ties_are_called_in_a_tenth_of_runs_at_most(kind: str, runs: int) -> None:
     """Two labels for each trial, given by chance to two models that differ now and then."""
-    plan, called, runs = replace(GATE, objective=Pairs(((0, 1),))), 0, 500
+    plan, called = replace(GATE, objective=Pairs(((0, 1),))), 0
     for seed in range(runs):
         outcomes = drawn(seed, kind, lost=0.05)
         swap = np.random.default_rng((seed, 1)).random(outcomes.shape[1:]) < 0.5

@@ -274,7 +274,7 @@ function spentOn(row) {
   const model = plain(row.model ?? "", 40);
   if (row.what === "left") return `on ${model}, which the run has no more`;
   if (row.what === "lost") return `on what ${model} was asked for and never came`;
-  if (row.what === "unwanted") return `on what ${model} was asked ahead and nobody came to want`;
+  if (row.what === "unwanted") return `on answers of ${model} that were asked ahead and never wanted`;
   if (row.what === "greedy") return "on greedy answers, which came first (R0)";
   return row.what === "regrade"
     ? "on verdicts of a regrade that did not come to its end"
