@@ -13,15 +13,21 @@ from adaptive_eval.study.types import PaceCosts
 
 MOST_AT_ONCE = 2_000_000
 """Trials of a design that is simulated so often."""
+MOST_SOON = 15_000
+"""The same where idle slots are asked ahead, which is simulated trial by trial."""
 
 
 def paces_to_try(prepared: PreparedRun, scene: Scene) -> tuple[Favour, ...]:
-    """All that apply; none where the pace is given by itself, or where they would take too long."""
+    """All that apply and do not take too long; none where the pace is given by itself, or where all would."""
     trials = scene.bench.models * scene.bench.questions * prepared.plan.trials.max
     if prepared.config.allocation.lookahead is not None or trials > MOST_AT_ONCE:
         return ()
-    batched = any(model.batch is not None for model in prepared.config.models)
-    return tuple(favour for favour in get_args(Favour) if batched or favour != "batches")
+    config = prepared.config
+    tried = {
+        "batches": any(model.batch is not None for model in config.models),
+        "soon": trials <= MOST_SOON or config.trials.favour == "soon",
+    }
+    return tuple(favour for favour in get_args(Favour) if tried.get(favour, True))
 
 
 def pace_costs(

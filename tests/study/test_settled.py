@@ -1,9 +1,11 @@
 """When worlds are enough, which runs need no simulation, and how long the fixed design takes."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from planned import prepared_from, write_config
 from test_simulated import QUESTIONS, level, plan, scene, served
 
 from adaptive_eval.config.decisions import Decisions
@@ -11,7 +13,7 @@ from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Budget, Trials
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
-from adaptive_eval.study.paces import ratio_estimate
+from adaptive_eval.study.paces import MOST_SOON, paces_to_try, ratio_estimate
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.simulated import Simulated, simulate_run
 from adaptive_eval.study.simulations import chance_error, figures_settled, simulate_all, times_settled
@@ -128,3 +130,13 @@ def test_what_nobody_knows_is_not_compared() -> None:
     begun = scene(served=served(2, recorded=np.zeros((2, QUESTIONS, 1), dtype=np.int8)))
     assert fixed_seconds(begun, np.ones((2, 2))) is None
     assert times_as_long([ended(1.0)], None) is None and times_as_long([ended(1.0)], 50.0) == 2.0
+
+
+def test_what_is_simulated_trial_by_trial_is_tried_where_it_is_short_or_favoured(tmp_path: Path) -> None:
+    most = MOST_SOON // (2 * QUESTIONS)
+
+    def tried(trials: int, favour: str = "auto") -> bool:
+        changes = (f"trials.max={trials}", f"trials.favour={favour}")
+        return "soon" in paces_to_try(prepared_from(write_config(tmp_path), *changes), scene())
+
+    assert tried(most) and not tried(most + 1) and tried(most + 1, "soon")
