@@ -198,6 +198,8 @@ MOST_FAULTS = 20
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _NO_TEXT = ("Could not decode", "user-defined function raised exception", "malformed JSON")
 """What is said of a text that is no UTF-8, or no JSON: nothing of that kind was ever written."""
+_NO_NAME = ("no such column", "no such table")
+"""What a database says whose description of itself was changed: whoever writes a ledger makes all of them."""
 
 
 def create(directory: Path) -> sqlite3.Connection:
@@ -374,7 +376,7 @@ def _explanation(error: sqlite3.Error, directory: Path) -> StoreError:
         return StoreFull(f"{path}: the disk is full. What was committed is intact: free space and run the same command")
     if not path.exists():
         return lost(directory)
-    if code in _DAMAGED or str(error).startswith(_NO_TEXT):
+    if code in _DAMAGED or str(error).startswith(_NO_TEXT + _NO_NAME):
         what = f"{path} is damaged or is no SQLite database ({error})"
         return StoreError(
             f"{what}. `adaptive-eval verify {directory}` says where; restore a copy of it, or begin anew with --fresh"
