@@ -4,7 +4,9 @@ The outcomes are those of tiny trained models (`coupling`): a model and its copi
 same seeds. A run draws each trial from these with all models' answers to it; "own seeds" draws each model's apart.
 Equal models are made of a model and its copy by giving each answer of a trial to one or the other by chance.
 
-    python benchmarks/coupled_runs.py [--quick] [--models FOLDER] [--json PATH] [--markdown PATH]
+    python benchmarks/coupled_runs.py [--quick] [--models FOLDER] [--drawn PATH] [--json PATH] [--markdown PATH]
+
+Drawing the answers takes longer than the runs: `--drawn` keeps them, or takes those that were kept.
 """
 
 import os
@@ -21,7 +23,7 @@ from coupling import load, outcomes, questions, rounded
 from numpy.typing import NDArray
 from tables import Check, arguments, conclude, markdown
 
-from adaptive_eval.core import Baseline, Bench, Controller, Outcome, Plan, Trials
+from adaptive_eval.core import Baseline, Bench, Controller, Outcome, Plan, Sequential, Trials
 from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.types import Verdict
@@ -90,7 +92,7 @@ def carried_out(plan: Plan, pool: Outcomes, shared: bool, equal: bool, seed: int
 def rows(name: str, pool: Outcomes, runs: int, equal: bool) -> Iterator[tuple[str, str, list[Found]]]:
     """The same runs with seeds of their own, coupled, and coupled where nothing is shared."""
     trials, objective = (Trials(4, 80), Baseline(0)) if equal else (Trials(4, 400), Gate(Margin(0, DELTA)))
-    plan = Plan(BENCH, objective, trials=trials)
+    plan = Plan(BENCH, objective, Sequential(start=trials.min / trials.max), trials=trials)
     for seeds, coupled, shared in (
         ("own", False, False),
         ("coupled, shared", True, True),
@@ -105,24 +107,38 @@ def share(found: Sequence[Found], what: str) -> float:
     return float(np.mean([getattr(one, what) for one in found]))
 
 
-def main() -> None:
-    parser = arguments(__doc__.splitlines()[0])
-    default = Path(__file__).parents[2] / "shared" / "engine"
-    parser.add_argument("--models", type=Path, default=default, help="the folder of the trained models")
-    options = parser.parse_args()
-    answers, gates, ties = (12, 2, 6) if options.quick else (100, 12, 100)
-    folder = options.models / "models_b"
-    if not folder.is_dir():
-        parser.error(f"{folder} is not there; --models names the folder of the trained models")
+def pools_of(folder: Path, answers: int, drawn: Path | None) -> dict[str, Outcomes]:
+    """So many answers (M, n) of the original and of each copy, with the same seeds."""
+    if drawn is not None and drawn.is_file():
+        with np.load(drawn) as kept:
+            pools = {name: kept[name] for name in kept.files}
+        if all(pool.shape == (QUESTIONS, answers) for pool in pools.values()):
+            return pools
     own = load(folder / "calc-1000")
     models = {"original": own} | {f"int{bits}": rounded(own, bits) for bits in (8, 6, 4)}
     pools = {
         name: np.array([list(one.values()) for one in outcomes(model, answers, 0, TEMPERATURE).values()], np.uint8)
         for name, model in models.items()
     }
+    if drawn is not None:
+        np.savez(drawn, **pools)
+    return pools
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0])
+    default = Path(__file__).parents[2] / "shared" / "engine"
+    parser.add_argument("--models", type=Path, default=default, help="the folder of the trained models")
+    parser.add_argument("--drawn", type=Path, help="where the models' answers are kept, or were by an earlier call")
+    options = parser.parse_args()
+    answers, gates, ties = (12, 2, 6) if options.quick else (100, 40, 100)
+    folder = options.models / "models_b"
+    if not folder.is_dir():
+        parser.error(f"{folder} is not there; --models names the folder of the trained models")
+    pools = pools_of(folder, answers, options.drawn)
     table, checks = [], []
     for equal, runs in ((False, gates), (True, ties)):
-        for copy in list(models)[1:]:
+        for copy in list(pools)[1:]:
             pool = np.stack([pools["original"], pools[copy]])
             gap = 100.0 * float(np.subtract(*pool.mean(axis=(1, 2))))
             label = f"original and {copy}" + ("" if equal else f", {gap:.1f} points apart")

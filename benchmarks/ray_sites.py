@@ -1,11 +1,12 @@
-"""What sites on a Ray cluster cost the head of a run: its CPU for each trial, by how many answers travel together.
+"""What sites on a Ray cluster cost: the head's CPU of a trial, by how many answers travel together, and that of all.
 
-    python benchmarks/ray_sites.py [--quick] [--json PATH] [--markdown PATH]
+    python benchmarks/ray_sites.py [--quick] [--turns N] [--json PATH] [--markdown PATH]
 
 It needs `pip install 'adaptive-eval[ray]'`, and starts a cluster of its own with a node for each of three sites. A run
-asks servers that answer at once, first of its own and then at sites. CPU is that of the head's process alone, for what
-many trials take beyond few; on a cluster the rest is done on other nodes. Servers, sites and raylets share the cores of
-this machine with the head here, so that trials a second would say nothing, and are not measured.
+asks servers that answer at once, first of its own and then at sites. CPU is what many trials take beyond few: of the
+head's process alone, since on a cluster the rest is done on other nodes, and of all processes together, servers, sites
+and raylets included. They share the cores of this machine here, so that trials a second of wall time would say nothing:
+trials a second of CPU, beside those of the run without Ray, say what a core that is used does.
 """
 
 import json
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from process_cpu import FamilyCpu
 from tables import Check, arguments, check_table, machine, markdown, publish
 from throughput import COMMAND, MODELS, QUESTIONS, WORKER, configuration, finished
 
@@ -25,6 +27,8 @@ IN_FLIGHT = 256
 BATCHES = (1, 32, 256)
 MOST_TIMES = 1.0
 """Goal: the head's CPU of a trial at batches of 32, beside a run that asks and grades by itself."""
+LEAST_SHARE = 0.9
+"""Goal: trials a second of CPU of all processes, beside the same."""
 
 
 class Setting(NamedTuple):
@@ -57,8 +61,15 @@ def cluster(nodes: int) -> Iterator[str]:
         started.shutdown()
 
 
-def whole_run(setting: Setting, address: str, trials: int) -> float:
-    """CPU seconds of the head."""
+class Used(NamedTuple):
+    """CPU: seconds, or milliseconds a trial."""
+
+    head: float
+    all: float
+
+
+def whole_run(setting: Setting, address: str, trials: int, family: FamilyCpu) -> Used:
+    """CPU seconds of the head, and of all processes meanwhile."""
     command = [sys.executable, str(WORKER), "serve", "{port}", "0"]
     # the server knows one answer, to whatever it is sent; it is ready when it gives that
     launch = {"command": command, "health": "/", "sites": max(setting.sites, 1), "resources": {"CPU": 1}}
@@ -73,37 +84,59 @@ def whole_run(setting: Setting, address: str, trials: int) -> float:
         path.write_text(json.dumps(config | more))
         directory = Path(folder) / "run"
         words = [str(COMMAND), "run", str(path), "--run-dir", str(directory), "--display", "none"]
-        return finished(words + (["--ray", address] if setting.sites else []), (0, 3)).cpu
+        before = family.seconds
+        head = finished(words + (["--ray", address] if setting.sites else []), (0, 3)).cpu
+        return Used(head, family.seconds - before)
 
 
-def a_trial(setting: Setting, address: str, few: int, many: int) -> float:
-    """Milliseconds of the head's CPU for each trial that many have beyond few."""
-    less, more = (whole_run(setting, address, trials) for trials in (few, many))
-    return (more - less) / (many - few) * 1e3
+def a_trial(setting: Setting, address: str, few: int, many: int, family: FamilyCpu) -> Used:
+    """Milliseconds of CPU for each trial that many have beyond few."""
+    less, more = (whole_run(setting, address, trials, family) for trials in (few, many))
+    return Used(*((most - least) / (many - few) * 1e3 for least, most in zip(less, more, strict=True)))
 
 
 def main() -> None:
-    options = arguments(__doc__.splitlines()[0]).parse_args()
-    turns, few, many = (1, 600, 3600) if options.quick else (3, 1200, 12_000)
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, default=3, help="so often each way is measured, forth and back")
+    options = parser.parse_args()
+    turns, few, many = (1, 600, 3600) if options.quick else (options.turns, 600, 3600)
     settings = [Setting(0), *(Setting(1, batch) for batch in BATCHES)]
     settings += [] if options.quick else [Setting(2), Setting(3)]
-    found: dict[Setting, list[float]] = {setting: [] for setting in settings}
-    with cluster(3) as address:
+    found: dict[Setting, list[Used]] = {setting: [] for setting in settings}
+    family = FamilyCpu()
+    with family.watched(), cluster(3) as address:
         for turn in range(turns):
             for setting in settings[:: 1 if turn % 2 == 0 else -1]:
-                found[setting].append(a_trial(setting, address, few, many))
-    pairs = zip(found[Setting(0)], found[Setting(1, 32)], strict=True)
-    times = statistics.median(sites / alone for alone, sites in pairs)
+                found[setting].append(a_trial(setting, address, few, many, family))
+
+    def beside(setting: Setting, part: str) -> float:
+        pairs = zip(found[Setting(0)], found[setting], strict=True)
+        return float(statistics.median(getattr(sites, part) / getattr(alone, part) for alone, sites in pairs))
+
+    times = beside(Setting(1, 32), "head")
     name = "the head's CPU of a trial at batches of 32, times a run without Ray"
     checks = [Check(name, round(times, 2), f"<= {MOST_TIMES}", times <= MOST_TIMES)]
-    rows = [(setting.words, f"{statistics.median(ours):.3f}") for setting, ours in found.items()]
+    for setting in (one for one in settings if one.sites and one.batch == Setting(1).batch):
+        share = 1.0 / beside(setting, "all")
+        name = f"trials a second of CPU of all processes, over a run without Ray: {setting.words}"
+        checks.append(Check(name, round(share, 2), f">= {LEAST_SHARE}", share >= LEAST_SHARE))
+    middle = {
+        part: {one: statistics.median(getattr(used, part) for used in found[one]) for one in settings}
+        for part in Used._fields
+    }
+    rows = [
+        (one.words, f"{middle['head'][one]:.3f}", f"{middle['all'][one]:.3f}", f"{1e3 / middle['all'][one]:,.0f}")
+        for one in settings
+    ]
     document = [
         "# Sites on a Ray cluster",
         f"What `benchmarks/ray_sites.py{' --quick' * options.quick}` prints: turns: {turns}, "
         f"{many - few:,} trials beyond {few:,}, {IN_FLIGHT} in flight, servers that answer at once.",
         check_table(checks),
-        markdown(("served", "the head's CPU, ms a trial"), rows),
-        "CPU is that of the head's process. Servers, sites and raylets had the same cores.",
+        markdown(("served", "the head's CPU, ms a trial", "CPU of all, ms a trial", "trials a second of CPU"), rows),
+        "CPU of all is that of the head, its workers, servers, sites and the processes of Ray. All had the same cores. "
+        "A second and third site are placed when more waits than those that are there take, and what it takes to start "
+        "one that comes after the few trials is in these figures.",
         f"{machine()}.",
     ]
     publish(options, "\n\n".join(document), checks)

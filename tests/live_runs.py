@@ -25,6 +25,8 @@ from adaptive_eval.store import RunReader, TrialRecord
 from adaptive_eval.store.whereabouts import holds_ledger
 
 MODELS = ("ada", "bob", "cyd")
+PAID = {"batch", "gpus", "launch"}
+"""Options of a model that say what is paid for it, by which a pace is chosen."""
 FAST = Latency(median=0.004)
 SOME_NEVER = Latency(median=0.3, sigma=8.0)
 """Half of the answers come at once, and every sixth or so not while any test goes on."""
@@ -55,7 +57,8 @@ class Site:
         return cls(folder, base_url)
 
     def config(self, **changes: object) -> dict[str, object]:
-        """A configuration for this server, with some sections replaced."""
+        """A configuration for this server, with some sections replaced; unless a pace is given, or follows from how
+        models are paid for, one at which servers are asked for nothing but what rounds want, however fast they are."""
         settings: dict[str, object] = {
             "questions": "questions.jsonl",
             "models": [{"name": name, "base_url": self.base_url} for name in MODELS],
@@ -64,7 +67,11 @@ class Site:
             "trials": {"min": 4, "max": 30},
             "concurrency": 8,
         }
-        return settings | changes
+        found = settings | changes
+        models, trials = found["models"], found["trials"]
+        if not (isinstance(models, list) and isinstance(trials, dict)) or any(one.keys() & PAID for one in models):
+            return found
+        return found | {"trials": {"favour": "balanced", **trials}}
 
     def write(self, name: str = "run", **changes: object) -> Path:
         """The same as a file."""

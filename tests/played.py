@@ -59,9 +59,11 @@ def prepared(
         "sampling": {"temperature": 0.6, "max_tokens": 100},
         "grader": "numeric",
         "trials": {"min": 3, "max": 30},
-    }
+    } | changes
+    if isinstance(trials := settings["trials"], dict):
+        settings["trials"] = {"favour": "balanced", **trials}
     path = folder / "played.yaml"
-    path.write_text(yaml.safe_dump(settings | changes))
+    path.write_text(yaml.safe_dump(settings))
     return prepare(load_config(path))
 
 

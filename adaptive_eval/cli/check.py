@@ -8,12 +8,14 @@ import typer
 
 from adaptive_eval.cli.shared import Config, Overrides, reported
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.opponent import with_opponent_among
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core import Budget, Plan
 from adaptive_eval.endpoints.types import Answer, Health
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
+from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.history import stored_trial_count
 from adaptive_eval.record.labels import labels_given
 from adaptive_eval.record.lines import duration, safe_line
@@ -22,6 +24,7 @@ from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.health import check_endpoints, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
+from adaptive_eval.running.opponent import opponent_begun
 from adaptive_eval.running.rehearsal import TriedAnswer, try_answers
 from adaptive_eval.show.forecast import dollars, in_time
 from adaptive_eval.show.text import count
@@ -32,8 +35,10 @@ SHOWN_CHARACTERS = 80
 OTHER_PACES = "`plan` says what it takes at every other trials.favour"
 
 
-def rehearse(prepared: PreparedRun, directory: Path) -> ExitCode:
+def rehearse(prepared: PreparedRun, directory: Path, elsewhere: Mapping[str, Health] | None = None) -> ExitCode:
     """Check what the run begins with and the endpoints, and say what would run and at most cost.
+
+    `elsewhere` says what is known of servers that would be started on other machines.
 
     Raises `ConfigError` or `StoreError` where the run could not begin or go on.
     """
@@ -41,7 +46,7 @@ def rehearse(prepared: PreparedRun, directory: Path) -> ExitCode:
     there = stored_trial_count(prepared, directory, grader_chosen=chosen)
     prepared = load_starting_point(prepared, directory).prepared
     keys = asyncio.run(check_keys(prepared))
-    found = asyncio.run(check_without_starting(prepared.config))
+    found = asyncio.run(check_without_starting(with_opponent_among(prepared.config), elsewhere))
     healthy = show_health(found)
     healthy &= show_answers(asyncio.run(try_answers(prepared, _up(prepared, found))), prepared.rubric)
     place = "begins" if there is None else f"resumes, {count(there)} trials are there"
@@ -129,6 +134,8 @@ def _outlook(prepared: PreparedRun) -> Iterator[str]:
     if config.prior_evidence is not None and config.prior_evidence.greedy:
         greedy = bench.models * bench.questions
         yield f"before    {count(greedy)} greedy answers, one to each question, which count as R0 and under the caps"
+    if config.opponent is not None:
+        yield f"before    {sentence(opponent_begun(prepared))}"
     prompt = prepared.prompts[0][0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     yield f"first     {safe_line(first, 160)}"

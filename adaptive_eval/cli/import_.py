@@ -10,6 +10,8 @@ import typer
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import reported
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.opponent import answers_of_model
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
 from adaptive_eval.exchange.importing import GraderComparison, Imported, import_logs
@@ -96,7 +98,7 @@ def import_(
         request = ImportRequest(
             files=files,
             to=to,
-            config=None if config is None else load_config(config),
+            config=None if config is None else _without_opponent(load_config(config)),
             grader=grader,
             weights=None if weights is None else _numbers(weights),
             scorer=scorer,
@@ -167,3 +169,13 @@ def _left(done: Imported) -> Iterator[str]:
         yield f"copies    {gathering.copies} records that are copies of others"
     if gathering.put_differently:
         yield f"warning   {gathering.put_differently} records have another prompt than the first of their question"
+
+
+def _without_opponent(config: RunConfig) -> RunConfig:
+    """The configuration, whose judge does not compare with answers that only a run of it asks for."""
+    if (against := answers_of_model(config.grader)) is not None:
+        raise ConfigError(
+            f"grader.against.model: {against.model} is asked before all others, which no imported trial can be; import "
+            f"its answers by themselves, and compare with that run: {{run: runs/earlier, model: {against.model}}}"
+        )
+    return config

@@ -139,7 +139,7 @@ def _one(prepared: PreparedReplay, servers: SimulatedServers | None, directory: 
     reason = performed.controller.finished
     assert reason is not None
     results = results_of(prepared, performed, time.time())
-    typer.echo(f"{why_finished(reason, looked=results is not None, fixed=_fixed(prepared))}\n")
+    typer.echo(f"{why_finished(reason, asked=results is not None, fixed=_fixed(prepared))}\n")
     if results is not None:
         write_results(directory, results)
         timeline = performed.timeline
@@ -174,7 +174,7 @@ def _many(prepared: PreparedReplay, servers: SimulatedServers | None, directory:
             performed = perform_replay(prepared, seed, servers)
             if not performed.controller.looks:
                 assert performed.controller.finished is not None
-                raise ConfigError(why_finished(performed.controller.finished, looked=False, fixed=_fixed(prepared)))
+                raise ConfigError(why_finished(performed.controller.finished, asked=False, fixed=_fixed(prepared)))
             judged.append(judge_replay(seed, performed.controller, prepared.source.truth, performed.timeline))
             progress.to(len(judged), f"{len(judged)} of {len(seeds)} runs")
     path = directory / RUNS_FILE

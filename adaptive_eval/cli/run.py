@@ -1,7 +1,7 @@
 """`adaptive-eval run`: begin a run, or resume it."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ from adaptive_eval.cli.shared import Config, Overrides, reported, tell_what_is_p
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.errors import ConfigError
+from adaptive_eval.endpoints.types import Health
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.execute import directory_for, execute
 from adaptive_eval.running.serving import ServersElsewhere
@@ -23,7 +23,11 @@ RunDir = Annotated[
     Path | None, typer.Option("--run-dir", help="Where the run lies; default: store.folder and the run's name.")
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Check everything, ask each server for one word, and say what would run.")
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Check everything, ask each server for one word, and say what would run; with --ray, on which places.",
+    ),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over beside the run that is there; nothing is deleted.")]
 Shown = Annotated[
@@ -73,12 +77,10 @@ def run(
         prepared = prepare(settings)
         directory = directory_for(settings, run_dir, fresh)
         if dry_run:
-            if ray is not None:
-                raise ConfigError("--dry-run asks servers from this machine: leave --ray out for it")
             # imported here: a rehearsal forecasts, which a run does not
             from adaptive_eval.cli.check import rehearse
 
-            raise typer.Exit(rehearse(prepared, directory))
+            raise typer.Exit(rehearse(prepared, directory, _places(ray, prepared.config)))
         tell_what_is_passed_over(directory)
         shown = open_display(display, prepared.rubric.weights)
         command = _command(config, run_dir, overrides or (), ray)
@@ -86,6 +88,20 @@ def run(
             running = execute(prepared, directory, watcher, lambda ended: shown.ended(ended, command), sites=sites)
             code = run_to_end(running)
     raise typer.Exit(code)
+
+
+def _places(address: str | None, config: RunConfig) -> Mapping[str, Health] | None:
+    """What a cluster has for the models, where it is asked for."""
+    if address is None:
+        return None
+    # imported here: it needs an extra, and nobody else pays for it
+    from adaptive_eval.sites.cluster import joined_cluster
+    from adaptive_eval.sites.opening import require_sites
+    from adaptive_eval.sites.rehearsing import places_found
+
+    require_sites(config)
+    with joined_cluster(address, config.sites.keep) as cluster:
+        return places_found(config, cluster)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def validate(config: Config, overrides: Overrides = None) -> None:
 def _missing(config: RunConfig) -> Iterator[str]:
     """Keys and programs that a run would need; not an error here, since the run may be on another machine."""
     environment = read_environment(config.folder)
-    for model in config.asked:
+    for model in config.served:
         if (problem := model.missing_key(environment)) is not None:
             yield problem
     for name, problem in missing_programs(config, environment):

@@ -5,13 +5,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from inspect import signature
+from inspect import Parameter, signature
 from operator import attrgetter
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from adaptive_eval.config.decisions import AllocationConfig, BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.metrics import ReportConfig
+from adaptive_eval.config.opponent import (
+    opponent_objective_problems,
+    opponent_prior_problems,
+    opponent_problems,
+    ranked_names,
+)
 from adaptive_eval.config.problems import KeyPath, Problem, shown_value
 from adaptive_eval.config.run import ModelConfig, PriorEvidenceConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
@@ -38,9 +44,10 @@ Models = tuple[ModelConfig | None, ...]
 def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
     """Every rule between sections that is broken, among the sections that are given."""
     for check in CHECKS:
-        needed = signature(check).parameters
-        if needed.keys() <= sections.keys():
-            yield from check(**{name: sections[name] for name in needed})
+        parameters = signature(check).parameters
+        needed = {name for name, one in parameters.items() if one.default is Parameter.empty}
+        if needed <= sections.keys():
+            yield from check(**{name: sections[name] for name in parameters if name in sections})
 
 
 def _valid(models: Models) -> Iterator[tuple[int, ModelConfig]]:
@@ -89,7 +96,9 @@ def _recorded_outcomes_have_their_meaning(
         yield Problem(("prior_evidence",), rule, "remove it, or name the models' runs under prior_evidence alone")
 
 
-def _enough_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
+def _enough_models(objective: ObjectiveConfig, names: Names, grader: GraderOptions | None = None) -> Iterator[Problem]:
+    """A replay has no grader, and no opponent that is not ranked."""
+    names = names if grader is None else ranked_names(names, grader)
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is not None and len(names) < entry.least_models:
         yield Problem(
@@ -431,4 +440,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _coupled_seeds_have_trials,
     _coupled_seeds_have_a_variance,
     _answers_are_there,
+    opponent_problems,
+    opponent_objective_problems,
+    opponent_prior_problems,
 )

@@ -8,7 +8,7 @@ from inspect import cleandoc, getsource
 from itertools import pairwise
 from typing import Any
 
-from adaptive_eval.config.normalise import ALIASES, INHERITED, SHORT_FORMS
+from adaptive_eval.config.normalise import ALIASES, INHERITED, SHORT_FORMS, STORED_SECTIONS
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.registry import STORED_ONLY
 from adaptive_eval.sections import Section
@@ -23,7 +23,7 @@ def json_schema() -> dict[str, Any]:
     sections = schema["$defs"]
     for one in _sections(Section):
         _describe_fields(schema if one is RunConfig else sections.get(one.__name__, {}), one)
-    _without_logged(schema)
+    _without_stored_ones(schema)
     for title, section in (("RunConfig", schema), ("ModelConfig", sections["ModelConfig"])):
         _leave_out(section, FILLED_IN[title])
         for name, key in SHORT_FORMS.items():
@@ -72,11 +72,14 @@ def _field_texts(section: ast.ClassDef) -> Iterator[tuple[str, str]]:
                 yield name, cleandoc(said)
 
 
-def _without_logged(schema: dict[str, Any]) -> None:
-    """The grader `logged` stands in stored runs alone: no file may ask for it."""
-    reference = schema["properties"]["grader"]["discriminator"]["mapping"].pop(STORED_ONLY)
-    schema["properties"]["grader"]["oneOf"].remove({"$ref": reference})
-    del schema["$defs"][_name(reference)]
+def _without_stored_ones(schema: dict[str, Any]) -> None:
+    """Some graders, and the opponent by itself, stand in stored runs alone: no file may ask for them."""
+    for kind in STORED_ONLY:
+        reference = schema["properties"]["grader"]["discriminator"]["mapping"].pop(kind)
+        schema["properties"]["grader"]["oneOf"].remove({"$ref": reference})
+        del schema["$defs"][_name(reference)]
+    for section in STORED_SECTIONS:
+        del schema["properties"][section]
 
 
 def _described(name: str, value: dict[str, Any], sections: dict[str, Any]) -> str:

@@ -93,6 +93,8 @@ SHORT_FORMS = {
 """Sections that may be written as one value, and the key that it stands for: `objective: best`."""
 
 ALIASES = {("trials", "epochs"): ("trials", "max")}
+STORED_SECTIONS = {"opponent"}
+"""What a run that is prepared has apart, and no file may have."""
 INHERITED = ("sampling", "prompt", "concurrency")
 """Sections that a model has too, key by key over those of the run."""
 MERGED = ("extra_body", "extra_headers")
@@ -149,6 +151,12 @@ def fill_in_addresses(document: Document, environment: Mapping[str, str]) -> Non
 def spell_out(document: Document, name: str) -> None:
     """Fill in what is left unsaid; `name` is the run's, where it has none."""
     tree = document.tree
+    for section in STORED_SECTIONS & tree.keys():
+        del tree[section]
+        mend = "put the model among `models`, and name it as in `grader.against: {model: NAME}`"
+        document.problems.append(
+            Problem((section,), "stands in stored runs alone", mend, place=document.place((section,)))
+        )
     _resolve_aliases(document)
     _apply_preset(document)
     if "name" not in tree:

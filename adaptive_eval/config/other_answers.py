@@ -4,12 +4,13 @@ They are part of the questions from then on: stored with the run, so that nobody
 label it or to grade it anew, and a resume says where they have changed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.errors import ConfigError
-from adaptive_eval.graders.comparing import AnswersOfRun
+from adaptive_eval.graders.comparing import AnswersOfModel
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.transcript import shortened
 from adaptive_eval.questions import Question, load_questions
@@ -22,23 +23,27 @@ TIMED_OUT = "timed_out"
 def questions_of(config: RunConfig) -> tuple[Question, ...]:
     """The questions of a run, with what their answers are compared with, where that is in an earlier run."""
     questions, grader = load_questions(config.questions, folder=config.folder, seed=config.seed), config.grader
-    if not isinstance(grader, Judge) or not isinstance(grader.against, AnswersOfRun):
+    if not isinstance(grader, Judge) or not isinstance(grader.against, AnswersOfModel) or grader.against.run is None:
         return questions
-    found = answers_in(grader.against, grader.longest)
-    return tuple(replace(one, others=found.get(one.id, ())) for one in questions)
+    return with_others(questions, answers_in(grader.against.run, grader.against.model, grader.longest))
 
 
-def answers_in(against: AnswersOfRun, longest: int) -> Mapping[str, tuple[str, ...]]:
-    """The answers of the model that is meant, by question, as much of each as a judge sees of it."""
-    if not is_run(against.run):
-        raise ConfigError(f"grader.against.run: {against.run} holds no run; name the directory of one")
-    with RunReader.intact(against.run) as reader:
+def with_others(questions: Iterable[Question], others: Mapping[str, Sequence[str]]) -> tuple[Question, ...]:
+    """The questions with the answers that others are compared with, by question."""
+    return tuple(replace(one, others=tuple(others.get(one.id, ()))) for one in questions)
+
+
+def answers_in(run: Path, model: str, longest: int) -> Mapping[str, tuple[str, ...]]:
+    """The answers of a model in a run, by question, as much of each as a judge sees of it."""
+    if not is_run(run):
+        raise ConfigError(f"grader.against.run: {run} holds no run; name the directory of one")
+    with RunReader.intact(run) as reader:
         models = reader.header().models
-        if against.model not in models:
+        if model not in models:
             known = ", ".join(models)
-            raise ConfigError(f"grader.against.model: {against.run} has no model {against.model!r}; it has {known}")
+            raise ConfigError(f"grader.against.model: {run} has no model {model!r}; it has {known}")
         each: dict[str, list[TrialRecord]] = {}
-        for record in reader.trials_of(against.model):
+        for record in reader.trials_of(model):
             each.setdefault(record.question, []).append(record)
     return {question: tuple(_texts(records, longest)) for question, records in each.items()}
 

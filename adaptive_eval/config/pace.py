@@ -15,13 +15,15 @@ most of what is needed at the soonest, and nothing runs ahead.
 
 Where it matters that a run is over soon, and servers have slots to spare, rounds and looks are those of `cost`, and
 slots that would be idle are asked what rounds to come are likely to want (`soon`). Looks do not depend on it; what no
-round comes to want is paid for, and is more the more slots there are (benchmarks/wall.md).
+round comes to want is paid for, and is more the more slots there are (benchmarks/wall.md). So it is where nobody names
+a price: servers that need neither price nor key are somebody's own, and an idle slot costs there what a busy one does.
 
 Where models are asked through batch services, what counts is how often one waits for them (`batches`): rounds are as
 large as the need, all models go in step, and a round takes as long whatever its size (benchmarks/batches.md).
 """
 
 from collections.abc import Sequence
+from math import exp
 from typing import Literal, NamedTuple
 
 from adaptive_eval.config.decisions import AllocationConfig, TrialsConfig
@@ -51,9 +53,13 @@ GUESSED_SHARE = 0.25
 """Of `max_tokens`: the length of an answer where nothing is known."""
 GUESSED_SPEED = 40.0
 """Tokens a second of one answer among many on a busy server."""
-TRIALS_OF = {"cost": 0.55, "balanced": 0.60, "time": 0.75}
-"""Shares of the trials of the fixed design, and how many looks in turn are waited for (benchmarks/pace.md)."""
-LOOKS_OF = {"cost": 60, "balanced": 20, "time": 5}
+TRIALS_OF = {"cost": 0.55, "balanced": 0.60, "time": 0.75, "soon": 0.55}
+"""Shares of the trials of the fixed design that rounds ask for, and how many looks in turn are waited for
+(benchmarks/pace.md, benchmarks/wall.md)."""
+LOOKS_OF = {"cost": 60, "balanced": 20, "time": 5, "soon": 4}
+IN_VAIN = 0.2
+"""Of the trials of the fixed design: what idle slots are asked in vain, at most, where slots are many times as many as
+questions."""
 LAST_ANSWER = 3.0
 """The last answer of a round comes after so many times the mean."""
 
@@ -66,38 +72,82 @@ class FavourChoice(NamedTuple):
 
 
 def choose_favour(
-    models: Sequence[ModelConfig], trials: TrialsConfig, questions: int, *, in_turn: bool = False
+    models: Sequence[ModelConfig],
+    trials: TrialsConfig,
+    questions: int,
+    *,
+    in_turn: bool = False,
+    nothing_ahead: str | None = None,
 ) -> FavourChoice:
-    """The pace that is expected to be cheapest: a function of the configuration alone."""
+    """The pace that is expected to be cheapest: a function of the configuration alone.
+
+    `nothing_ahead` is why idle slots would not be asked ahead, where that is so: then nothing is `soon`.
+    """
     if in_turn:
         return FavourChoice("servers", "models take turns on a server, which is paid for by the hour")
     if any(model.launch is not None or model.gpus is not None for model in models):
         return FavourChoice("servers", "servers of your own are paid for by the hour")
     if any(model.batch is not None for model in models):
         return FavourChoice("batches", "each look waits for batches, which may take hours")
-    if any(model.price is None or model.sampling.max_tokens is None for model in models):
-        return FavourChoice("balanced", "what an answer costs is not known: no price, or no sampling.max_tokens")
-    costs = {favour: _expected_cost(favour, models, trials, questions) for favour in TRIALS_OF}
+    if all(map(_is_free, models)):
+        return _where_nothing_is_priced(nothing_ahead)
+    if unknown := [model for model in models if not _cost_is_known(model)]:
+        what = f"what an answer of {unknown[0].name} costs is not known"
+        return FavourChoice("balanced", f"{what}: no price, or no sampling.max_tokens")
+    paces = [favour for favour in TRIALS_OF if favour != "soon" or nothing_ahead is None]
+    costs = {favour: _expected_cost(favour, models, trials, questions) for favour in paces}
     favour = min(costs, key=costs.__getitem__)
     told = ", ".join(f"{name} ${cost:,.2f}" for name, cost in costs.items())
     why = f"tokens and time at ${trials.hour_is_worth:g} an hour are expected to come to {told}"
     return FavourChoice(favour, why)  # type: ignore[arg-type]
 
 
+def _where_nothing_is_priced(nothing_ahead: str | None) -> FavourChoice:
+    """Servers that ask for no key and have no price are somebody's own: what is paid there is the time for which they
+    are there, and a slot that is idle costs as much as one that is busy."""
+    own = "no model has a price or a key, so that servers are taken to be your own, where it is time that is paid"
+    if nothing_ahead is None:
+        return FavourChoice("soon", own)
+    return FavourChoice("balanced", f"{own}; but idle slots cannot be asked ahead, since {nothing_ahead}")
+
+
+def _cost_is_known(model: ModelConfig) -> bool:
+    """What an answer costs: nothing beside its time, where there is neither price nor key."""
+    return model.sampling.max_tokens is not None and (model.price is not None or _is_free(model))
+
+
+def _is_free(model: ModelConfig) -> bool:
+    """No price is named, and nothing that its servers might know a customer by: a key, a signature, headers."""
+    known_by = model.key_variable or model.auth or model.headers or model.sampling.extra_headers
+    return model.price is None and not known_by
+
+
 def _expected_cost(favour: str, models: Sequence[ModelConfig], trials: TrialsConfig, questions: int) -> float:
     """US dollars for answers, and for the hours of the slowest model."""
-    most, tokens = trials.max * questions, [GUESSED_SHARE * (model.sampling.max_tokens or 0) for model in models]
-    usd = sum(
-        most * each * model.price.output / 1e6
-        for each, model in zip(tokens, models, strict=True)
-        if model.price is not None
-    )
+    usd = sum(_expected_usd(favour, model, trials, questions) for model in models)
+    seconds = max(_expected_seconds(favour, model, trials, questions) for model in models)
+    return usd + trials.hour_is_worth * seconds / 3600.0
+
+
+def _expected_usd(favour: str, model: ModelConfig, trials: TrialsConfig, questions: int) -> float:
+    asked = _share_asked(favour, model, questions) * trials.max * questions
+    return 0.0 if model.price is None else asked * _expected_tokens(model) * model.price.output / 1e6
+
+
+def _expected_seconds(favour: str, model: ModelConfig, trials: TrialsConfig, questions: int) -> float:
     looks = LOOKS_OF[favour] * trials.max / 80.0
-    seconds = max(
-        each / GUESSED_SPEED * (TRIALS_OF[favour] * most / _slots(model) + LAST_ANSWER * looks)
-        for each, model in zip(tokens, models, strict=True)
-    )
-    return TRIALS_OF[favour] * usd + trials.hour_is_worth * seconds / 3600.0
+    asked = _share_asked(favour, model, questions) * trials.max * questions
+    return _expected_tokens(model) / GUESSED_SPEED * (asked / _slots(model) + LAST_ANSWER * looks)
+
+
+def _share_asked(favour: str, model: ModelConfig, questions: int) -> float:
+    """Of the trials of the fixed design, those that the model is asked."""
+    idle = 1.0 - exp(-_slots(model) / questions) if favour == "soon" else 0.0
+    return TRIALS_OF[favour] + IN_VAIN * idle
+
+
+def _expected_tokens(model: ModelConfig) -> float:
+    return GUESSED_SHARE * (model.sampling.max_tokens or 0)
 
 
 def _slots(model: ModelConfig) -> int:

@@ -18,13 +18,15 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from adaptive_eval.config.opponent import answers_of_model, with_opponent_apart
 from adaptive_eval.config.other_answers import questions_of
 from adaptive_eval.config.pace import Favour, choose_favour
 from adaptive_eval.config.planning import longest_prompts, lost_cost, plan_of, trial_cost, worst_costs, worst_verdict
 from adaptive_eval.config.run import ModelConfig, RunConfig
-from adaptive_eval.core import Plan
+from adaptive_eval.core import Budget, Plan
 from adaptive_eval.endpoints.types import Endpoint, Prompt
 from adaptive_eval.errors import ConfigError, StoreError
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
@@ -41,7 +43,7 @@ from adaptive_eval.store.same_meaning import SOURCES
 
 def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The names of launched models whose program is not there, and what is wrong."""
-    for model in config.models:
+    for model in config.served:
         if model.launch is not None:
             sees = environment_of(model.launch, model.model, "", environment)
             problem = missing_program(launch_words(model, model.launch), sees, config.folder)
@@ -59,7 +61,7 @@ GRADER_WORKINGS: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency", "price", "gpus"), True),
     "server": SERVER_WORKINGS,
     "panel": {"__all__": {"server": SERVER_WORKINGS, **dict.fromkeys(("concurrency", "price", "gpus"), True)}},
-    "against": {"run"},
+    "against": {"run", "trials"},
     "beside": {"timeout", "workers", "memory"},
 }
 """How a grader is run and checked; not what it finds, since one that fails gives no grade."""
@@ -85,6 +87,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
             | {"kind": config.grader.kind}
             | _sources(config),
             "rubric": config.rubric.model_dump(mode="json", exclude_defaults=True),
+            **({} if config.opponent is None else {"opponent": _opponent_meaning(config, config.opponent)}),
         },
         models={model.name: _model_meaning(model) for model in config.models},
         questions={question.id: _question_body(question) for question in questions},
@@ -117,6 +120,13 @@ def _model_meaning(model: ModelConfig) -> dict[str, object]:
         "prompt": model.prompt.model_dump(mode="json", exclude_defaults=True),
         "sampling": model.sampling.model_dump(mode="json", exclude=SAMPLING_WORKINGS, exclude_defaults=True),
     }
+
+
+def _opponent_meaning(config: RunConfig, opponent: ModelConfig) -> dict[str, object]:
+    """The answers that others are compared with; how many there are by default is fixed once they have come."""
+    against = answers_of_model(config.grader)
+    given = {} if against is None or against.trials is None else {"trials": against.trials}
+    return {**_model_meaning(opponent), **given}
 
 
 def _question_body(question: Question) -> dict[str, object]:
@@ -161,6 +171,11 @@ def stored_words(header: RunHeader) -> dict[str, str]:
 def stored_questions(header: RunHeader) -> tuple[Question, ...]:
     """The questions that `run_header` stored."""
     return tuple(stored_question(key, body) for key, body in header.questions.items())
+
+
+def others_in(header: RunHeader) -> Mapping[str, tuple[str, ...]]:
+    """The answers that others are compared with, by question, where they are a part of the questions."""
+    return {question.id: question.others for question in stored_questions(header)}
 
 
 def stored_question(key: str, body: Json) -> Question:
@@ -226,13 +241,31 @@ def prepare(config: RunConfig) -> PreparedRun:
     """Load the questions and work everything out; raises `ConfigError`."""
     if isinstance(config.grader, Logged):
         raise ConfigError("grader.kind is logged, which grades nothing: it stands for the grades of imported logs")
+    config = with_opponent_apart(config)
     questions = questions_of(config)
     _require_gradable(config, questions)
     prepared = with_questions(config, questions)
     if config.trials.favour == "auto":
-        choice = choose_favour(config.asked, config.trials, len(questions), in_turn=config.in_turn)
+        choice = choose_favour(
+            config.asked,
+            config.trials,
+            len(questions),
+            in_turn=config.in_turn,
+            nothing_ahead=_why_nothing_ahead(prepared),
+        )
         prepared = replace(at_pace(prepared, choice.favour), why_favoured=choice.why)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
+
+
+def _why_nothing_ahead(prepared: PreparedRun) -> str | None:
+    """Why idle slots of the run are asked nothing before a round does, whatever its pace; None where they are."""
+    if replace(prepared.plan.budget, wall_seconds=None) != Budget():
+        return "a cap counts what is asked"
+    if isinstance(prepared.config.grader, AskedGrader):
+        return "grades have to be asked for, too"
+    if prepared.rubric.lacks:
+        return "thresholds are fitted to the first answers"
+    return None
 
 
 def at_pace(prepared: PreparedRun, favour: Favour) -> PreparedRun:
@@ -268,6 +301,15 @@ def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> Prepar
         header=run_header(config, questions),
         roster=roster_of(config, questions),
     )
+
+
+def with_question_answers(prepared: PreparedRun, questions: tuple[Question, ...]) -> PreparedRun:
+    """The run with answers to compare with in its questions, which are otherwise the same."""
+    config = prepared.config
+    worst = worst_costs(config.models, longest_prompts(prepared.prompts), worst_verdict(config, questions))
+    bodies = {question.id: _question_body(question) for question in questions}
+    header = replace(prepared.header, questions=bodies)
+    return replace(prepared, questions=questions, plan=plan_of(config, questions, worst), header=header)
 
 
 def roster_of(config: RunConfig, questions: Sequence[Question]) -> Roster:

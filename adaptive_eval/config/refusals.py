@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from adaptive_eval.config.document import Document, yaml_value
-from adaptive_eval.config.normalise import ALIASES
+from adaptive_eval.config.normalise import ALIASES, STORED_SECTIONS
 from adaptive_eval.config.problems import KeyPath, Problem, written_path
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import HEADERS
@@ -66,10 +66,11 @@ def suggestion(path: KeyPath, kind: object) -> str:
     """What an unknown key may have been meant to be: a near one of this section, or the same one of another."""
     key = str(path[-1])
     here = {name for section in of_kind(sections_at(path[:-1]), kind) for name in section.model_fields}
+    here -= set() if path[:-1] else STORED_SECTIONS
     here |= {alias[-1] for alias in ALIASES if alias[:-1] == path[:-1]}
     if close := get_close_matches(key.lower(), sorted(here), 1, cutoff=0.7):
         return f"did you mean `{close[0]}`?"
-    if elsewhere := [place for place in _everywhere() if place[-1] == key]:
+    if elsewhere := [place for place in _everywhere() if place[-1] == key and place[0] not in STORED_SECTIONS]:
         nearest = max(elsewhere, key=lambda place: (_shared(place, path), -len(place)))
         return f"did you mean {written_path((*path[: _shared(nearest, path)], *nearest[_shared(nearest, path) :]))}?"
     return f"known keys are {', '.join(sorted(here))}" if here else ""
@@ -166,7 +167,7 @@ def _one_of(path: KeyPath, expected: str, document: Document) -> Problem:
 
 def _grader(path: KeyPath, expected: str, document: Document) -> Problem:
     """None of the graders, which are the one section of several kinds; a function of one's own needs its key."""
-    tags = [tag for tag in expected.split(", ") if tag.strip("'") != STORED_ONLY]
+    tags = [tag for tag in expected.split(", ") if tag.strip("'") not in STORED_ONLY]
     said = _one_of((*path, "kind"), ", ".join(tags), document)
     value = document.value(said.path)
     own = isinstance(value, str) and re.fullmatch(SPECIFICATION, value) is not None

@@ -96,6 +96,11 @@ class ModelConfig(EndpointConfig):
             _require_messages(info.data)
         return batch
 
+    @property
+    def in_pool(self) -> bool:
+        """Its server is started at a place of the run's pool, where the run has one."""
+        return self.launch is not None and self.launch.exclusive is None
+
 
 def _require_messages(model: Mapping[str, Any]) -> None:
     """Raise where the Messages API could not be asked as this model is."""
@@ -311,6 +316,8 @@ class RunConfig(Decisions):
     prompt: PromptConfig = PromptConfig()
     sampling: Sampling = Sampling()
     models: tuple[ModelConfig, ...] = Field(min_length=1)
+    opponent: ModelConfig | None = None
+    """The one of the models that a judge compares the others with: stored runs have it apart."""
     pool: PoolConfig | None = None
     sites: SitesConfig = SitesConfig()
     grader: GraderConfig
@@ -335,10 +342,15 @@ class RunConfig(Decisions):
         return tuple(model for model in self.models if model.recorded is None)
 
     @property
+    def served(self) -> tuple[ModelConfig, ...]:
+        """The same with the opponent, where it is apart."""
+        return self.asked if self.opponent is None else (*self.asked, self.opponent)
+
+    @property
     def keys(self) -> frozenset[str]:
         """The names of the environment variables that hold keys."""
         graders = self.grader.seats if isinstance(self.grader, AskedGrader) else ()
-        servers = [*self.asked, *(one.server for one in graders)]
+        servers = [*self.served, *(one.server for one in graders)]
         return frozenset(name for server in servers if (name := server.key_variable) is not None)
 
     @model_validator(mode="after")
@@ -369,9 +381,8 @@ class RunConfig(Decisions):
     @model_validator(mode="after")
     def _places_are_there(self) -> "RunConfig":
         words = () if self.pool is None else self.pool.words
-        launched = {model.name: model.launch for model in self.models if model.launch is not None}
-        pooled = [name for name, launch in launched.items() if launch.exclusive is None]
-        if words and not pooled:
+        launched = {model.name: model.launch for model in self.served if model.launch is not None}
+        if words and not any(model.in_pool for model in self.served):
             raise refuse("pool: no model is served there", "give models a `launch` section without `exclusive`")
         for name, launch in launched.items():
             if launch.exclusive in words:

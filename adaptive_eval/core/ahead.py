@@ -8,7 +8,8 @@ How much is likely to be wanted follows from the latest look: a share of what a 
 soonest (`trials_needed`), and at least some part of what it has, spread over its questions as the policy would do it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from adaptive_eval.core.compose import RoundInputs, allocated, view_of, wanted_f
 from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import Ask
+from scorio.moments import IntArray
 
 LEAST_AHEAD = 0.3
 """Trials that are asked ahead of an open comparison, at least, as a share of those that a model has: near a decision
@@ -44,11 +46,21 @@ def likely_wanted(plan: Plan, flight: BatchesInFlight, now: RoundInputs) -> Tria
     return allocated(plan.policy, view_of(now, pairs, flight.issued, sizes))
 
 
-def in_turn(model: int, issued: Sequence[int], extra: Sequence[int]) -> list[Ask]:
-    """Further trials of a model, so that every question is as far on its way as the others."""
-    turns = sorted(
-        ((number + 0.5) / more, question, first + number)
-        for question, (first, more) in enumerate(zip(issued, extra, strict=True))
-        for number in range(more)
-    )
-    return [Ask(model, question, trial, NO_ROUND) for _, question, trial in turns]
+class LikelyTrials(NamedTuple):
+    """Trials of one model by question and number, those first that come first."""
+
+    question: IntArray
+    trial: IntArray
+
+    def asks(self, model: int) -> Iterator[Ask]:
+        """One by one."""
+        for question, trial in zip(self.question.tolist(), self.trial.tolist(), strict=True):
+            yield Ask(model, question, trial, NO_ROUND)
+
+
+def in_turn(issued: IntArray, extra: IntArray) -> LikelyTrials:
+    """Further trials (M,) of a model, so that every question is as far on its way as the others."""
+    question = np.repeat(np.arange(len(extra)), extra)
+    number = np.arange(len(question)) - np.repeat(np.cumsum(extra) - extra, extra)
+    order = np.argsort((number + 0.5) / extra[question], kind="stable")
+    return LikelyTrials(question[order], (issued[question] + number)[order])

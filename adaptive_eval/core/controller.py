@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.ahead import before_first_look, in_turn, likely_wanted
+from adaptive_eval.core.ahead import LikelyTrials, before_first_look, in_turn, likely_wanted
 from adaptive_eval.core.compose import RoundInputs, next_round
 from adaptive_eval.core.current_horizon import CurrentHorizon
 from adaptive_eval.core.horizon import Extension
@@ -78,21 +78,20 @@ class Controller:
         """At most `slots` trials to run now, of one model if it is named; none means: wait, or the run is finished."""
         return self._flight.ask(slots, model)
 
-    def likely_next(self) -> list[list[Ask]]:
+    def likely_next(self) -> list[LikelyTrials]:
         """Of each model trials that rounds to come are likely to ask for, by the latest look, those first that come
         first; none where caps count trials, or where the pace asks nothing ahead.
 
         Their outcomes are not told before a round asks for them.
         """
         plan, flight, pace = self.plan, self._flight, self._horizon.pace
-        if not pace.ahead or flight.account.capped or plan.first is not None or self.finished is not None:
-            return [[] for _ in range(plan.bench.models)]
-        if self.standing is None:
-            extra = before_first_look(plan, flight)
+        if not pace.ahead or flight.account.capped or self.finished is not None:
+            extra = np.zeros_like(flight.issued)
+        elif self.standing is None:
+            extra = before_first_look(plan, flight) if plan.first is None else np.zeros_like(flight.issued)
         else:
             extra = likely_wanted(plan, flight, self._now(self.standing))
-        first = flight.issued.tolist()
-        return [in_turn(model, first[model], more) for model, more in enumerate(extra.tolist())]
+        return [in_turn(issued, more) for issued, more in zip(flight.issued, extra, strict=True)]
 
     @property
     def looks_taken(self) -> int:
@@ -329,7 +328,8 @@ class Controller:
         if self.standing is None:
             return None
         bounds, spent = self._tally.bounds(time_outs=True), self._flight.account.spent()
-        return conclude(self.plan, self.standing, self.supply, self.counts, bounds, self.finished, spent)
+        together = self._tally.variances_by_trial(self.standing.pairs)
+        return conclude(self.plan, self.standing, self.supply, self.counts, bounds, self.finished, spent, together)
 
     def latest_look(self) -> Look | None:
         """The latest look as plain values, kept or not; None before the first."""

@@ -39,6 +39,7 @@ from scorio.sinf.compare import (
     trial_variance,
     variance_at,
 )
+from scorio.sinf.paired import variance_against
 from scorio.sinf.prior import self_centred_average_moments, self_centred_prior, unseen_variance
 
 Prior = Literal["uniform", "self"]
@@ -201,7 +202,8 @@ class Evidence:
     def of_pairs(self, at: IndexArray) -> "Evidence":
         """On the pairs at these positions alone, for a rule that judges each by itself."""
         names = ("first", "second", "difference", "sigma", "sigma_first", "sigma_second", "z", "information")
-        return replace(self, **{name: getattr(self, name)[at] for name in names})
+        paired = None if self.paired is None else self.paired[at]
+        return replace(self, paired=paired, **{name: getattr(self, name)[at] for name in names})
 
     @property
     def rho(self) -> FloatArray:
@@ -279,8 +281,8 @@ def weigh_evidence(
     pair = standardised(one.score + given, one.var, two.score, two.var)
     noise, noise_at_horizon = one.noise + two.noise, one.noise_at_horizon + two.noise_at_horizon
     if paired is not None:
-        chosen, found = paired
-        own = standardised(found.mean + given, found.var, 0.0, 0.0)
+        chosen, found, values = paired
+        own = standardised(found.mean + given, variance_against(found, given, values), 0.0, 0.0)
         pair = StandardisedDifference(*(np.where(chosen, *both) for both in zip(own, pair, strict=True)))
         noise = np.where(chosen, found.noise, noise)
         noise_at_horizon = np.where(chosen, found.noise_at_horizon, noise_at_horizon)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
+from adaptive_eval.core.coupled_rule import CoupledSequential
 from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pairs
 from adaptive_eval.core.horizon import PastHorizon
 from adaptive_eval.core.judge import Judging
@@ -133,6 +134,9 @@ class Plan:
 
     @property
     def deciding_rule(self) -> Rule:
-        """The rule that the objective brings itself, else the one that is configured."""
+        """The rule that the objective brings itself, else the one that is configured: where seeds are shared, in its
+        form for that."""
         own = self.objective.rule
+        if own is None and self.coupled and isinstance(self.rule, Sequential):
+            return CoupledSequential(self.rule)
         return self.rule if own is None else own

@@ -56,6 +56,9 @@ class ComparisonResult(NamedTuple):
     """The smallest delta within which the budget could certify a tie."""
     by_trial: bool
     """It is judged by the differences of trials with the same seeds."""
+    variance_by_trial: float | None
+    """Of these differences, over that of independent models: about the share of their trials that it takes; None where
+    it is not judged so."""
 
 
 class Result(NamedTuple):
@@ -86,13 +89,15 @@ def conclude(
     bounds: ScoreBounds | None,
     reason: Reason | None,
     spent: Cost,
+    together: FloatArray,
 ) -> Result:
-    """The result as of one look; `bounds`: how far what is not known could move the scores."""
+    """The result as of one look; `bounds`: how far what is not known could move the scores; `together` (n,): of the
+    objective's pairs, the variance of what is judged trial by trial over that of independent models."""
     bench = plan.bench
     known = counts if bench.prior_counts is None else counts + bench.prior_counts
     means = question_means(known, bench.weights)
     compared = means if plan.estimator == "average" else question_means(known + 1, bench.weights)
-    comparisons = _comparisons(plan, standing, supply, compared)
+    comparisons = _comparisons(plan, standing, supply, compared, together)
     return Result(
         reason=reason,
         models=_models(standing, supply, means, bench.clusters, bounds),
@@ -177,7 +182,9 @@ def _at_least(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
     return np.maximum(fixed, sampled)
 
 
-def _comparisons(plan: Plan, standing: JudgedLook, supply: Supply, means: FloatArray) -> tuple[ComparisonResult, ...]:
+def _comparisons(
+    plan: Plan, standing: JudgedLook, supply: Supply, means: FloatArray, together: FloatArray
+) -> tuple[ComparisonResult, ...]:
     evidence, pairs = standing.evidence, standing.pairs
     at, margin = evidence.positions(pairs), evidence.margin
     difference, sampled = _differences(plan, pairs, means)
@@ -195,6 +202,7 @@ def _comparisons(plan: Plan, standing: JudgedLook, supply: Supply, means: FloatA
         (told * z).tolist(),
         (told * standing.forecast.certifiable[at]).tolist(),
         (np.zeros(len(at), dtype=bool) if evidence.paired is None else evidence.paired[at]).tolist(),
+        [None if math.isnan(one) else one for one in together.tolist()],
     )
     return tuple(map(ComparisonResult, *columns))
 

@@ -17,8 +17,15 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.rounds import MISSING, UNGRADED, Batch
 from adaptive_eval.core.settings import Bench
-from scorio.moments import IntArray
-from scorio.sinf.paired import DifferenceValues, PairedMoments, coupling, difference_values, paired_moments
+from scorio.moments import FloatArray, IntArray
+from scorio.sinf.paired import (
+    Coupling,
+    DifferenceValues,
+    PairedMoments,
+    coupling,
+    difference_values,
+    paired_moments,
+)
 
 Indices = NDArray[np.intp]
 WORTH_PAIRING = 0.3
@@ -33,6 +40,8 @@ class PairedEvidence(NamedTuple):
 
     chosen: NDArray[np.bool_]
     found: PairedMoments
+    values: FloatArray
+    """What the values of two trials can differ by."""
 
 
 class SharedTrials:
@@ -68,10 +77,18 @@ class SharedTrials:
 
     def _goes_together(self, pair: int) -> bool:
         """Whether what both made of the same trials differs clearly from what independent models would."""
+        found = self._coupling(pair)
+        return bool(abs(found.variance - 1.0) >= max(WORTH_PAIRING, STANDARD_ERRORS * found.sigma))
+
+    def _coupling(self, pair: int) -> Coupling:
         low, high = (self._came[model] for model in np.argwhere(self._pair == pair)[0])
         both = (low < UNGRADED) & (high < UNGRADED)
-        found = coupling(np.nonzero(both)[0], self._weights[low[both]], self._weights[high[both]])
-        return bool(abs(found.variance - 1.0) >= max(WORTH_PAIRING, STANDARD_ERRORS * found.sigma))
+        return coupling(np.nonzero(both)[0], self._weights[low[both]], self._weights[high[both]])
+
+    def variances(self, first: Indices, second: Indices) -> FloatArray:
+        """Of the difference of each of these pairs that is judged by it, over that of independent models; else nan."""
+        at = self._pair[np.minimum(first, second), np.maximum(first, second)]
+        return np.array([self._coupling(pair).variance if self._is_paired[pair] else np.nan for pair in at.tolist()])
 
     def _make_room(self, trials: int) -> None:
         models, questions, there = self._came.shape
@@ -102,7 +119,7 @@ class SharedTrials:
             worst, best = int(self._weights.argmin()), int(self._weights.argmax())
             ways += [counts + self._filled(first, second, *fill) for fill in ((best, worst), (worst, best))]
         values = self._differences.values
-        return [PairedEvidence(chosen, paired_moments(way, self._weights, values, horizon)) for way in ways]
+        return [PairedEvidence(chosen, paired_moments(way, self._weights, values, horizon), values) for way in ways]
 
     def _filled(self, first: Indices, second: Indices, of_first: int, of_second: int) -> IntArray:
         """Counts (n, M, D) of the trials that both have and one has no grade for, were it this one."""

@@ -14,7 +14,7 @@ from adaptive_eval.core.settings import Bench, require
 from adaptive_eval.core.shared_trials import PairedEvidence, SharedTrials
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.core.ungraded import ScoreBounds, bounds_of, why_unjudgeable
-from scorio.moments import IntArray
+from scorio.moments import FloatArray, IntArray
 
 
 class Tally:
@@ -117,6 +117,13 @@ class Tally:
         if self._shared is None:
             return ()
         return self._shared.paired(*pairs, self._most, ungraded=ungraded)
+
+    def variances_by_trial(self, pairs: IndexArray) -> FloatArray:
+        """Of pairs (n, 2) of models that are judged by the differences of their trials: the variance of these over that
+        of independent models; nan of any other."""
+        if self._shared is None:
+            return np.full(len(pairs), np.nan)
+        return self._shared.variances(pairs[:, 0], pairs[:, 1])
 
     def _estimate(self, rows: NDArray[np.intp]) -> None:
         self.estimates = update(self.estimates, rows, self.counts, self._bench, self._prior, self._most)

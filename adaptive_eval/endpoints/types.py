@@ -6,7 +6,8 @@ number of its replicas.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Protocol, Self
@@ -305,6 +306,20 @@ class ReplicaStats:
 
 
 @dataclass(frozen=True, slots=True)
+class SiteStats:
+    """A site on a cluster at this moment."""
+
+    site: str
+    """What the run calls it."""
+    in_flight: int
+    """Requests that it has."""
+    queued: int
+    """Those of them that its server does not have, or has answered already."""
+    answers: int
+    """That have come from it since this start of the run."""
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointStats:
     """One model's traffic so far."""
 
@@ -319,6 +334,25 @@ class EndpointStats:
     completion_tokens: int = 0
     replicas: tuple[ReplicaStats, ...] = ()
     notices: tuple[Notice, ...] = ()
+    sites: tuple[SiteStats, ...] = ()
+    """Where servers run on a cluster, and once a site of the model was there."""
+    waiting: int = 0
+    """Requests that no site has yet."""
+
+
+def summed_stats(each: Sequence[EndpointStats]) -> EndpointStats:
+    """The traffic of several endpoints, or of one after another, as one model's."""
+    return EndpointStats(
+        in_flight=sum(one.in_flight for one in each),
+        requests=sum(one.requests for one in each),
+        retries=sum(one.retries for one in each),
+        errors=dict(sum((Counter(one.errors) for one in each), Counter())),
+        lost=sum(one.lost for one in each),
+        prompt_tokens=sum(one.prompt_tokens for one in each),
+        completion_tokens=sum(one.completion_tokens for one in each),
+        replicas=tuple(replica for one in each for replica in one.replicas),
+        notices=tuple(dict.fromkeys(notice for one in each for notice in one.notices)),
+    )
 
 
 Again = Callable[[], Awaitable[bool]]

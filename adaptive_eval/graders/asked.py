@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
@@ -15,7 +15,23 @@ from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
 from adaptive_eval.questions.types import Question
 from adaptive_eval.sections import Count, Price, refuse
 
-USED = ("judge_prompt_tokens", "judge_completion_tokens", "judge_usd", "judge_gpu_seconds")
+USED = ("judge_prompt_tokens", "judge_completion_tokens", "judge_usd", "judge_gpu_seconds", "judge_seconds")
+
+
+class ReplyUse(NamedTuple):
+    """What replies have used: their tokens, and how long they took, one after the other."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    def plus(self, more: "ReplyUse") -> "ReplyUse":
+        """Both together."""
+        prompt, completion = self.prompt_tokens + more.prompt_tokens, self.completion_tokens + more.completion_tokens
+        return ReplyUse(prompt, completion, self.seconds + more.seconds)
+
+
+NO_REPLY = ReplyUse()
 
 
 class AskedGrader(GraderOptions):
@@ -126,15 +142,11 @@ def spent_in(signals: Mapping[str, SignalValue]) -> Cost | None:
     """What one grade has used, by its `USED`; None where nobody was asked for it."""
     if USED[0] not in signals:
         return None
-    prompt, completion, usd, gpu_seconds = (float(signals.get(name, 0.0)) for name in USED)
+    prompt, completion, usd, gpu_seconds = (float(signals.get(name, 0.0)) for name in USED[:4])
     return Cost(round(prompt + completion), usd, gpu_seconds)
 
 
-def spent_signals(used: Cost, prompt_tokens: int, completion_tokens: int) -> dict[str, SignalValue]:
+def spent_signals(used: Cost, replies: ReplyUse) -> dict[str, SignalValue]:
     """`USED` of one grade."""
-    return {
-        "judge_prompt_tokens": float(prompt_tokens),
-        "judge_completion_tokens": float(completion_tokens),
-        "judge_usd": used.usd,
-        "judge_gpu_seconds": used.gpu_seconds,
-    }
+    tokens = float(replies.prompt_tokens), float(replies.completion_tokens)
+    return dict(zip(USED, (*tokens, used.usd, used.gpu_seconds, replies.seconds), strict=True))

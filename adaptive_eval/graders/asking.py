@@ -6,6 +6,7 @@ grade, and the next start of the run, or `adaptive-eval regrade`, asks again.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from adaptive_eval.endpoints.opening import open_endpoint
 from adaptive_eval.endpoints.refusals import OF_AN_OPTION
 from adaptive_eval.endpoints.types import Again, Answer, Endpoint, Notice, Prompt, Sampling
 from adaptive_eval.errors import EndpointError, GraderError
-from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.asked import NO_REPLY, AskedGrader, ReplyUse
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Marks
 from adaptive_eval.questions.types import Question
@@ -75,14 +76,16 @@ class AskingPool:
             -(-self.lost.tokens // replies), self.lost.usd / replies, self.lost.gpu_seconds / replies / attempts
         )
 
-    def _used(self, replies: Sequence[GraderReply], again: Again | None) -> tuple[Cost, tuple[int, int]]:
-        """What replies have cost, with those that were lost where somebody counts them, and their tokens."""
+    def _used(self, replies: Sequence[GraderReply], again: Again | None) -> tuple[Cost, ReplyUse]:
+        """What replies have cost, with those that were lost where somebody counts them, and what those have used that
+        came."""
         came = [one.answer for one in replies if one.answer is not None]
         each = [self._asked.cost(one.prompt_tokens, one.completion_tokens, one.latency) for one in came]
         used = Cost(sum(one.tokens for one in each), sum(one.usd for one in each), sum(one.gpu_seconds for one in each))
         if again is not None:
             used = used.plus(self.lost_vote.times(sum(one.lost for one in replies)))
-        return used, (sum(one.prompt_tokens for one in came), sum(one.completion_tokens for one in came))
+        each_use = (ReplyUse(one.prompt_tokens, one.completion_tokens, one.latency) for one in came)
+        return used, reduce(ReplyUse.plus, each_use, NO_REPLY)
 
     async def _ask(self, sent: Prompt, seed: int, again: Again | None) -> GraderReply:
         async with self._slots:

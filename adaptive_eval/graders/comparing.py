@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
+from adaptive_eval.errors import GraderError
 from adaptive_eval.graders.ballots import VERDICT, BallotField, Said
 from adaptive_eval.graders.judge_forms import JudgeForm, Voted
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig
@@ -18,17 +19,27 @@ from adaptive_eval.graders.scoring import middle
 from adaptive_eval.graders.transcript import ShownTexts, grading_words, shortened
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.questions.types import Question
-from adaptive_eval.sections import Section
+from adaptive_eval.sections import Count, Section, refuse
 
 
-class AnswersOfRun(Section):
-    """Answers of a model in an earlier run."""
+class AnswersOfModel(Section):
+    """Answers of a model, in an earlier run or in this one."""
 
-    run: Path
-    """The directory of that run, from the current directory. What it has now becomes a part of this run."""
+    run: Path | None = None
+    """The directory of an earlier run, from the current directory: what it has now becomes a part of this run. Default:
+    the model is one of this run, is asked before all others, and is not ranked."""
     model: str = Field(min_length=1)
-    """The model there. Trial by trial: each answer is compared with that of the same number, and where that run has
-    fewer, with those from the first on once more."""
+    """The model there. Trial by trial: each answer is compared with that of the same number, and where there are fewer,
+    with those from the first on once more."""
+    trials: Count | None = Field(None, ge=1)
+    """How many answers to each question a model of this run gives; default: `trials.min`."""
+
+    @field_validator("trials")
+    @classmethod
+    def _of_this_run(cls, trials: int | None, info: ValidationInfo) -> int | None:
+        if trials is not None and info.data.get("run") is not None:
+            raise refuse("is for a model of this run: of an earlier one all answers are taken", "remove it")
+        return trials
 
 
 REFERENCE = "reference"
@@ -80,8 +91,8 @@ def compared(replies: Sequence[Said]) -> BothOrders:
 class ByComparison(JudgeForm):
     """The judge says whether an answer is better or worse than another one, which is the same for all models."""
 
-    against: str | AnswersOfRun
-    """The field of the question that has the other answer, or `REFERENCE`, or those of an earlier run."""
+    against: str | AnswersOfModel
+    """The field of the question that has the other answer, or `REFERENCE`, or those of a model."""
     longest: int
     """Bytes of an answer that the judge sees."""
     orders: ClassVar[int] = 2
@@ -105,7 +116,7 @@ class ByComparison(JudgeForm):
 
     def opponent(self, question: Question) -> str:
         """The answer that others are compared with; "" where there is none."""
-        if isinstance(self.against, AnswersOfRun):
+        if not isinstance(self.against, str):
             return question.others[0] if question.others else ""
         if self.against == REFERENCE:
             return question.answer
@@ -113,7 +124,9 @@ class ByComparison(JudgeForm):
         return "" if said is None else str(said)
 
     def key_problem(self, question: Question) -> str | None:
-        if isinstance(self.against, AnswersOfRun):
+        if isinstance(self.against, AnswersOfModel):
+            if self.against.run is None:
+                return None  # they are asked for first
             where = f"{self.against.model} in {self.against.run}"
             return None if question.others else f"has no answer of {where} to compare with; see grader.against"
         if self.opponent(question).strip():
@@ -132,6 +145,8 @@ class ByComparison(JudgeForm):
         )
 
     def decided(self, question: Question, answer: str) -> Voted | None:
+        if isinstance(self.against, AnswersOfModel) and not question.others:
+            raise GraderError(f"has no answer of {self.against.model} to be compared with yet: a run asks it first")
         other = self.opponent(question).strip()
         if shortened(answer.strip(), self.longest) == other:
             return Voted((TIE,), 1.0)

@@ -9,9 +9,9 @@ from pydantic import Field, field_validator, model_validator
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Sampling
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.asked import USED, AskedGrader, spent_signals
+from adaptive_eval.graders.asked import USED, AskedGrader, ReplyUse, spent_signals
 from adaptive_eval.graders.ballots import BallotField, Said, lines_wanted, object_wanted, reply_format
-from adaptive_eval.graders.comparing import AnswersOfRun, ByComparison
+from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.graders.judge_forms import ByVerdicts, JudgeForm, JudgeLevel, Voted
 from adaptive_eval.graders.panel import MOST_FURTHER, FurtherJudge, agreement_signals
 from adaptive_eval.graders.rubric import RubricConfig
@@ -31,11 +31,11 @@ class Judge(AskedGrader):
     """A language model says which of the verdicts an answer gets, scores it by criteria, or compares it with another.
 
     Signals: `verdict`, `is_correct` where the verdicts say what is correct, `has_answer`, `agreement` (the share of the
-    votes), and what was used: `judge_prompt_tokens`, `judge_completion_tokens`, `judge_usd`, `judge_gpu_seconds`. With
-    `scores` there is no verdict but the level of each criterion, under its name, and `score`, their weighted sum. With
-    `against` the verdict is better, tie or worse, `order_dependent` is the share of the votes that were another in the
-    other order, and `prefers_first` how much oftener the first place was preferred. An empty answer is sent to nobody,
-    and its verdict is "". A verdict that cannot be had or read is a grader error.
+    votes), and what was used: `judge_prompt_tokens`, `judge_completion_tokens`, `judge_usd`, `judge_gpu_seconds`,
+    `judge_seconds`. With `scores` there is no verdict but the level of each criterion, under its name, and `score`,
+    their weighted sum. With `against` the verdict is better, tie or worse, `order_dependent` is the share of the votes
+    that were another in the other order, and `prefers_first` how much oftener the first place was preferred. An empty
+    answer is sent to nobody, and its verdict is "". A verdict that cannot be had or read is a grader error.
     """
 
     kind: Literal["judge"] = "judge"
@@ -46,10 +46,10 @@ class Judge(AskedGrader):
     scores: tuple[JudgeCriterion, ...] = Field((), max_length=MOST_CRITERIA)
     """Criteria that are scored one by one, instead of verdicts. Without a `rubric` each sum of weight times worth is a
     category."""
-    against: Annotated[str, Field(min_length=1)] | AnswersOfRun | None = None
+    against: Annotated[str, Field(min_length=1)] | AnswersOfModel | None = None
     """Compare with this answer, in both orders, instead of verdicts: `reference`, the answer key; a field of the
-    questions (`questions.fields.metadata`) that holds the answers of another model or a person; or the answers of a
-    model in an earlier run, trial by trial. Without a `rubric` better is worth 1, a tie 0.5, worse 0."""
+    questions (`questions.fields.metadata`) that holds the answers of another model or a person; or, trial by trial, the
+    answers of a model, in an earlier run or in this one. Without a `rubric` better is worth 1, a tie 0.5, worse 0."""
     votes: Count = Field(1, ge=1, le=15)
     """Verdicts on each answer; more than half of them must agree. Of scores and comparisons the middle one counts."""
     panel: tuple[FurtherJudge, ...] = Field((), max_length=MOST_FURTHER)
@@ -169,7 +169,8 @@ class Judge(AskedGrader):
         forms = (False, True) if self.may_be_structured else (False,)
         sent = [one for form in forms for one in self.transcripts(question, "", structured=form)]
         form = len(orjson.dumps(reply_format(self.ballot))) if self.may_be_structured else 0
-        answers = self.longest * (2 if question.others else 1)
+        two = bool(question.others) or isinstance(self.against, AnswersOfModel)
+        answers = self.longest * (2 if two else 1)
         return max(len(one.system.encode()) + len(one.user.encode()) for one in sent) + answers + form
 
     # -- what it has said ---------------------------------------------------------------------------------------------
@@ -197,10 +198,10 @@ class Judge(AskedGrader):
         said = tuple(str(signals.get(one.name, "")) for one in self.form.label_ballot)
         return said if all(said) else ()
 
-    def marks(self, voted: Voted, used: Cost, tokens: tuple[int, int]) -> Marks:
+    def marks(self, voted: Voted, used: Cost, replies: ReplyUse) -> Marks:
         """The signals of what was voted."""
         told = {**self.form.signals_of_vote(voted), "agreement": voted.agreement}
-        return Marks({**told, **spent_signals(used, *tokens)}, ", ".join(voted.said) or None)
+        return Marks({**told, **spent_signals(used, replies)}, ", ".join(voted.said) or None)
 
 
 def _default(name: str) -> object:

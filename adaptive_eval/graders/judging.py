@@ -16,6 +16,7 @@ from typing import NamedTuple
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer, Notice, Sampling
 from adaptive_eval.errors import GraderError, JudgeFailed
+from adaptive_eval.graders.asked import NO_REPLY
 from adaptive_eval.graders.asking import AskingPool, GraderReply
 from adaptive_eval.graders.ballots import Said, said_in_lines, said_in_object
 from adaptive_eval.graders.judge import Judge
@@ -63,7 +64,7 @@ class JudgePool(AskingPool):
         """
         judge = self._judge
         if (known := judge.form.decided(question, answer.text)) is not None:
-            return make_grade(answer, judge.marks(known, NO_COST, (0, 0)), self.rubric, question.id)
+            return make_grade(answer, judge.marks(known, NO_COST, NO_REPLY), self.rubric, question.id)
 
         @cache
         def sent(structured: bool) -> tuple[Transcript, ...]:
@@ -71,10 +72,10 @@ class JudgePool(AskingPool):
 
         seats = [self, *self._further]
         found = await asyncio.gather(*(seat._votes(sent, answer.seed, again) for seat in seats))
-        used, tokens = NO_COST, (0, 0)
+        used, replies = NO_COST, NO_REPLY
         for seat, given in zip(seats, found, strict=True):
-            cost, (prompt, completion) = seat._used([reply for vote in given for reply in vote.replies], again)
-            used, tokens = used.plus(cost), (tokens[0] + prompt, tokens[1] + completion)
+            cost, came = seat._used([reply for vote in given for reply in vote.replies], again)
+            used, replies = used.plus(cost), replies.plus(came)
         votes = [vote for given in found for vote in given]
         read = [vote.said for vote in votes if not isinstance(vote.said, GraderError)]
         errors = [vote.said for vote in votes if isinstance(vote.said, GraderError)]
@@ -82,7 +83,7 @@ class JudgePool(AskingPool):
             voted = judge.voted(read)
         except GraderError as error:
             raise JudgeFailed(str(errors[0] if errors else error), used) from None
-        marks = judge.marks(voted, used, tokens)
+        marks = judge.marks(voted, used, replies)
         if self._further:
             marks = marks._replace(signals={**marks.signals, **self._agreeing(found, voted.said)})
         return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)

@@ -32,13 +32,31 @@ class Logged(GraderOptions):
         return None
 
 
-GraderConfig = Annotated[ByKey | Python | Judge | Verifier | Logged, Field(discriminator="kind")]
+class AsTheyAre(GraderOptions):
+    """No answer is right or wrong: others are compared with them.
+
+    It stands in the first part of a run alone, in which its opponent is asked.
+    """
+
+    kind: Literal["as_they_are"] = "as_they_are"
+
+    def quick(self, text: str, question: Question) -> Marks | None:
+        return self.grade(text, question)
+
+    def grade(self, text: str, question: Question) -> Marks:
+        return Marks({}, None)
+
+    def key_problem(self, question: Question) -> str | None:
+        return None
+
+
+GraderConfig = Annotated[ByKey | Python | Judge | Verifier | Logged | AsTheyAre, Field(discriminator="kind")]
 """Whichever it is, by its `kind`: a new one has its line here, and is in every list then."""
-STORED_ONLY = "logged"
-"""The kind that stands in stored runs alone: no file may ask for it, and no list offers it."""
+STORED_ONLY = ("logged", "as_they_are")
+"""The kinds that stand in stored runs alone: no file may ask for them, and no list offers them."""
 GRADERS: dict[str, type[GraderOptions]] = {
     one.model_fields["kind"].default: one
     for one in get_args(get_args(GraderConfig)[0])
-    if one is not Logged and not issubclass(one, AskedGrader)
+    if one.model_fields["kind"].default not in STORED_ONLY and not issubclass(one, AskedGrader)
 }
 """Those that read an answer by themselves; a judge and a verifier have to be asked."""

@@ -33,7 +33,7 @@ from scorio.categorical.variables import PERCENTILES, Percentile
 
 PercentileName = Annotated[str, Field(pattern=r"^p\d{1,2}(\.\d+)?$")]
 """p33 for the 33rd percentile."""
-TIMES = frozenset({"latency", "ttft", "judge_gpu_seconds"})
+TIMES = frozenset({"latency", "ttft", "judge_gpu_seconds", "judge_seconds"})
 """Signals by which the same answers would not have the same categories."""
 
 

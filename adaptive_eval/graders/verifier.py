@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Sampling
 from adaptive_eval.errors import GraderError
-from adaptive_eval.graders.asked import USED, AskedGrader, spent_signals
+from adaptive_eval.graders.asked import USED, AskedGrader, ReplyUse, spent_signals
 from adaptive_eval.graders.keyed import KeyedGrader
 from adaptive_eval.graders.slot import LEAST_SHARE, MOST_OPEN, LabelScores, label_probabilities
 from adaptive_eval.graders.transcript import ShownTexts, Transcript, transcript_of, verifying_words
@@ -92,7 +92,7 @@ class Verifier(AskedGrader):
         sure = {f"verifier_{one.lower()}": float(called == label) for one, called in zip(LABELS, CALLED, strict=True)}
         return {**sure, "verdict": label, "is_correct": label == CALLED[0], "has_answer": label != CALLED[2]}
 
-    def marks(self, found: "Found", beside: Marks | None, used: Cost, tokens: tuple[int, int]) -> Marks:
+    def marks(self, found: "Found", beside: Marks | None, used: Cost, replies: ReplyUse) -> Marks:
         """The signals of label probabilities."""
         likeliest = CALLED[max(range(len(LABELS)), key=found.probabilities.__getitem__)]
         said: dict[str, SignalValue] = {
@@ -104,7 +104,7 @@ class Verifier(AskedGrader):
         if beside is not None:
             said |= beside.signals
             extracted = beside.extracted
-        return Marks({**said, **spent_signals(used, *tokens)}, extracted)
+        return Marks({**said, **spent_signals(used, replies)}, extracted)
 
 
 class Found(NamedTuple):

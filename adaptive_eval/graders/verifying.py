@@ -8,6 +8,7 @@ from pathlib import Path
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again, Answer
 from adaptive_eval.errors import ConfigError, GraderError, JudgeFailed, Unavailable
+from adaptive_eval.graders.asked import NO_REPLY
 from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.pool import GradingPool, make_grade
 from adaptive_eval.graders.rubric import Rubric
@@ -62,16 +63,17 @@ class VerifierPool(AskingPool):
         """The grade of an answer; `JudgeFailed` says why there is none, and what was spent."""
         beside = None if self._beside is None else await self._beside.marks(answer.text, question)
         if not answer.text.strip():
-            return make_grade(answer, self._verifier.marks(INVALID, beside, NO_COST, (0, 0)), self.rubric, question.id)
+            marks = self._verifier.marks(INVALID, beside, NO_COST, NO_REPLY)
+            return make_grade(answer, marks, self.rubric, question.id)
         baseline = await self._known_baseline()
         sent = self._verifier.transcript(question, answer.text)
         reply = await self._ask(sent.prompt, answer.seed, again)
-        used, tokens = self._used([reply], again)
+        used, came = self._used([reply], again)
         try:
             found = found_in(_scores_of(reply.answer, reply.error), baseline, self._verifier)
         except GraderError as error:
             raise JudgeFailed(str(error), used) from None
-        marks = self._verifier.marks(found, beside, used, tokens)
+        marks = self._verifier.marks(found, beside, used, came)
         return replace(make_grade(answer, marks, self.rubric, question.id), cost=used)
 
     async def _known_baseline(self) -> LabelScores:

@@ -7,11 +7,10 @@ hangs, and is started again, too.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt
+from adaptive_eval.endpoints.types import Again, Answer, Endpoint, EndpointStats, Health, Prompt, summed_stats
 from adaptive_eval.errors import LaunchFailed, NotAskedAgain, Unavailable
 
 
@@ -48,7 +47,7 @@ class LaunchedEndpoint:
             return
         self._changed.clear()
         self._ended.set()
-        self._before = replace(_together(self._before, ended.stats), replicas=())
+        self._before = replace(summed_stats([self._before, ended.stats]), in_flight=0, replicas=())
         now = asyncio.get_running_loop().time()
         leases, self._leases = self._leases, set()
         for lease in leases:
@@ -101,7 +100,7 @@ class LaunchedEndpoint:
     @property
     def stats(self) -> EndpointStats:
         """The traffic so far; no replica while the server is away."""
-        so_far = self._before if self._current is None else _together(self._before, self._current.stats)
+        so_far = self._before if self._current is None else summed_stats([self._before, self._current.stats])
         return replace(so_far, lost=so_far.lost + self._cut)
 
     async def _while_up(
@@ -127,16 +126,3 @@ class LaunchedEndpoint:
                 raise LaunchFailed(self._gone)
             await self._changed.wait()
         return self._current
-
-
-def _together(before: EndpointStats, now: EndpointStats) -> EndpointStats:
-    return replace(
-        now,
-        requests=before.requests + now.requests,
-        retries=before.retries + now.retries,
-        errors=dict(Counter(before.errors) + Counter(now.errors)),
-        lost=before.lost + now.lost,
-        prompt_tokens=before.prompt_tokens + now.prompt_tokens,
-        completion_tokens=before.completion_tokens + now.completion_tokens,
-        notices=tuple(dict.fromkeys((*before.notices, *now.notices))),
-    )

@@ -120,8 +120,16 @@ class _HeldPlace(NamedTuple):
     """Seconds until it was had, where another run had it, or one that is taken before it."""
 
 
+OnLost = Callable[[BaseException | None], None]
+
+
 class Host:
     """Serves one of its models at a time; models are named by their numbers in the run."""
+
+    there = True
+    """This machine does not go away."""
+    kept = False
+    found: int | None = None
 
     def __init__(self, place: str | None, servers: Mapping[int, LaunchedServer], places: ExclusivePlaces) -> None:
         self.servers = servers
@@ -139,6 +147,9 @@ class Host:
     def up(self) -> bool:
         """One of them is served."""
         return self._loaded is not None
+
+    async def have(self, model: int, tell: OnEvent, lost: OnLost) -> None:
+        """It is there; the place is taken when something is served."""
 
     async def load(self, model: int, tell: OnEvent) -> None:
         """Serve this model, in place of the one before; raises `LaunchFailed`."""
@@ -161,6 +172,10 @@ class Host:
             await self.servers[model].stop()
             tell(ServerReleased(self.servers[model].spec.model, self._place))
 
+    def forsake(self, model: int, error: BaseException) -> None:
+        """Tell whoever waits for this model that nobody brings it up any more."""
+        self.servers[model].endpoint.give_up(str(error))
+
     async def unload(self, *, at_once: bool = False) -> None:
         """Serve nothing, and stop what sleeps."""
         self._loaded = None
@@ -181,36 +196,14 @@ class Host:
         return _HeldPlace((descriptor,), waited if waited >= WAITED_SECONDS else None)
 
 
-class StartedHost(Protocol):
-    """A host that starts servers, here or elsewhere."""
-
-    @property
-    def models(self) -> Sequence[int]:
-        """Those that are served there."""
-        ...
-
-    @property
-    def up(self) -> bool:
-        """One of them is served."""
-        ...
-
-    async def load(self, model: int, tell: OnEvent) -> None:
-        """Serve this model, in place of the one before; raises `LaunchFailed`."""
-        ...
-
-    async def release(self, model: int, tell: OnEvent) -> None:
-        """Stop the server of this model, where it is up."""
-        ...
+class Unloaded(Protocol):
+    """Whatever has servers that are to be stopped."""
 
     async def unload(self, *, at_once: bool = False) -> None:
         """Serve nothing."""
         ...
 
-    def kill(self) -> None:
-        """Make what is being stopped end at once."""
-        ...
 
-
-async def unload_all(hosts: Sequence[StartedHost], *, at_once: bool) -> None:
+async def unload_all(hosts: Sequence[Unloaded], *, at_once: bool) -> None:
     """Stop every server; when this is cancelled, at once."""
     await asyncio.gather(*(host.unload(at_once=at_once) for host in hosts))

@@ -4,10 +4,9 @@ At each place it has a server of its own, which comes and goes (`LaunchedEndpoin
 is up and has the fewest; where a server is given up while another one goes on, its requests go there.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt
+from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, summed_stats
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
 
@@ -44,18 +43,7 @@ class PooledEndpoint:
     @property
     def stats(self) -> EndpointStats:
         """The traffic at all places."""
-        each = [place.stats for place in self._places]
-        return EndpointStats(
-            in_flight=sum(one.in_flight for one in each),
-            requests=sum(one.requests for one in each),
-            retries=sum(one.retries for one in each),
-            errors=dict(sum((Counter(one.errors) for one in each), Counter())),
-            lost=sum(one.lost for one in each),
-            prompt_tokens=sum(one.prompt_tokens for one in each),
-            completion_tokens=sum(one.completion_tokens for one in each),
-            replicas=tuple(replica for one in each for replica in one.replicas),
-            notices=tuple(dict.fromkeys(notice for one in each for notice in one.notices)),
-        )
+        return summed_stats([place.stats for place in self._places])
 
     def _least_busy(self) -> int:
         """The place that is up, else expected to be, with the fewest requests."""

@@ -3,8 +3,9 @@
 import re
 import shlex
 from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from adaptive_eval.sections import Seconds, Section, refuse
 
@@ -13,6 +14,8 @@ OWN_FLAGS = ("host", "port", "model", "served-model-name")
 """Flags of vLLM that the run sets itself."""
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
 LONGEST_PLACE = 100
+CLUSTER = "cluster"
+"""In place of names: places are had from a cluster."""
 GRACE_SECONDS = 20.0
 """Between asking a server to end and making it: one that serves a model on several GPUs takes some seconds."""
 
@@ -28,6 +31,14 @@ def require_variables(env: Mapping[str, VariableValue]) -> Mapping[str, Variable
     return env
 
 
+def require_amounts(resources: Mapping[str, float] | None) -> Mapping[str, float] | None:
+    """The same, where all of it can be taken of a node."""
+    for word, amount in (resources or {}).items():
+        if not word.strip() or not 0 <= amount < float("inf"):
+            raise refuse(f"must hold amounts, but got {word!r}: {amount}", "write it as in {GPU: 8, CPU: 4}")
+    return resources
+
+
 class PoolConfig(Section):
     """Places, such as the GPUs of this machine: each serves one model at a time, whichever has something to be asked.
 
@@ -35,15 +46,24 @@ class PoolConfig(Section):
     are left than there are places, those that are left are served at several.
     """
 
-    places: tuple[str | int, ...] = Field(min_length=1)
+    places: Literal["cluster"] | Annotated[tuple[str | int, ...], Field(min_length=1)]
     """Their names, such as [0, 1, 2, 3], or ["0,1", "2,3"] where a model takes two GPUs. Other runs of the same user on
-    this machine that use a place of the same name wait until this one has ended."""
+    this machine that use a place of the same name wait until this one has ended. Or `cluster`: with `--ray` places are
+    had from the nodes of the cluster as they come."""
+    most: int | None = Field(None, ge=1, le=1024)
+    """Of a cluster: how many places the run has at a time at most."""
+    resources: Mapping[str, float] | None = None
+    """Of a cluster: what each place takes of its node, in Ray's words: {GPU: 2, CPU: 4}. Default: of each word as much
+    as that model of the pool needs which needs most of it."""
     env: Mapping[str, VariableValue] = Field(default_factory=lambda: {"CUDA_VISIBLE_DEVICES": "{place}"})
-    """Variables that every server of the pool gets; {place} is where it runs. Default: CUDA_VISIBLE_DEVICES is that."""
+    """Variables that every server of the pool gets; {place} is where it runs, on a cluster the GPUs that Ray gave it.
+    Default: CUDA_VISIBLE_DEVICES is that; on a cluster, where Ray sets it, none."""
 
     @field_validator("places")
     @classmethod
-    def _are_different_words(cls, places: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    def _are_different_words(cls, places: str | tuple[str | int, ...]) -> str | tuple[str | int, ...]:
+        if isinstance(places, str):
+            return places
         words = [str(place) for place in places]
         if wrong := [word for word in words if not re.fullmatch(ONE_LINE, word) or len(word) > LONGEST_PLACE]:
             raise refuse(f"must be words of one line each, but {wrong[0]!r} is none", "such as places: [0, 1]")
@@ -56,10 +76,35 @@ class PoolConfig(Section):
     def _sets_variables(cls, env: Mapping[str, VariableValue]) -> Mapping[str, VariableValue]:
         return require_variables(env)
 
+    @field_validator("resources")
+    @classmethod
+    def _are_amounts(cls, resources: Mapping[str, float] | None) -> Mapping[str, float] | None:
+        return require_amounts(resources)
+
+    @model_validator(mode="after")
+    def _is_one_or_the_other(self) -> "PoolConfig":
+        if self.of_cluster and self.most is None:
+            raise refuse("has places: cluster, but not `most`", "say how many it may have at a time, as in most: 8")
+        if not self.of_cluster and (self.most is not None or self.resources is not None):
+            raise refuse("has most or resources beside named places", "remove them, or write places: cluster")
+        return self
+
+    @property
+    def of_cluster(self) -> bool:
+        """Its places are had from a cluster."""
+        return self.places == CLUSTER
+
     @property
     def words(self) -> tuple[str, ...]:
         """The names of the places."""
+        if isinstance(self.places, str):
+            return tuple(f"place {number}" for number in range(1, (self.most or 0) + 1))
         return tuple(str(place) for place in self.places)
+
+    @property
+    def variables(self) -> Mapping[str, VariableValue]:
+        """What every server gets."""
+        return {} if self.of_cluster and "env" not in self.model_fields_set else self.env
 
 
 class SitesConfig(Section):
@@ -116,10 +161,7 @@ class LaunchConfig(Section):
     @field_validator("resources")
     @classmethod
     def _amounts(cls, resources: Mapping[str, float] | None) -> Mapping[str, float] | None:
-        for word, amount in (resources or {}).items():
-            if not word.strip() or not 0 <= amount < float("inf"):
-                raise refuse(f"must hold amounts, but got {word!r}: {amount}", "write it as in {GPU: 8, CPU: 4}")
-        return resources
+        return require_amounts(resources)
 
     @field_validator("env")
     @classmethod

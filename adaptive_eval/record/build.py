@@ -22,6 +22,7 @@ from adaptive_eval.record.results import (
     FORMAT,
     UNJUDGED_FORMAT,
     CallRow,
+    CostInVain,
     GateRow,
     GradingCost,
     LookRow,
@@ -155,13 +156,15 @@ def _gate(
 
 
 def build_unjudged(known: Beginning) -> Unjudged:
-    """What is known of each question before the first look."""
+    """What is known of each question before the first look, and how the run has ended if it came to none."""
+    reason = known.reason
     return Unjudged(
         format=UNJUDGED_FORMAT,
-        run=_run_info(known, None, finished=False),
+        run=_run_info(known, reason, finished=reason is not None and reason.ends(int(known.arrived.sum()))),
         weights=tuple(known.weights.tolist()),
         models=known.subject.models,
         questions=CountedRows(known.subject.questions, known.arrived, known.arrived.sum(axis=-1), known.weights),
+        why=known.why,
     )
 
 
@@ -248,6 +251,7 @@ def _pair(snapshot: Snapshot, one: ComparisonResult, calls: Mapping[_Called, Cal
         certifiable_delta=_known(one.certifiable_delta),
         called=calls.get((frozenset((verdict.better, verdict.worse)), verdict.verdict)),
         by_trial=one.by_trial,
+        variance_by_trial=one.variance_by_trial,
     )
 
 
@@ -298,7 +302,8 @@ def _cost(snapshot: Snapshot) -> RunCost:
 def grading_cost(uses: Iterable[GradingUse]) -> GradingCost | None:
     """What grades have used that somebody was asked for; None where there were none."""
     used = reduce(GradingUse.plus, uses, NO_GRADING)
-    return GradingCost(used.answers, *used.cost) if used.answers else None
+    in_vain = CostInVain(used.verdicts_in_vain, *used.in_vain) if used.in_vain.tokens else None
+    return GradingCost(used.answers, *used.cost, in_vain) if used.answers or in_vain else None
 
 
 def _fixed_cost(fixed: int, usages: Sequence[TrialUsage]) -> dict[str, float]:

@@ -144,8 +144,8 @@ class Ended:
             return f"Finished: what is not decided needs {' and '.join(self._needed())}."
         if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
             return PRECISE
-        looked = self.results is not None
-        return STOPPED if self.reason is None else why_finished(self.reason, looked, self.fixed)
+        asked = self.results is not None or self.status.trials > 0
+        return STOPPED if self.reason is None else why_finished(self.reason, asked, self.fixed)
 
     def _needed(self) -> Iterator[str]:
         """What a blocked comparison waits for."""
@@ -193,9 +193,9 @@ def _reason(events: Sequence[Event], results: Results | None) -> Reason | None:
     return None if found is None else Reason(found)
 
 
-def why_finished(reason: Reason, looked: bool, fixed: bool) -> str:
-    """Why a run is finished, with a look or before its first, with a fixed number of trials or not, in one sentence."""
-    if reason is Reason.BUDGET and not looked:
+def why_finished(reason: Reason, asked: bool, fixed: bool) -> str:
+    """Why a run is finished, after some answers or without any, with a fixed number of trials or not, in a sentence."""
+    if reason is Reason.BUDGET and not asked:
         return TOO_SMALL
     return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
 

@@ -19,6 +19,8 @@ from adaptive_eval.store import (
     ModelSetAside,
     ModelSettled,
     OnlyFailures,
+    OpponentAnswered,
+    OpponentBegun,
     OutcomesRecorded,
     PlaceAwaited,
     PriorTaken,
@@ -121,6 +123,12 @@ def _of_the_run(event: Event) -> str | None:
             return f"begins with {event.trials} trials imported from {', '.join(event.files[:NAMED])}{more}"
         case GreedyBegun():
             return f"one greedy answer of {event.models} models to each of {event.questions} questions comes first (R0)"
+        case OpponentBegun():
+            some, come, them = ("answers", "come", "them") if event.trials > 1 else ("answer", "comes", "it")
+            told = f"{event.trials} {some} of {event.model} to each of {event.questions} questions {come} first"
+            return f"{told}: all others are compared with {them}"
+        case OpponentAnswered():
+            return f"{event.trials} answers of {event.model} are there, and all others are compared with them"
         case LabelsTaken():
             return f"{event.labels} labels are taken from {event.file}"
         case PriorTaken(greedy=True):

@@ -64,6 +64,21 @@ class Pairing:
         return abs(self.variance - 1.0) > 3.0 * self.sigma
 
 
+def by_trial_in_words(variance: float) -> str:
+    """What it means that two models are compared trial by trial, for every display and report."""
+    much = "takes" if variance <= 1.0 else "takes, since they go against each other,"
+    return f"compared trial by trial, which {much} {variance:.2f} of the trials that independent models would"
+
+
+def compared_by_trial(pairs: Sequence[PairRow]) -> tuple[str, ...]:
+    """A sentence for each comparison that is judged by trials with the same seeds."""
+    return tuple(
+        f"{pair.better} and {pair.worse} are {by_trial_in_words(pair.variance_by_trial)}."
+        for pair in pairs
+        if pair.variance_by_trial is not None
+    )
+
+
 def pairings(stored: StoredRun, pairs: Sequence[PairRow]) -> tuple[Pairing, ...]:
     """Of the compared pairs; none where no seeds were shared, or it is not known which an answer had."""
     config = stored.setup.config

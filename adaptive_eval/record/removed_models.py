@@ -1,10 +1,11 @@
 """What a run has spent besides the stored answers of the models that it has today.
 
-That is on models that its configuration names no more, on what never came, on a verifier before any answer, on greedy
-answers that came first (R0), and on verdicts of a `regrade` that did not come to its end. Caps are on the whole run,
-and count it, too.
+That is on models that its configuration names no more, on what never came, on a verifier before any answer, on answers
+that came first (greedy ones, as R0, or those that all others are compared with), and on verdicts of a `regrade` that
+did not come to its end. Caps are on the whole run, and count it, too.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -18,8 +19,10 @@ from adaptive_eval.record.results import BesideRow
 from adaptive_eval.scheduler.ledger import (
     cost_by_model,
     cost_of,
+    never_stored,
     spent_on_baseline,
     spent_on_greedy,
+    spent_on_opponent,
     spent_on_unused,
     total_cost,
 )
@@ -28,6 +31,7 @@ from adaptive_eval.store import (
     AnswersLost,
     AnswersUnwanted,
     Event,
+    OpponentAnswered,
     RunBegun,
     RunReader,
     ServerLaunched,
@@ -82,15 +86,15 @@ def spent_beside(
 ) -> tuple[BesideRow, ...]:
     """What caps count besides the stored answers of these models; where their servers count `as_held`, whatever became
     of an answer is in that."""
-    kinds: dict[str, Sequence[AnswersLost | AnswersUnwanted]] = {
-        "lost": events_of_kind(events, AnswersLost),
-        "unwanted": events_of_kind(events, AnswersUnwanted),
-    }
-    rows = (
-        BesideRow(what, models.name_of(model), 0, *cost, 0.0 if model in as_held else cost.gpu_seconds)
-        for what, some in kinds.items()
-        for model, cost in sorted(cost_by_model(some, models).items())
-    )
+    unwanted = events_of_kind(events, AnswersUnwanted)
+    asked = Counter[str]()
+    for event in unwanted:
+        asked[event.model] += event.answers
+    rows = []
+    for what, some in (("lost", events_of_kind(events, AnswersLost)), ("unwanted", unwanted)):
+        for model, cost in sorted(cost_by_model(some, models).items()):
+            name, counted = models.name_of(model), 0.0 if model in as_held else cost.gpu_seconds
+            rows.append(BesideRow(what, name, 0, *cost, counted, asked[name] if what == "unwanted" else 0))
     return (*removed.rows, *rows)
 
 
@@ -104,15 +108,16 @@ def _rows_before_any(events: Sequence[Event]) -> Iterator[BesideRow]:
     for what, spent in (("baseline", spent_on_baseline(events)), ("regrade", spent_on_unused(events))):
         if spent != NO_COST:
             yield BesideRow(what, None, 0, *spent, spent.gpu_seconds)
-    if (one := spent_on_greedy(events)) is not None:
-        used = (one.trials, one.tokens, one.usd, one.gpu_seconds, one.counted_gpu_seconds)
-        yield BesideRow("greedy", None, *used)
+    for what, one in (("greedy", spent_on_greedy(events)), ("opponent", spent_on_opponent(events))):
+        if one is not None:
+            model = one.model if isinstance(one, OpponentAnswered) else None
+            used = (one.trials, one.tokens, one.usd, one.gpu_seconds, one.counted_gpu_seconds)
+            yield BesideRow(what, model, *used)
 
 
 def _lost(reader: RunReader, events: Sequence[Event], model: str) -> Iterator[Cost]:
     """Its answers that are known to be lost or unwanted, and those that were on their way when it was asked last."""
-    yield from (cost_of(event) for event in events_of_kind(events, AnswersLost) if event.model == model)
-    yield from (cost_of(event) for event in events_of_kind(events, AnswersUnwanted) if event.model == model)
+    yield from (cost_of(event) for event in never_stored(events) if event.model == model)
     if count := reader.in_flight().get(model, 0):
         worst = _at_worst(reader, events, model)
         yield Cost(count * worst.tokens, count * worst.usd, count * worst.gpu_seconds)

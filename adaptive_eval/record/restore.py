@@ -35,7 +35,7 @@ from adaptive_eval.record.removed_models import (
 from adaptive_eval.record.results import BesideRow, Caution, Results, read_results
 from adaptive_eval.record.snapshot import subject_of, take_snapshot
 from adaptive_eval.record.thresholds import kept_rubric
-from adaptive_eval.scheduler.ledger import cost_of, lost_so_far
+from adaptive_eval.scheduler.ledger import cost_by_model, cost_of, never_stored
 from adaptive_eval.scheduler.server_times import HeldServers
 from adaptive_eval.store import (
     AnswersLost,
@@ -105,7 +105,7 @@ class StoredRun:
         usages = [TrialUsage() for _ in setup.roster.models]
         outcomes, taken = _outcomes(reader, setup.roster, usages), 0
         at, (before, since) = setup.roster.models.position_of, _told(self.events)
-        lost = lost_so_far(before, setup.roster.models)
+        lost = cost_by_model(never_stored(before), setup.roster.models)
         for event in since:
             until = max(reader.count_until(event.at), taken)
             controller.restore(filter(None, islice(outcomes, until - taken)), lost)

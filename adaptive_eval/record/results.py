@@ -46,6 +46,18 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class CostInVain:
+    """What a judge or a verifier has used for verdicts that could not be read, or that others have replaced: part of
+    what stored answers have cost, too."""
+
+    verdicts: int
+    tokens: int
+    usd: float
+    gpu_seconds: float
+    """Of requests."""
+
+
+@dataclass(frozen=True, slots=True)
 class GradingCost:
     """What a judge or a verifier has used for the grades of stored answers: part of what these have cost."""
 
@@ -54,6 +66,8 @@ class GradingCost:
     usd: float
     gpu_seconds: float
     """Of requests."""
+    in_vain: CostInVain | None = None
+    """Besides; None where there was nothing of it. The rest of what stored answers have cost was for the answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +171,8 @@ class PairRow:
     """None where it is neither resolved nor tied."""
     by_trial: bool = False
     """It is judged by the differences of trials with the same seeds: `seeds: coupled`, and the two go together."""
+    variance_by_trial: float | None = None
+    """Of these differences, over that of independent models: about the share of their trials that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +231,8 @@ class BesideRow:
     """left: answers of a model that the configuration names no more; lost: answers, or replies of a judge, that never
     came, at the most that they may have cost; unwanted: those that idle slots were asked for ahead and no round wanted;
     baseline: what a verifier was asked before any answer; greedy: one greedy
-    answer to each question, which came first (R0); regrade: verdicts of a `regrade` that did not come to its end."""
+    answer to each question, which came first (R0); opponent: answers that came first, with which all others are
+    compared; regrade: verdicts of a `regrade` that did not come to its end."""
     model: str | None
     trials: int
     tokens: int
@@ -224,6 +241,8 @@ class BesideRow:
     """Of requests."""
     counted_gpu_seconds: float
     """What a cap on GPU hours counts: of servers that the run started the time for which they were held."""
+    answers: int = 0
+    """Where they are unwanted: how many were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +293,11 @@ class RunCost:
     def in_all(self, of: str) -> float:
         """Trials, tokens, USD or GPU seconds of requests with what was spent beside."""
         return float(getattr(self, of) + sum(getattr(row, of) for row in self.beside))
+
+    @property
+    def asked_in_vain(self) -> int:
+        """Answers that idle slots were asked for ahead, and that no round came to want."""
+        return sum(row.answers for row in self.beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +390,8 @@ class Unjudged:
     models: tuple[str, ...]
     """In the order of the configuration."""
     questions: Sequence[QuestionRow]
+    why: str | None = None
+    """Why the run has ended without a look, and what can be done about it; None while it goes on."""
 
 
 def why_stopped(name: str, results: Results | None) -> str:

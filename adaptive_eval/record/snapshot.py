@@ -11,7 +11,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.result import Result
 from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench
-from adaptive_eval.core.types import Look
+from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.questions import Question
 from adaptive_eval.record.pending import batch_rows
@@ -23,6 +23,7 @@ from adaptive_eval.record.warnings import (
     import_cautions,
     loss_cautions,
     notice_cautions,
+    opponent_caution,
     recorded_caution,
     unwanted_cautions,
 )
@@ -109,6 +110,15 @@ class Beginning:
     now: float
     """Seconds since 1970."""
     stopped: bool
+    reason: Reason | None = None
+    """Why the run has come to its end without a look."""
+    why: str | None = None
+    """The same in a sentence, and what can be done about it."""
+
+    @property
+    def ended(self) -> bool:
+        """It goes on only when it is started again."""
+        return self.stopped or self.reason is not None
 
 
 def take_snapshot(
@@ -155,6 +165,7 @@ def take_snapshot(
             *decision_cautions(events),
             *import_cautions(events),
             *recorded_caution(subject.models, events),
+            *opponent_caution(events),
             *notice_cautions(events),
             *loss_cautions(events),
             *unwanted_cautions(events),

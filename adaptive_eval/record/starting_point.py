@@ -8,8 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from adaptive_eval.config.other_answers import with_others
 from adaptive_eval.config.planning import EarlierHorizon, plan_of
-from adaptive_eval.config.prepare import PreparedRun, at_pace, setup_of, stored_config
+from adaptive_eval.config.prepare import (
+    PreparedRun,
+    at_pace,
+    others_in,
+    setup_of,
+    stored_config,
+    with_question_answers,
+)
 from adaptive_eval.config.run import PriorEvidenceConfig
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.rubric import open_rubric
@@ -25,7 +33,16 @@ from adaptive_eval.record.prior import EarlierRun, PriorOutcomes, kept_prior, re
 from adaptive_eval.record.recorded import Recorded, kept_outcomes
 from adaptive_eval.record.take_recorded import take_outcomes
 from adaptive_eval.record.thresholds import frozen_of, kept_rubric, kept_thresholds, thresholds_from_run
-from adaptive_eval.store import Event, LabelsTaken, OutcomesRecorded, PriorTaken, RunReader, ThresholdsFrozen
+from adaptive_eval.store import (
+    Event,
+    LabelsTaken,
+    OpponentAnswered,
+    OutcomesRecorded,
+    PriorTaken,
+    RunReader,
+    ThresholdsFrozen,
+    events_of_kind,
+)
 from adaptive_eval.store.whereabouts import is_run
 
 
@@ -45,11 +62,19 @@ class StartingPoint(NamedTuple):
     """R0 that is written down."""
     with_prior: Callable[[PriorOutcomes], PreparedRun] | None = None
     """The run with greedy answers as R0, where some have to be asked for first; None where none have."""
+    opponent: OpponentAnswered | None = None
+    """The answers that all others are compared with, where they have come just now."""
+    lacks_opponent: bool = False
+    """These have to be asked for first."""
 
     @property
     def news(self) -> list[Event]:
         """What has to be written down yet."""
-        return [event for event in (self.prior, self.thresholds, *self.recorded, self.labels) if event is not None]
+        return [
+            event
+            for event in (self.prior, self.thresholds, *self.recorded, self.labels, self.opponent)
+            if event is not None
+        ]
 
 
 def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint:
@@ -60,6 +85,10 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
     """
     with RunReader.if_begun(directory) as reader:
         prepared = prepared if reader is None else _as_it_began(prepared, reader)
+        lacks_opponent = prepared.config.opponent is not None
+        if lacks_opponent and reader is not None and events_of_kind(reader.events(), OpponentAnswered):
+            complete = with_others(prepared.questions, others_in(reader.header()))
+            prepared, lacks_opponent = with_question_answers(prepared, complete), False
         held = _StoredBeginning() if reader is None else _held(prepared, reader)
     had = kept_thresholds(prepared.config.rubric, held.events)
     thresholds = thresholds_from_run(prepared.config.rubric) if had is None else None
@@ -73,7 +102,13 @@ def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint
         planned = partial(_planned, prepared, held, recorded=recorded)
         asks = section is not None and section.greedy and not (kept is not None and kept.covers(prepared.models))
         return StartingPoint(
-            planned(prior=kept), None, thresholds, taken, kept=kept, with_prior=planned if asks else None
+            planned(prior=kept),
+            None,
+            thresholds,
+            taken,
+            kept=kept,
+            with_prior=planned if asks else None,
+            lacks_opponent=lacks_opponent,
         )
     prior = _read(section, section.run, prepared, directory, kept)
     return StartingPoint(_planned(prepared, held, prior, recorded), prior.event(section), thresholds, taken, kept=kept)

@@ -1,6 +1,7 @@
 """Where a run stands at this moment, as plain values: what every display shows."""
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +18,10 @@ from adaptive_eval.record.pending import rows_of
 from adaptive_eval.record.question_rows import question_posteriors
 from adaptive_eval.record.removed_models import counted_gpu_seconds
 from adaptive_eval.record.results import BatchRow, BesideRow, CallRow, GradingCost, ModelRow, PairRow
+from adaptive_eval.record.sites import SiteBook, SiteRow
 from adaptive_eval.record.snapshot import RunSubject, take_snapshot
 from adaptive_eval.record.words import promise_in_short
-from adaptive_eval.store import Roster, Spending
+from adaptive_eval.store import Event, Roster, Spending
 from scorio.moments import question_moments
 
 if TYPE_CHECKING:  # whoever only reads a run starts none
@@ -114,6 +116,19 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True)
+class SiteTraffic:
+    """What goes on between us and a site of a cluster; None: only the process of the run knows."""
+
+    model: str
+    site: str
+    in_flight: int | None
+    queued: int | None
+    """Of these, what its server does not have, or has answered already."""
+    answers: int
+    """That have come from it, since some moment: only differences count."""
+
+
+@dataclass(frozen=True, slots=True)
 class CurrentTraffic:
     """What goes on between us and the servers; None: only the process of the run knows."""
 
@@ -122,6 +137,9 @@ class CurrentTraffic:
     errors: int | None
     healthy_replicas: int
     replicas: int
+    sites: tuple[SiteTraffic, ...] = ()
+    waiting: int | None = None
+    """Requests that no site of their model has yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +221,8 @@ class Status:
     """What caps count besides the stored answers of today's models."""
     grading: GradingCost | None = None
     """What a judge or a verifier has used of it."""
+    sites: tuple[SiteRow, ...] = ()
+    """On a cluster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,6 +249,7 @@ class RunMoment:
     batches: tuple[BatchRow, ...] = ()
     beside: tuple[BesideRow, ...] = ()
     grading: GradingCost | None = None
+    sites: tuple[SiteRow, ...] = ()
 
 
 def status_of(moment: RunMoment) -> Status:
@@ -251,6 +272,7 @@ def status_of(moment: RunMoment) -> Status:
         batches=moment.batches,
         beside=moment.beside,
         grading=moment.grading,
+        sites=moment.sites,
     )
 
 
@@ -313,13 +335,15 @@ class StatusTaker:
         scheduler: "Scheduler",
         endpoints: "Sequence[Endpoint]",
         beside: Callable[[], Sequence[BesideRow]] = tuple,
+        events: Callable[[], Sequence[Event]] = tuple,
     ) -> None:
-        """`beside`: what caps count besides the stored answers, as of now."""
+        """`beside`: what caps count besides the stored answers, `events`: all that has happened, as of now."""
         self._subject, self._beside = subject, beside
         self._roster = Roster.of(subject.models, subject.questions)
         self._controller = controller
         self._scheduler = scheduler
         self._endpoints = endpoints
+        self._events, self._heard, self._sites = events, 0, SiteBook()
         self._found: Findings | None = None
         self._as_of: tuple[int, Reason | None, int] = (0, None, 0)
 
@@ -353,6 +377,7 @@ class StatusTaker:
                 gpu_seconds=counted_gpu_seconds(scheduler.servers(), requests, beside),
                 beside=beside,
                 grading=grading_cost(usage.grading for usage in usages),
+                sites=self._site_rows(),
             )
         )
 
@@ -364,8 +389,16 @@ class StatusTaker:
             snapshot = take_snapshot(self._subject, controller, usages, elapsed=0.0, now=0.0, stopped=False)
             self._as_of, self._found = as_of, None if snapshot is None else findings_of(snapshot)
 
+    def _site_rows(self) -> tuple[SiteRow, ...]:
+        events, now = self._events(), time.time()
+        for event in events[self._heard :]:
+            self._sites.hear(event, now)
+        self._heard = len(events)
+        return self._sites.rows
+
     def _traffic(self) -> CurrentTraffic:
         stats = [endpoint.stats for endpoint in self._endpoints]
+        by_model = zip(self._subject.models, stats, strict=True)
         replicas = [replica for one in stats for replica in one.replicas]
         return CurrentTraffic(
             in_flight=sum(self._scheduler.in_flight),
@@ -373,6 +406,12 @@ class StatusTaker:
             errors=sum(sum(one.errors.values()) for one in stats),
             healthy_replicas=sum(replica.healthy for replica in replicas),
             replicas=len(replicas),
+            sites=tuple(
+                SiteTraffic(model, site.site, site.in_flight, site.queued, site.answers)
+                for model, one in by_model
+                for site in one.sites
+            ),
+            waiting=sum(one.waiting for one in stats),
         )
 
     def _models_traffic(self) -> Iterator[ModelTraffic]:

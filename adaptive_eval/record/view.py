@@ -21,12 +21,13 @@ from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.record.ending import fatal_error_of
 from adaptive_eval.record.event_words import sentence
 from adaptive_eval.record.labelled import LabelledRun, reported_labels
-from adaptive_eval.record.pairing import Pairing, pairings
+from adaptive_eval.record.pairing import Pairing, compared_by_trial, pairings
 from adaptive_eval.record.pending import batch_rows
 from adaptive_eval.record.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.record.relabel import Relabelling, relabelled
 from adaptive_eval.record.restore import opened_run
 from adaptive_eval.record.results import BatchRow, Results
+from adaptive_eval.record.sites import SiteView, site_views
 from adaptive_eval.record.thresholds import frozen_words, kept_thresholds
 from adaptive_eval.record.words import DecisionsInWords, decisions_in_words
 from adaptive_eval.store import (
@@ -170,6 +171,8 @@ class RunView:
     """What ended it, where that was an error."""
     batches: tuple[BatchRow, ...] = ()
     """That are pending at batch services."""
+    sites: tuple[SiteView, ...] = ()
+    """On a cluster."""
     relabelled: Relabelling | None = None
     """How it stands under other rubrics; None where that was not worked out, as while it goes on."""
     thresholds: str | None = None
@@ -180,6 +183,8 @@ class RunView:
     """What labels say of the grader and of the scores; None where there are none, or the run goes on."""
     pairings: tuple[Pairing, ...] = ()
     """Compared models that were asked with the same seeds; empty where there are none, or the run goes on."""
+    by_trial: tuple[str, ...] = ()
+    """A sentence for each comparison that is judged by trials with the same seeds."""
 
 
 STEPS = 200
@@ -250,6 +255,7 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
     fatal_error = fatal_error_of(events)
     counts = counts_of_graded(source.graded_cells(), roster, len(rubric.weights))
     known, places = posterior_views(counts, rubric.weights)
+    spending, traffic = tuple(source.spending(STEPS)), tuple(source.traffic())
     return RunView(
         results=results,
         name=config.name,
@@ -266,13 +272,15 @@ def assemble_view(source: ViewSource, setup: StoredSetup, events: Sequence[Event
         looks=tuple(look_views(source.looks(), source.look_times(), compared=objective_view(config.stated()).compares)),
         z=z_matrix(results),
         trials_to_go=None if results is None else results.trials_to_go,
-        spending=tuple(source.spending(STEPS)),
-        traffic=tuple(source.traffic()),
+        spending=spending,
+        traffic=traffic,
         events=tuple(map(event_view, events)),
         batches=batch_rows(events),
+        sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
         elapsed=source.elapsed,
         error=None if fatal_error is None else fatal_error.headline,
         thresholds=_thresholds(config.rubric, events),
+        by_trial=() if results is None else compared_by_trial(results.pairs),
     )
 
 

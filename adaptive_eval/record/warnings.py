@@ -19,6 +19,7 @@ from adaptive_eval.store import (
     AnswersLost,
     AnswersUnwanted,
     Event,
+    OpponentAnswered,
     OutcomesRecorded,
     ServersNoticed,
     SettingsChanged,
@@ -148,6 +149,20 @@ def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[
         )
 
 
+def opponent_caution(events: Sequence[Event]) -> Iterator[Caution]:
+    """What scores are of that were compared with answers of the same run."""
+    for event in events_of_kind(events, OpponentAnswered)[-1:]:
+        number = str(event.least) if event.least == event.most else f"{event.least} to {event.most}"
+        answers = "one answer" if number == "1" else f"the {number} answers"
+        yield Caution(
+            "opponent",
+            None,
+            f"every score is of comparisons with {answers} of {event.model} to each question, the same for all models: "
+            f"scores and intervals are conditional on these, and {event.model}, which would be a tie beside itself, is "
+            "not ranked",
+        )
+
+
 def prior_caution(
     names: Sequence[str], depths: Sequence[float], found: Sequence[ModelRow], *, greedy: bool
 ) -> Iterator[Caution]:
@@ -208,9 +223,12 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 def unwanted_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Answers that were asked ahead, and that the run was decided without."""
+    """Answers that were asked ahead, that the run was decided without, and that somebody pays for.
+
+    Those of servers without a price are told beside the trials alone: idle slots would have cost as much.
+    """
     unwanted = events_of_kind(events, AnswersUnwanted)
-    if not unwanted:
+    if not any(one.usd or one.gpu_seconds for one in unwanted):
         return
     answers, came, tokens = (sum(getattr(one, of) for one in unwanted) for of in ("answers", "came", "tokens"))
     models = {one.model for one in unwanted}

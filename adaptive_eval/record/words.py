@@ -11,6 +11,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
+from adaptive_eval.core.sequential import SEQUENTIAL
 from adaptive_eval.imports import SAID
 
 
@@ -107,7 +108,15 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
         said = f"A comparison is called by the plug-in {config.stopping.rule}."
     else:
         said = rule.says.format(**_options(rule, config.stopping.options), trials=config.trials.max)
+        said += _where_seeds_are_shared(config, rule)
     return said if _judges_alone(config) else said + _delta(config) + _futility(config)
+
+
+def _where_seeds_are_shared(config: RunConfig, rule: RuleEntry) -> str:
+    """Models that are compared trial by trial have a boundary of their own."""
+    if config.seeds != "coupled" or rule is not SEQUENTIAL:
+        return ""
+    return " For models that are compared trial by trial the power of t is -1/20, and c another."
 
 
 def _judges_alone(config: RunConfig) -> bool:

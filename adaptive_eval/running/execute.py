@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+
 from adaptive_eval import __version__
 from adaptive_eval.config.planning import longest_prompts
 from adaptive_eval.config.prepare import PreparedRun, make_lane
@@ -20,22 +22,26 @@ from adaptive_eval.core import Controller, Look
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.errors import AdaptiveEvalError, Alarmed, ConfigError, ExitCode, StoreError
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.record.ending import Ended, ended_of, note_fatal_error
+from adaptive_eval.record.build import build_unjudged
+from adaptive_eval.record.ending import Ended, ended_of, note_fatal_error, why_finished
 from adaptive_eval.record.history import fresh_directory, newest_directory, stored_trial_count
 from adaptive_eval.record.labels import labels_given, take_labels
 from adaptive_eval.record.removed_models import spent_beside, spent_on_removed_models
-from adaptive_eval.record.results import BesideRow
+from adaptive_eval.record.results import BesideRow, write_results
 from adaptive_eval.record.snapshot import Beginning, Snapshot, subject_of, take_snapshot
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.record.status import StatusTaker
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.running.answer_keys import check_keys, grading_of
 from adaptive_eval.running.baseline import take_baseline
-from adaptive_eval.running.greedy import FOLDER, ask_greedily
+from adaptive_eval.running.greedy import FOLDER as GREEDY
+from adaptive_eval.running.greedy import ask_greedily
 from adaptive_eval.running.imported_grades import adopt_grader
 from adaptive_eval.running.interrupts import Interrupts, RememberedStops, StopSource
 from adaptive_eval.running.no_pauses import short_collections, warm_up
 from adaptive_eval.running.notify import notifier_of
+from adaptive_eval.running.opponent import FOLDER as OPPONENT
+from adaptive_eval.running.opponent import ask_opponent, opponent_begun
 from adaptive_eval.running.publishing import Publisher
 from adaptive_eval.running.serving import LOGS, ServersElsewhere, Serving, opened_endpoints
 from adaptive_eval.running.settled import SettledCommands
@@ -154,11 +160,11 @@ async def _execute(
             taken = LabelsTaken(number, Path(prepared.config.labels or "").name)
             opened.store.commit(CommitBatch(events=[taken]))
             beginning = beginning._replace(labels=taken)
-        if beginning.with_prior is None:
+        if beginning.with_prior is None and not beginning.lacks_opponent:
             return (await _carried_on(beginning, opened, watcher, interrupts, tell, sites)).exit_code
-        parts = TwoParts(watcher, prepared.config.name, promise_in_short(prepared.config.stated()))
+        parts = TwoParts(watcher, prepared.config.name, prepared.models, promise_in_short(prepared.config.stated()))
         try:
-            return await _greedily_first(beginning, opened, parts, RememberedStops(interrupts), tell, sites)
+            return await _in_two_parts(prepared, beginning, opened, parts, RememberedStops(interrupts), tell, sites)
         finally:
             parts.end()
 
@@ -209,7 +215,8 @@ async def _carried_on(
         return ended
 
 
-async def _greedily_first(
+async def _in_two_parts(
+    prepared: PreparedRun,
     beginning: StartingPoint,
     opened: OpenedStore,
     parts: TwoParts,
@@ -217,26 +224,42 @@ async def _greedily_first(
     tell: Callable[[Ended], None],
     sites: ServersElsewhere | None,
 ) -> ExitCode:
-    """The same with greedy answers before it, which become R0."""
-    prepared = beginning.prepared
-    parts.happened(GreedyBegun(len(prepared.models), len(prepared.questions)))
+    """The same with a first part: greedy answers, which become R0, or those that all others are compared with."""
+    store, lacks_opponent = opened.store, beginning.lacks_opponent
+    folder = OPPONENT if lacks_opponent else GREEDY
+    parts.happened(
+        opponent_begun(prepared)
+        if lacks_opponent
+        else GreedyBegun(len(beginning.prepared.models), len(prepared.questions))
+    )
+    place_ledger(prepared.config, store.directory / folder, f"{store.name}.{folder}")
 
-    place_ledger(prepared.config, opened.store.directory / FOLDER, f"{opened.store.name}.{FOLDER}")
+    async def ask(part: StartingPoint) -> Ended:
+        with _opened(part, store.directory / folder) as first:
+            return await _carried_on(part, first, parts, stops, lambda ended: None, sites)
 
-    async def ask(greedy: StartingPoint) -> Ended:
-        with _opened(greedy, opened.store.directory / FOLDER) as first:
-            return await _carried_on(greedy, first, parts, stops, lambda ended: None, sites)
-
-    found = await ask_greedily(beginning, opened.store, ask, lambda: stops.heard)
+    if lacks_opponent:
+        found = await ask_opponent(prepared, beginning, store, ask, lambda: stops.heard)
+    else:
+        found = await ask_greedily(beginning, store, ask, lambda: stops.heard)
     parts.first_is_over()
-    if found.ended is not None or found.prepared is None:
+    if found.ended is not None or found.beginning is None:
         assert found.ended is not None
         parts.end()
-        opened.store.close()
+        write_results(store.directory, build_unjudged(_without_a_look(beginning.prepared, store, found.ended)))
+        store.close()
         tell(found.ended)
         return found.ended.exit_code
-    whole = beginning._replace(prepared=found.prepared, prior=found.news)
-    return (await _carried_on(whole, opened, parts, stops, tell, sites)).exit_code
+    return (await _carried_on(found.beginning, opened, parts, stops, tell, sites)).exit_code
+
+
+def _without_a_look(prepared: PreparedRun, store: Store, ended: Ended) -> Beginning:
+    """A run that has ended in its first part: none of its own answers was asked for."""
+    bench, now = prepared.plan.bench, time.time()
+    subject = subject_of(prepared.config, prepared.questions, store.reader.created)
+    nothing = np.zeros((bench.models, bench.questions, bench.categories), dtype=np.int64)
+    stopped = ended.reason is None
+    return Beginning(subject, bench.weights, nothing, store.reader.elapsed, now, stopped, ended.reason, ended.why)
 
 
 class _Session:
@@ -280,7 +303,12 @@ class _Session:
         )
         self._subject = subject_of(prepared.config, prepared.questions, store.reader.created)
         self._taker = StatusTaker(
-            self._subject, self._controller, self._scheduler, serving.endpoints, self._spent_beside
+            self._subject,
+            self._controller,
+            self._scheduler,
+            serving.endpoints,
+            self._spent_beside,
+            lambda: self._events,
         )
         self._events = store.reader.events()
         self._late: list[Event] = []
@@ -385,9 +413,10 @@ class _Session:
             held=self._scheduler.held(),
             beside=self._spent_beside(),
         )
-        return judged or Beginning(
-            subject, controller.plan.bench.weights, controller.arrived.copy(), elapsed, now, stopped
-        )
+        reason = controller.finished
+        why = None if reason is None else why_finished(reason, asked=bool(controller.arrived.any()), fixed=False)
+        weights, arrived = controller.plan.bench.weights, controller.arrived.copy()
+        return judged or Beginning(subject, weights, arrived, elapsed, now, stopped, reason, why)
 
     def _spent_beside(self) -> tuple[BesideRow, ...]:
         counted = self._scheduler.servers().counted

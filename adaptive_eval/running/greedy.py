@@ -1,63 +1,24 @@
-"""Greedy answers: one to each question at temperature 0, which are asked first and count as R0.
+"""Greedy answers: one to each question at temperature 0, which are asked first and count as R0 (`first_part`)."""
 
-They are a run of their own with one trial a question, in the folder `greedy` of the run: kills, caps, faults and
-graders are what they are in any run. What has come of it is written down in the run, as any R0 is, with what it has
-cost, so that nobody who reads the run needs the folder. The caps of the run are on both together.
-"""
+from collections.abc import Callable
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
-
-from adaptive_eval.config.decisions import (
-    AllocationConfig,
-    BudgetConfig,
-    ObjectiveConfig,
-    StoppingConfig,
-    TrialsConfig,
-)
-from adaptive_eval.config.metrics import ReportConfig
+from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.config.prepare import PreparedRun, with_questions
-from adaptive_eval.config.run import ModelConfig, RunConfig, StoreConfig
-from adaptive_eval.core.types import Cost, Reason
-from adaptive_eval.record.ending import Ended
+from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.record.prior import first_outcomes, taken_prior
-from adaptive_eval.record.removed_models import counted_gpu_seconds
-from adaptive_eval.record.restore import StoredRun
 from adaptive_eval.record.starting_point import StartingPoint, earlier_run, load_starting_point
-from adaptive_eval.scheduler.ledger import spent_on_greedy, total_cost
-from adaptive_eval.store import CommitBatch, PriorTaken, RunFinished, RunReader, RunStopped, Store
+from adaptive_eval.running.first_part import SPENT, AskRun, FirstPartFound, ended_early, part_of, spent_in
+from adaptive_eval.scheduler.ledger import spent_on_greedy
+from adaptive_eval.store import CommitBatch, PriorTaken, RunReader, Store
 
 FOLDER = "greedy"
 SUFFIX = ".greedy"
-LONGEST_NAME = 100
-NEVER_SO_NARROW = 1e-9
 NEXT_TO_NOTHING = 1e-9
-SPENT = (Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
-"""Nothing is left for the run itself."""
-
-AskRun = Callable[[StartingPoint], Awaitable[Ended]]
-"""Asks for what such a run lacks, to its end."""
 
 
-class SpentByNow(NamedTuple):
-    """What a run has used, with what was lost."""
-
-    trials: int
-    cost: Cost
-    counted_gpu_seconds: float
-    """What a cap on GPU time counts."""
-    seconds: float
-
-
-class GreedyFound(NamedTuple):
-    """The run with greedy answers as R0, or how it ended before it had them."""
-
-    prepared: PreparedRun | None
-    news: PriorTaken | None = None
-    ended: Ended | None = None
-
-
-async def ask_greedily(beginning: StartingPoint, store: Store, ask: AskRun, stopped: Callable[[], bool]) -> GreedyFound:
+async def ask_greedily(
+    beginning: StartingPoint, store: Store, ask: AskRun, stopped: Callable[[], bool]
+) -> FirstPartFound:
     """Have a greedy answer to each question from every model, and keep their categories in the run as R0.
 
     A model that cannot be had now is left to the run itself, which takes its answers at a later start.
@@ -67,12 +28,12 @@ async def ask_greedily(beginning: StartingPoint, store: Store, ask: AskRun, stop
     greedy = load_starting_point(_greedy_run(beginning.prepared, left), directory)
     ended = await ask(greedy)
     if stopped() or ended.reason is None or ended.reason in SPENT:
-        return GreedyFound(None, ended=_ended_early(ended, store, stopped=stopped()))
+        return ended_early(ended, store, stopped=stopped())
     with RunReader.intact(directory) as reader:
         found = first_outcomes(reader, earlier_run(reader), set(names))
-        spent = _spent_in(reader)
+        spent = spent_in(reader)
     if not found:
-        return GreedyFound(None, ended=_ended_early(ended, store))
+        return ended_early(ended, store)
     kept = {} if beginning.kept is None else dict(beginning.kept.outcomes)
     section = beginning.prepared.config.prior_evidence
     assert section is not None and beginning.with_prior is not None
@@ -89,36 +50,13 @@ async def ask_greedily(beginning: StartingPoint, store: Store, ask: AskRun, stop
     before = spent_on_greedy(store.reader.events())
     more = spent.seconds - (0.0 if before is None else before.seconds)
     store.commit(CommitBatch(events=[event], elapsed=store.reader.elapsed + more))
-    return GreedyFound(beginning.with_prior(taken_prior(event, section)), event)
-
-
-def _ended_early(ended: Ended, store: Store, *, stopped: bool = False) -> Ended:
-    """The end of the run before it has begun: nothing of it is shown as its result."""
-    reason = None if stopped else ended.reason
-    store.commit(CommitBatch(events=[RunStopped() if reason is None else RunFinished(reason)]))
-    return Ended(reason, ended.status, None, store.directory, ended.lost, ended.fatal_error)
+    return FirstPartFound(beginning._replace(prepared=beginning.with_prior(taken_prior(event, section)), prior=event))
 
 
 def _greedy_run(prepared: PreparedRun, left: BudgetConfig) -> PreparedRun:
     """One trial a question at temperature 0, graded as the run is; it decides nothing."""
     config = prepared.config
-    changes = {
-        "name": config.name[: LONGEST_NAME - len(SUFFIX)] + SUFFIX,
-        "models": tuple(map(_greedily, config.models)),
-        "preset": None,
-        "objective": ObjectiveConfig.model_validate({"kind": "precision", "half_width": NEVER_SO_NARROW}),
-        "stopping": StoppingConfig(),
-        "allocation": AllocationConfig(),
-        "trials": TrialsConfig(min=1, max=1, favour=config.trials.favour),
-        "budget": left,
-        "prior_evidence": None,
-        "labels": None,
-        "report": ReportConfig(),
-        "store": StoreConfig(folder=config.store.folder),
-        "notify": None,
-        "on_settled": None,
-        "tracking": None,
-    }
+    changes = {**part_of(config, SUFFIX, 1, left), "models": tuple(map(_greedily, config.models))}
     return with_questions(config.model_copy(update=changes), prepared.questions)
 
 
@@ -139,7 +77,8 @@ DRAWING = ("temperature", "top_p", "top_k", "min_p")
 
 def _left_for_it(config: RunConfig, reader: RunReader) -> BudgetConfig:
     """The caps without what the run itself has used by now; as much as next to nothing where that is all."""
-    spent, budget = _spent_in(reader, greedy=False), config.budget
+    spent, budget, first = spent_in(reader, without=FOLDER), config.budget, spent_on_greedy(reader.events())
+    seconds = spent.seconds - (0.0 if first is None else first.seconds)
 
     def without(cap: float | None, used: float) -> float | None:
         return None if cap is None else max(cap - used, NEXT_TO_NOTHING)
@@ -150,21 +89,6 @@ def _left_for_it(config: RunConfig, reader: RunReader) -> BudgetConfig:
             "tokens": None if budget.tokens is None else max(budget.tokens - spent.cost.tokens, 1),
             "usd": without(budget.usd, spent.cost.usd),
             "gpu_hours": without(budget.gpu_hours, spent.counted_gpu_seconds / 3600.0),
-            "wall_time": without(budget.wall_time, spent.seconds),
+            "wall_time": without(budget.wall_time, seconds),
         }
-    )
-
-
-def _spent_in(reader: RunReader, *, greedy: bool = True) -> SpentByNow:
-    """What a run has used by now, models that left included; with or without the `greedy` answers that it counts."""
-    stored = StoredRun(reader)
-    models, sums = stored.setup.roster.models, reader.sums()
-    beside = [row for row in stored.beside if greedy or row.what != FOLDER]
-    first = None if greedy else spent_on_greedy(stored.events)
-    requests = [sum(one.gpu_seconds for one in sums if one.model == name) for name in models]
-    return SpentByNow(
-        trials=reader.trial_count() + sum(row.trials for row in beside if row.what == FOLDER),
-        cost=total_cost([*(one for one in sums if one.model in models), *beside]),
-        counted_gpu_seconds=counted_gpu_seconds(stored.servers, requests, beside),
-        seconds=reader.elapsed - (0.0 if first is None else first.seconds),
     )

@@ -4,6 +4,7 @@ import asyncio
 import shlex
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from adaptive_eval.config.document import read_environment
@@ -34,22 +35,33 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     return {model.name: found[number] for number, model in enumerate(config.models)}
 
 
-async def check_without_starting(config: RunConfig) -> dict[str, Health]:
-    """The same, but of a server that the run starts only what would be started, and whether its program is there."""
+async def check_without_starting(config: RunConfig, elsewhere: Mapping[str, Health] | None = None) -> dict[str, Health]:
+    """The same, but of a server that the run starts only what would be started, and whether its program is there.
+
+    `elsewhere` says it of those that would be started on other machines.
+    """
+    launched = _would_be_here(config) if elsewhere is None else elsewhere
+    others = tuple(model for model in config.asked if model.launch is None)
+    found = await check_endpoints(config.model_copy(update={"models": others}))
+    found |= launched
+    return {model.name: found[model.name] for model in config.asked}
+
+
+def _would_be_here(config: RunConfig) -> dict[str, Health]:
     missing = dict(missing_programs(config, read_environment(config.folder)))
-    launched = {
-        model.name: ReplicaHealth(
-            url=_where(config, number),
-            healthy=model.name not in missing,
-            detail=missing.get(model.name) or _would_be_started(model, model.launch),
+    return {
+        model.name: Health(
+            (
+                ReplicaHealth(
+                    url=_where(config, number),
+                    healthy=model.name not in missing,
+                    detail=missing.get(model.name) or _would_be_started(model, model.launch),
+                ),
+            )
         )
         for number, model in enumerate(config.models)
         if model.launch is not None
     }
-    others = tuple(model for model in config.asked if model.launch is None)
-    found = await check_endpoints(config.model_copy(update={"models": others}))
-    found |= {name: Health((health,)) for name, health in launched.items()}
-    return {model.name: found[model.name] for model in config.asked}
 
 
 def _where(config: RunConfig, number: int) -> str:

@@ -44,9 +44,9 @@ class Publisher:
 
     async def publish(self) -> Results | None:
         """Write the results as they are now; gives None before the first look, where they are what is known of each
-        question."""
+        question, and how the run has ended if it has."""
         known = self._take()
-        if isinstance(known, Beginning) and not known.arrived.any():
+        if isinstance(known, Beginning) and not known.arrived.any() and not known.ended:
             return None
         # shielded: a write that has begun ends before another one begins
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._write, known))

@@ -5,16 +5,18 @@ graded by its grader and rubric, against its answer keys, and the run goes on wi
 Where a judge grades, the caps bear all that its verdicts may cost, or nothing is asked (`rejudging_costs`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.config.other_answers import questions_of
+from adaptive_eval.config.opponent import with_opponent_apart
+from adaptive_eval.config.other_answers import questions_of, with_others
 from adaptive_eval.config.planning import budget_of, worst_verdict
 from adaptive_eval.config.prepare import (
     StoredSetup,
+    others_in,
     prepare,
     roster_of,
     run_header,
@@ -22,10 +24,10 @@ from adaptive_eval.config.prepare import (
     stored_questions,
 )
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core.types import NO_COST
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Again
 from adaptive_eval.errors import ConfigError, StoreError
-from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.asked import AskedGrader, spent_in
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
@@ -34,7 +36,7 @@ from adaptive_eval.record.thresholds import frozen_of, kept_rubric, thresholds_f
 from adaptive_eval.running.answer_keys import open_grading
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.rejudging_costs import RejudgingCosts, VerdictLedger
-from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored
+from adaptive_eval.scheduler.grading import AT_A_TIME, grade_stored, in_vain
 from adaptive_eval.scheduler.opening_fit import OpeningFit, Place, place_of
 from adaptive_eval.store import (
     Event,
@@ -47,9 +49,11 @@ from adaptive_eval.store import (
     TrialRecord,
     TrialsImported,
     TrialsRegraded,
+    VerdictsInVain,
     events_of_kind,
     require_same_meaning,
 )
+from adaptive_eval.store.records import NO_GRADING, GradingUse, use_in_vain
 
 GRADING = ("grader", "rubric")
 """The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
@@ -80,8 +84,10 @@ async def regrade(directory: Path, config: RunConfig | None = None, *, beyond_ca
                 stored_questions(stored),
             )
         else:
-            settings = config
+            settings = config = with_opponent_apart(config)
             questions = questions_of(config)
+            if config.opponent is not None:
+                questions = with_others(questions, others_in(stored))
             header = run_header(config, questions)
             as_now = _graded_as(stored, header)
             require_same_meaning(as_now, header, directory)
@@ -98,10 +104,12 @@ async def _regrade(
     store: Store, config: RunConfig, questions: tuple[Question, ...], header: RunHeader | None, beyond_caps: bool
 ) -> Regraded:
     before: list[int | None] = []
+    used: list[Cost | None] = []
 
     def noted(records: Iterator[TrialRecord]) -> Iterator[TrialRecord]:
         for record in records:
             before.append(record.category)
+            used.append(spent_in(record.signals))
             yield record
 
     there = store.reader.trials("ungraded" if header is None else "all")
@@ -139,8 +147,17 @@ async def _regrade(
         events: list[Event] = [TrialsRegraded(done.answers, **done._asdict())]
         events += [] if thresholds is None else [thresholds]
         events += [] if ledger is None else [ledger.taken_back()]
+        events += by_model(filter(None, map(in_vain, regrades, used)))
         store.regrade(regrades, events, header)
     return done
+
+
+def by_model(events: Iterable[VerdictsInVain]) -> list[VerdictsInVain]:
+    """One for each model."""
+    sums: dict[str, GradingUse] = {}
+    for one in events:
+        sums[one.model] = sums.get(one.model, NO_GRADING).plus(use_in_vain(one))
+    return [VerdictsInVain(model, use.verdicts_in_vain, *use.in_vain) for model, use in sums.items()]
 
 
 def _fitted(

@@ -1,7 +1,7 @@
 """Opening the servers of a run: real ones, those that it starts itself, and the simulator in this process."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,10 +24,11 @@ from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Notice
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.launch.command import environment_of, free_ports
 from adaptive_eval.launch.endpoint import LaunchedEndpoint
-from adaptive_eval.launch.host import ExclusivePlaces, Host, StartedHost, unload_all
+from adaptive_eval.launch.host import ExclusivePlaces, Host, unload_all
 from adaptive_eval.launch.pooled import PooledEndpoint
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.scheduler.batches import BatchedEndpoint
+from adaptive_eval.scheduler.turns import ServerHost
 from adaptive_eval.store import Store
 
 LOGS = "logs"
@@ -42,21 +43,38 @@ def open_hosts(
     notices: Sequence[Notice] = (),
 ) -> list[Host]:
     """A host for each launched model, or for those that share one; nothing is started. Raises `ConfigError`."""
-    if problems := [f"{name}: {problem}" for name, problem in missing_programs(config, environment)]:
-        raise ConfigError("\n".join(problems))
+    require_programs(config, environment)
+    if config.pool is not None and config.pool.of_cluster:
+        raise ConfigError("pool.places: cluster needs a cluster: run it with --ray, or name places of this machine")
     ports, hosts = free_ports(), []
     for group in config.serving_groups:
         for place in group.places or (None,):
             servers = {
-                number: LaunchedServer(
-                    partial(_spec, config.models[number], config, environment, logs, place),
-                    ports,
-                    _opener(config.models[number], environment, config.folder, notices),
-                )
-                for number in group.models
+                number: open_server(config, number, environment, logs, place, ports, notices) for number in group.models
             }
             hosts.append(Host(place, servers, places))
     return hosts
+
+
+def require_programs(config: RunConfig, environment: Mapping[str, str]) -> None:
+    """Raise `ConfigError` where the program of a server is not on this machine."""
+    if problems := [f"{name}: {problem}" for name, problem in missing_programs(config, environment)]:
+        raise ConfigError("\n".join(problems))
+
+
+def open_server(
+    config: RunConfig,
+    number: int,
+    environment: Mapping[str, str],
+    logs: Path,
+    place: str | None,
+    ports: Iterator[int],
+    notices: Sequence[Notice] = (),
+) -> LaunchedServer:
+    """The server of a model at a place, which is not started; raises `ConfigError`."""
+    model = config.models[number]
+    spec_at = partial(_spec, model, config, environment, logs, place)
+    return LaunchedServer(spec_at, ports, _opener(model, environment, config.folder, notices))
 
 
 def _spec(
@@ -65,8 +83,8 @@ def _spec(
     """What is started for this model at this port."""
     launch, pool = model.launch, config.pool
     assert launch is not None
-    in_pool = pool is not None and launch.exclusive is None
-    placed = {name: str(value) for name, value in pool.env.items()} if pool is not None and in_pool else {}
+    in_pool = pool is not None and model.in_pool
+    placed = {name: str(value) for name, value in pool.variables.items()} if pool is not None and in_pool else {}
     sees = environment_of(launch, model.model, str(port), environment, place or "", placed)
     return ServerSpec(
         model=model.name,
@@ -74,7 +92,7 @@ def _spec(
         command=launch_words(model, launch, str(port), place or ""),
         environment=sees,
         folder=config.folder,
-        log=logs / f"{file_name(f'{model.name}@{place}' if in_pool else model.name)}.log",
+        log=logs / f"{file_name(f'{model.name}@{place}' if in_pool and place else model.name)}.log",
         health=launch.health,
         timeout=launch.timeout,
         place=place,
@@ -103,6 +121,23 @@ def file_name(name: str) -> str:
     """A model's name as that of a file, and of no other model's."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
     return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+
+
+class StartedHost(ServerHost, Protocol):
+    """A host that starts servers, here or elsewhere."""
+
+    @property
+    def up(self) -> bool:
+        """One of its models is served."""
+        ...
+
+    async def unload(self, *, at_once: bool = False) -> None:
+        """Serve nothing."""
+        ...
+
+    def kill(self) -> None:
+        """Make what is being stopped end at once."""
+        ...
 
 
 @dataclass(slots=True)

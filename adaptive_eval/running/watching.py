@@ -75,9 +75,9 @@ class Watchers:
 class TwoParts:
     """Watches a run that has another one before it, whose watchers see one run from beginning to end."""
 
-    def __init__(self, watcher: Watcher, name: str, promise: str | None) -> None:
-        """`name` and `promise` are those of the run itself."""
-        self._watcher, self._name, self._promise = watcher, name, promise
+    def __init__(self, watcher: Watcher, name: str, models: Sequence[str], promise: str | None) -> None:
+        """What is said of the run itself."""
+        self._watcher, self._name, self._models, self._promise = watcher, name, models, promise
         self._take: Callable[[], Status] | None = None
         self._before = (0, 0)
         """New trials and tokens of the first part."""
@@ -100,7 +100,7 @@ class TwoParts:
         self._take = take
         if not self._open:
             self._open = True
-            self._watcher.opened(self._name, models, self._now)
+            self._watcher.opened(self._name, self._models, self._now)
 
     def looked(self, looks: Sequence[Look]) -> None:
         if not self._first:

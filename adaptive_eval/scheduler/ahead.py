@@ -5,7 +5,6 @@ disk what its rounds have asked for, whatever was asked ahead, and a kill loses 
 is under way when the run is finished is given up; how many answers were asked for in vain is noted.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -35,7 +34,7 @@ class AskedAhead:
         """`keep` stores an answer that a round has asked for, with that round; nobody asks ahead of models
         `without`."""
         self._controller, self._keep, self._without = controller, keep, without
-        self._next: list[deque[Ask]] = [deque() for _ in range(models)]
+        self._next: list[Iterator[Ask]] = [iter(()) for _ in range(models)]
         self._looks = -1
         """How many there had been when the core said what is likely to be wanted."""
         self._flying: dict[Place, int | None] = {}
@@ -51,9 +50,7 @@ class AskedAhead:
         if model in self._without or self._controller.finished is not None:
             return None
         self._hear()
-        line = self._next[model]
-        while line:
-            ask = line.popleft()
+        for ask in self._next[model]:
             if (place := ask[:3]) not in self._flying and place not in self._waiting:
                 self._flying[place] = None
                 self.unwanted += 1
@@ -64,7 +61,7 @@ class AskedAhead:
         """After a look other trials are likely."""
         if self._looks != self._controller.looks_taken:
             self._looks = self._controller.looks_taken
-            self._next = [deque(asks) for asks in self._controller.likely_next()]
+            self._next = [one.asks(model) for model, one in enumerate(self._controller.likely_next())]
 
     def is_here(self, ask: Ask) -> bool:
         """A round asks for a trial that is under way or waits here: nobody has to be asked for it."""

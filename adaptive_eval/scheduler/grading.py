@@ -16,11 +16,12 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.redaction import BLOT, blotted
 from adaptive_eval.endpoints.types import Again, Answer, Notice
 from adaptive_eval.errors import GraderError, GraderExhausted, JudgeFailed
+from adaptive_eval.graders.asked import spent_in
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.questions.types import Question
 from adaptive_eval.scheduler.types import Lane
-from adaptive_eval.store import Regrade, TrialRecord
+from adaptive_eval.store import Regrade, TrialRecord, VerdictsInVain
 from adaptive_eval.store.records import AWAITS, WAITS
 
 ATTEMPTS = 3
@@ -142,6 +143,19 @@ def _without_secret_tokens(answer: Answer, secrets: tuple[str, ...]) -> Answer:
     if told is None or blotted(whole := "".join(told.tokens), secrets) == whole:
         return answer
     return replace(answer, token_logprobs=told._replace(tokens=("",) * len(told.tokens)))
+
+
+def in_vain(verdict: Regrade, replaced: Cost | None = None) -> VerdictsInVain | None:
+    """What was spent on a verdict, as it came, besides what its grade has used; on one that is `replaced`, all of it.
+
+    None where that is nothing.
+    """
+    more = verdict.cost.plus((spent_in(verdict.signals) or NO_COST).times(-1))
+    verdicts = int(verdict.failed) + (replaced is not None)
+    more = more if replaced is None else more.plus(replaced)
+    if more.tokens <= 0:  # else what rounding has left of USD and seconds
+        return None
+    return VerdictsInVain(verdict.model, verdicts, *more)
 
 
 def regrade_of(record: TrialRecord, result: Grade | GraderError) -> Regrade:

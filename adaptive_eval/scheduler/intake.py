@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from adaptive_eval.core.types import Outcome
 from adaptive_eval.graders.asked import spent_in
 from adaptive_eval.scheduler.alarms import Alarms
-from adaptive_eval.store import Roster, StoredOutcome, TrialRecord
-from adaptive_eval.store.records import NO_GRADING, GradingUse
+from adaptive_eval.store import Roster, StoredOutcome, TrialRecord, VerdictsInVain
+from adaptive_eval.store.records import NO_GRADING, GradingUse, use_in_vain
 from adaptive_eval.store.usage import TrialUsage
 
 
@@ -64,6 +64,11 @@ class Intake:
         if (cost := spent_in(record.signals)) is not None:
             usage = self.usages[self._roster.models.position_of(record.model)]
             usage.grading = usage.grading.plus(GradingUse(1, cost))
+
+    def hear_in_vain(self, event: VerdictsInVain) -> None:
+        """Count what was used for no grade."""
+        usage = self.usages[self._roster.models.position_of(event.model)]
+        usage.grading = usage.grading.plus(use_in_vain(event))
 
     def see(self, record: TrialRecord) -> None:
         """The alarms may show it."""

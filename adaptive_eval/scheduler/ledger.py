@@ -20,6 +20,7 @@ from adaptive_eval.store import (
     AnswersUnwanted,
     BaselineAsked,
     Event,
+    OpponentAnswered,
     PriorTaken,
     RunBegun,
     RunFinished,
@@ -101,7 +102,7 @@ class LostAnswers:
             return {}
         for event in self.ledger.take_up(store, left):
             happened(event)
-        lost = lost_so_far(store.reader.events(), models)
+        lost = cost_by_model(never_stored(store.reader.events()), models)
         for model, cost in lost.items():
             self.gpu_seconds[model] = cost.gpu_seconds
         return lost
@@ -159,9 +160,15 @@ def spent_on_greedy(events: Sequence[Event]) -> PriorTaken | None:
     return taken[-1] if taken else None
 
 
-def lost_so_far(events: Sequence[Event], models: Names) -> dict[int, Cost]:
-    """Of each model what its lost answers, and those that nobody wanted, count as."""
-    return cost_by_model([event for event in events if isinstance(event, AnswersLost | AnswersUnwanted)], models)
+def spent_on_opponent(events: Sequence[Event]) -> OpponentAnswered | None:
+    """On the answers that all others are compared with; None where they are not of this run."""
+    found = events_of_kind(events, OpponentAnswered)
+    return found[-1] if found else None
+
+
+def never_stored(events: Sequence[Event]) -> list[AnswersLost | AnswersUnwanted]:
+    """All that tells of answers which cost something, or may have, and are not among the trials."""
+    return [event for event in events if isinstance(event, AnswersLost | AnswersUnwanted)]
 
 
 def cost_by_model(events: Sequence[AnswersLost | AnswersUnwanted], models: Names) -> dict[int, Cost]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from adaptive_eval.questions.types import Question
-from adaptive_eval.scheduler.grading import Grading, grade_stored
+from adaptive_eval.scheduler.grading import Grading, grade_stored, in_vain
 from adaptive_eval.scheduler.verdict_costs import VerdictCosts
 from adaptive_eval.store import Event, Regrade, RegradingBegun, Store, TrialRecord, TrialsRegraded
 
@@ -51,7 +51,7 @@ class Regrading:
             regrades = [self._costs.used(one) for one in verdicts]
             graded += len(regrades)
             event = TrialsRegraded(len(regrades), so_far=graded, of=total)
-            self._store.regrade(regrades, event)
+            self._store.regrade(regrades, [event, *filter(None, map(in_vain, verdicts))])
             happened(event)
             for verdict in verdicts:
                 self._costs.require_kept(verdict)

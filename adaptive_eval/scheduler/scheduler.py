@@ -25,7 +25,7 @@ from adaptive_eval.scheduler.alarms import Alarms
 from adaptive_eval.scheduler.batched_lanes import BatchedLanes, Place
 from adaptive_eval.scheduler.committer import Committer
 from adaptive_eval.scheduler.departures import DepartureCallbacks, Departures
-from adaptive_eval.scheduler.grading import Grading, grade_or_error, record_of, regrade_of, waiting_record
+from adaptive_eval.scheduler.grading import Grading, grade_or_error, in_vain, record_of, regrade_of, waiting_record
 from adaptive_eval.scheduler.intake import Intake
 from adaptive_eval.scheduler.ledger import Ledger, LostAnswers, at_least_elapsed
 from adaptive_eval.scheduler.opening_fit import OpeningFit, place_of
@@ -47,6 +47,7 @@ from adaptive_eval.store import (
     ServersNoticed,
     Store,
     TrialRecord,
+    VerdictsInVain,
     events_of_kind,
 )
 from adaptive_eval.store.looks import plain_look
@@ -165,6 +166,7 @@ class Scheduler:
             crowded=self._sender.crowded,
             up=self._sender.fill,
             down=self._departures.no_server,
+            given_up=lambda model, error: self._departures.set_aside(model, Lost(Cause.SERVER, str(error))),
             no_further=self._departures.no_further_server,
             note=self.note,
             settled=self._settled,
@@ -456,6 +458,8 @@ class Scheduler:
         for record, grade in zip(records, await asyncio.gather(*grading), strict=True):
             verdict = regrade_of(record, grade)
             self._committer.add_verdict(costs.used(verdict))
+            if (event := in_vain(verdict)) is not None:
+                self._committer.add_event(event)
             try:
                 costs.require_kept(verdict)
             except Unavailable as error:
@@ -489,6 +493,8 @@ class Scheduler:
                 self._opening_fit.count(record.outcome())
             if record.grader_error is not None:
                 self._departures.ungraded(outcome.model, record.question, record.grader_error)
+        for vain in events_of_kind(batch.events, VerdictsInVain):
+            self._intake.hear_in_vain(vain)
         for event in events_of_kind(batch.events, ModelSetAside):
             told.append(SetAside(self._roster.models.position_of(event.model), event.reason, event.cause))
         if (told or waited) and self._controller.finished is None:

@@ -92,9 +92,9 @@ class RequestSender:
             not self._tell.gone(model) and self.waiting.first(model, lane.slots * lane.samples_per_request) is not None
         )
 
-    def crowded(self, model: int) -> bool:
-        """More waits than one server takes at a time."""
-        wave = self._lanes[model].slots * self._lanes[model].samples_per_request
+    def crowded(self, model: int, coming: int) -> bool:
+        """More waits than one server takes at a time, beside so many that are on their way."""
+        wave = (coming + 1) * self._lanes[model].slots * self._lanes[model].samples_per_request
         return not self._tell.gone(model) and self.waiting.number(model, wave) >= wave
 
     def send_booked(self, batch: CommitBatch) -> None:
@@ -160,12 +160,8 @@ class RequestSender:
             if self._losses.ledger is not None:
                 self.tell_losses()  # counted apart; what was refused cost nothing
                 self._cross_out(model, group)
-            unwanted = (
-                group.round == NO_ROUND and self._ahead is not None and not self._ahead.failed((model, *group[:2]))
-            )
-            if not unwanted and not isinstance(
-                error, NotAskedAgain
-            ):  # that there are no further trials, the core has said
+            wanted = self._is_waited_for(model, group)
+            if wanted and not isinstance(error, NotAskedAgain):  # no further trials: the core itself has said that
                 self._tell.failed(model, error)
             return
         finally:
@@ -173,6 +169,12 @@ class RequestSender:
         self._tell.answered(model, answers)
         self.fill(model)  # the slot is free; grading takes none
         await self._tell.keep(model, group, answers)
+
+    def _is_waited_for(self, model: int, group: TrialGroup) -> bool:
+        """Some round waits for what now has failed; not so where it was asked ahead of all rounds."""
+        if self._ahead is None or group.round != NO_ROUND:
+            return True
+        return self._ahead.failed((model, group.question, group.first))
 
     def _one_less(self, model: int) -> None:
         """A request is over, or is not sent after all."""

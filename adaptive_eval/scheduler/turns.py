@@ -9,14 +9,28 @@ Where models have several places, each goes to the next in the circle that is se
 wants becomes a further replica of a model for which more waits than its servers can take at a time.
 
 A server whose model nothing can want again is stopped at once, and its place is free.
+
+Places of this machine are always there. Those of a cluster come and go: one is asked for when it would have something
+to do, what it then serves is decided when it has come, and where one is lost its model is served elsewhere.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from adaptive_eval.errors import EndpointError
 from adaptive_eval.store import Event
+
+
+class PlaceLost(Exception):
+    """A place has gone while a model was brought up there, which says nothing of the model."""
+
+    def __init__(self, reason: str, for_good: BaseException | None = None) -> None:
+        """`for_good`: why the model is not to be served there any more, even where the place comes back."""
+        super().__init__(reason)
+        self.for_good = for_good
 
 
 class ServerHost(Protocol):
@@ -27,12 +41,41 @@ class ServerHost(Protocol):
         """The models that are served here."""
         ...
 
+    @property
+    def there(self) -> bool:
+        """It can be used at once; else the run has to `have` it first."""
+        ...
+
+    @property
+    def kept(self) -> bool:
+        """An earlier start of the run has left it, with what it served: it is had at once."""
+        ...
+
+    @property
+    def found(self) -> int | None:
+        """The model that an earlier start has left here."""
+        ...
+
+    async def have(
+        self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
+    ) -> None:
+        """Have the place, for this model as far as anybody can know; raises `EndpointError` when it cannot be had.
+
+        `lost` is called when it is gone again, with an error where the model that it served is not to be served there
+        any more.
+        """
+        ...
+
     async def load(self, model: int, tell: Callable[[Event], None]) -> None:
-        """Serve this model, in place of the one before; raises `EndpointError` when it cannot be."""
+        """Serve this model, in place of the one before; raises `EndpointError` when it cannot be, and `PlaceLost`."""
         ...
 
     async def release(self, model: int, tell: Callable[[Event], None]) -> None:
-        """Stop serving this model, if it is served."""
+        """Stop serving this model, if it is served; a place that had to be had is given back."""
+        ...
+
+    def forsake(self, model: int, error: BaseException) -> None:
+        """Tell whoever waits for this model that nobody brings it up any more."""
         ...
 
 
@@ -44,12 +87,14 @@ class TurnCallbacks:
     """Whether there is something to ask this model now."""
     owed: Callable[[int], bool]
     """Whether something that was asked of this model is not committed yet."""
-    crowded: Callable[[int], bool]
-    """Whether a further server for this model would have something to do."""
+    crowded: Callable[[int, int], bool]
+    """Whether a further server for this model would have something to do, beside so many that are on their way."""
     up: Callable[[int], None]
     """The model can be asked."""
     down: Callable[[int, BaseException], None]
     """The model cannot be served."""
+    given_up: Callable[[int, BaseException], None]
+    """The model was served, and its places are lost again and again."""
     no_further: Callable[[int, BaseException], None]
     """The model cannot be served at one more place."""
     note: Callable[[Event], None]
@@ -75,6 +120,14 @@ class Turns:
         """Hosts, and models that do not come up there."""
         self._moves: dict[int, asyncio.Task[None]] = {}
         self._hosted = {model for host in hosts for model in host.models}
+        self._sought: set[int] = set()
+        """Hosts whose place is being had."""
+        self._had: set[int] = set()
+        """Hosts whose place was had, and can be given back."""
+        self._refused: set[int] = set()
+        """Hosts whose place cannot be had."""
+        self._stranded: set[int] = set()
+        """Models whose last server was lost with its place, and maybe with requests."""
 
     def servers(self, model: int) -> int:
         """How many servers it has that can be asked now; those of others are always there, and count as one."""
@@ -88,12 +141,16 @@ class Turns:
     def settle(self) -> None:
         """Begin whatever is due: called whenever something was committed."""
         for number, host in enumerate(self._hosts):
-            if number in self._moves:
+            if number in self._moves or not host.there:
                 continue
             if (model := self._next(number, host)) is not None:
                 self._begin(number, host, model)
-            elif (now := self._up.get(number)) is not None and self._asking.settled(now):
-                self._release(number, host, now)
+            elif (now := self._up.get(number)) is not None:
+                if self._asking.settled(now):
+                    self._release(number, host, now)
+            elif number in self._had and self._all_settled(host):
+                self._release(number, host, host.models[0])
+        self._seek_places()
 
     async def close(self) -> None:
         """Begin nothing more, and leave off what was begun."""
@@ -103,15 +160,26 @@ class Turns:
             move.cancel()
         await asyncio.gather(*moves, return_exceptions=True)
 
+    # -- whose turn it is --------------------------------------------------------------------------------------------
+
     def _next(self, number: int, host: ServerHost) -> int | None:
         """The model that is to be served next; None where the one that is served goes on, or nobody has to be."""
         now, asking = self._at.get(number), self._asking
         if now is not None and self._up.get(number) == now and (asking.owed(now) or asking.wanted(now)):
             return None
         elsewhere = {model for other, model in self._at.items() if other != number}
-        wanted = [m for m in _circle(host.models, now) if asking.wanted(m) and (number, m) not in self._failed]
+        wanted = [m for m in _circle(host.models, now) if self._wants(m) and (number, m) not in self._failed]
+        if now is None and host.found in wanted:
+            wanted.sort(key=lambda model: model != host.found)
         new = next((model for model in wanted if model not in elsewhere), None)
-        return new if new is not None else next((model for model in wanted if asking.crowded(model)), None)
+        return new if new is not None else next((model for model in wanted if asking.crowded(model, 0)), None)
+
+    def _wants(self, model: int) -> bool:
+        """There is something to ask it, or what it was asked is lost and to be asked again."""
+        return self._asking.wanted(model) or (model in self._stranded and self._asking.owed(model))
+
+    def _all_settled(self, host: ServerHost) -> bool:
+        return all(map(self._asking.settled, host.models))
 
     def _begin(self, number: int, host: ServerHost, model: int) -> None:
         self._at[number] = model
@@ -121,7 +189,7 @@ class Turns:
 
     def _release(self, number: int, host: ServerHost, model: int) -> None:
         """Have its server stopped; it is started again if it should be wanted after all."""
-        del self._at[number], self._up[number]
+        self._forget(number)
         move = self._moves[number] = asyncio.create_task(host.release(model, self._asking.note))
         move.add_done_callback(lambda done: self._on_release_end(number, done))
 
@@ -136,12 +204,115 @@ class Turns:
         del self._moves[number]
         if move.cancelled():
             return
-        if (error := move.exception()) is not None:
+        error = move.exception()
+        if isinstance(error, PlaceLost):
+            self._on_lost(number, model, error.for_good)
+        elif error is not None:
             self._failed.add((number, model))
-            (self._asking.no_further if self.servers(model) else self._asking.down)(model, error)
+            if self.servers(model):
+                self._asking.no_further(model, error)
+            else:
+                self._forsake(model, error)
+                self._asking.down(model, error)
+        elif number not in self._at:  # it was lost as soon as it was up
+            self._asking.freed()
         else:
             self._up[number] = model
+            self._stranded.discard(model)
             self._asking.up(model)
+
+    def _forget(self, number: int) -> None:
+        """Nothing is served there, and the place is not had."""
+        self._at.pop(number, None)
+        self._up.pop(number, None)
+        self._had.discard(number)
+
+    def _forsake(self, model: int, error: BaseException) -> None:
+        for host in self._hosts:
+            if model in host.models:
+                host.forsake(model, error)
+
+    # -- places that come and go -------------------------------------------------------------------------------------
+
+    def _seek_places(self) -> None:
+        """Ask for as many further places as would have something to do now."""
+        absent = [
+            number
+            for number, host in enumerate(self._hosts)
+            if number in self._sought or not (host.there or number in self._refused or number in self._moves)
+        ]
+        promised: Counter[int] = Counter()
+        served = set(self._at.values())
+        wanted: dict[tuple[int, ...], list[int]] = {}
+        for number in sorted(absent, key=lambda one: (one not in self._sought, not self._hosts[one].kept)):
+            host = self._hosts[number]
+            models = tuple(host.models)
+            if models not in wanted:
+                wanted[models] = [model for model in models if self._wants(model)]
+            able = [model for model in wanted[models] if (number, model) not in self._failed]
+            model = next((model for model in able if model not in served), None)
+            if model is None:
+                model = next((one for one in able if self._asking.crowded(one, promised[one])), None)
+            if model is not None:
+                promised[model] += 1
+                served.add(model)
+            elif host.kept:
+                model = models[0] if host.found is None else host.found
+            if number in self._sought:
+                if self._all_settled(host):
+                    self._moves[number].cancel()
+            elif model is not None:
+                self._seek(number, host, model)
+
+    def _seek(self, number: int, host: ServerHost, model: int) -> None:
+        self._sought.add(number)
+        having = host.have(model, self._asking.note, lambda error: self._on_lost(number, self._up.get(number), error))
+        move = self._moves[number] = asyncio.create_task(having)
+        move.add_done_callback(lambda done: self._on_seek_end(number, host, model, done))
+
+    def _on_seek_end(self, number: int, host: ServerHost, model: int, move: asyncio.Task[None]) -> None:
+        del self._moves[number]
+        self._sought.discard(number)
+        if move.cancelled():
+            return
+        if (error := move.exception()) is None:
+            self._had.add(number)
+        else:
+            self._refused.add(number)
+            self._tell_refused(host, model, error)
+        self._asking.freed()
+
+    def _tell_refused(self, host: ServerHost, model: int, error: BaseException) -> None:
+        """Nobody is down who is served elsewhere, or might be."""
+        if self.servers(model) or not isinstance(error, EndpointError):
+            self._asking.no_further(model, error)
+            return
+        for one in host.models:
+            if self._wants(one) and not self._hopeful(one):
+                self._forsake(one, error)
+                self._asking.down(one, error)
+
+    def _hopeful(self, model: int) -> bool:
+        """There is a place where it may be served."""
+        return any(
+            model in host.models and number not in self._refused and (number, model) not in self._failed
+            for number, host in enumerate(self._hosts)
+        )
+
+    def _on_lost(self, number: int, model: int | None, for_good: BaseException | None) -> None:
+        """A place is gone: what it served is served elsewhere, and with an error no more there."""
+        if not self._hosts:  # the run is over
+            return
+        self._forget(number)
+        if model is not None:
+            if not self.servers(model):
+                self._stranded.add(model)
+            if for_good is not None:
+                self._failed.add((number, model))
+                if not self._hopeful(model):
+                    self._forsake(model, for_good)
+                    self._asking.given_up(model, for_good)
+        self._asking.freed()
 
 
 def _circle(models: Sequence[int], after: int | None) -> Iterator[int]:

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.core.ahead import LikelyTrials
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Lost, Outcome, Reason, SetAside
 from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt
 from adaptive_eval.store import Event
@@ -43,7 +44,7 @@ class Decider(Protocol):
         """How often it has looked."""
         ...
 
-    def likely_next(self) -> list[list[Ask]]:
+    def likely_next(self) -> list[LikelyTrials]:
         """Of each model trials that rounds to come are likely to ask for."""
         ...
 

@@ -16,22 +16,22 @@ from adaptive_eval.scheduler.grading import Grading
 from adaptive_eval.scheduler.ledger import (
     LostAnswers,
     cost_of,
+    never_stored,
     spent_on_baseline,
     spent_on_greedy,
+    spent_on_opponent,
     spent_on_unused,
     total_cost,
 )
 from adaptive_eval.scheduler.types import Decider, Lane
 from adaptive_eval.store import (
     AnswersLost,
-    AnswersUnwanted,
     CommitBatch,
     Event,
     Regrade,
     RunReader,
     Store,
     TrialRecord,
-    events_of_kind,
 )
 
 BEYOND = (
@@ -138,14 +138,11 @@ class VerdictCosts:
 
 
 def all_spent(reader: RunReader) -> Cost:
-    """On stored answers with their verdicts, on what is known to be lost, on a verifier's baseline, on greedy answers
-    that came first, and on verdicts of a `regrade` that did not come to its end."""
+    """On stored answers with their verdicts, on those that were lost or not wanted, on a verifier's baseline, on what
+    was asked first (greedy answers, the opponent's), and on verdicts of a `regrade` that did not come to its end."""
     events = reader.events()
-    greedy = spent_on_greedy(events)
-    first = [] if greedy is None else [greedy]
-    total = total_cost(
-        [*reader.sums(), *events_of_kind(events, AnswersLost), *events_of_kind(events, AnswersUnwanted), *first]
-    )
+    first = [one for one in (spent_on_greedy(events), spent_on_opponent(events)) if one is not None]
+    total = total_cost([*reader.sums(), *never_stored(events), *first])
     return total.plus(spent_on_baseline(events)).plus(spent_on_unused(events))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adaptive_eval.record.lines import safe_line
-from adaptive_eval.record.results import BesideRow, GradingCost
+from adaptive_eval.record.results import BesideRow, CostInVain, GradingCost
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count
 
 WIDEST_NAME = 32
@@ -22,6 +22,8 @@ def beside_words(row: BesideRow) -> str:
             return f"answers of {name} that were asked ahead and never wanted"
         case "regrade":
             return "verdicts of a regrade that did not come to its end"
+        case "opponent":
+            return f"answers of {name}, with which all others are compared"
         case "greedy":
             return "greedy answers, which came first (R0)"
         case _:
@@ -50,7 +52,17 @@ def _unwanted_as_one(rows: Sequence[BesideRow]) -> list[BesideRow]:
 
 def grading_in_short(row: GradingCost) -> str:
     """What grades have used that a judge or a verifier was asked for, in one line."""
+    told = f"{_used(row)} of it for the grades of {count(row.answers)} answers"
+    return told if row.in_vain is None else f"{told}, {_used(row.in_vain)} {in_vain_words(row.in_vain)}"
+
+
+def in_vain_words(row: CostInVain) -> str:
+    """What was used for no grade."""
+    verdicts = f" ({count(row.verdicts)})" if row.verdicts else ""
+    return f"for verdicts that could not be read, or were replaced{verdicts}"
+
+
+def _used(row: GradingCost | CostInVain) -> str:
     hours = row.gpu_seconds / SECONDS_AN_HOUR
     parts = [f"{count(row.tokens)} tokens"] + [f"${amount(row.usd, ())}"] * (row.usd > 0.0)
-    parts += [f"{amount(hours, ())} GPU hours"] * (hours > 0.0)
-    return f"{', '.join(parts)} of it for the grades of {count(row.answers)} answers"
+    return ", ".join(parts + [f"{amount(hours, ())} GPU hours"] * (hours > 0.0))

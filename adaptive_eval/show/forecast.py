@@ -111,6 +111,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
         yield from _outlook("without a cap", forecast.need, forecast)
         yield ""
         yield from _outlook("within the budget", forecast.capped, forecast)
+    yield from _parts(forecast)
     yield from _beside_as_many(forecast)
     yield from _beside_fixed(forecast)
     yield from _spent(forecast)
@@ -152,6 +153,19 @@ def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
     if outlook.gate:
         yield f"  gate: {', '.join(f'{outcome} {share:.0%}' for outcome, share in outlook.gate.items())}"
     yield f"  objective reached with a chance of {outlook.reached:.0%}" + (f" ({', '.join(others)})" if others else "")
+
+
+def _parts(forecast: Forecast) -> Iterator[str]:
+    """What of it is for greedy answers, and for grades."""
+    for title, part in (("greedy answers", forecast.greedy), ("grades", forecast.grading)):
+        told = []
+        for name, (label, written) in WRITTEN.items():
+            found: float | Range | None = getattr(part, name, None)
+            value = found.median if isinstance(found, Range) else found
+            if value:
+                told.append(written(value) if name in ("usd", "seconds") else f"{written(value)} {label}")
+        if told:
+            yield f"  of this for {title}: {', '.join(told)}"
 
 
 def _fixed(forecast: Forecast, name: str, written: Written) -> str:

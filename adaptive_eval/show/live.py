@@ -23,6 +23,7 @@ from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.status import Cap, Detail, StandingRow, Status
 from adaptive_eval.show.batches import pending_in_short
 from adaptive_eval.show.beside import beside_in_short, grading_in_short
+from adaptive_eval.show.sites import SiteRates, any_site_left, counted_sites, sites_table
 from adaptive_eval.show.summary import call_words, cut_letters, last_screen
 from adaptive_eval.show.text import Rates, count, number_or_dash
 from adaptive_eval.store import Event
@@ -50,7 +51,7 @@ class LiveDisplay:
     def __init__(self, scale: Scale, console: Console | None = None) -> None:
         self._scale = scale
         self._console = console or Console(highlight=False, markup=False)
-        self._rates = Rates()
+        self._rates, self._site_rates = Rates(), SiteRates()
         self._events: deque[str] = deque(maxlen=SHOWN_EVENTS)
         self._status: Status | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -89,6 +90,7 @@ class LiveDisplay:
     def _tick(self) -> None:
         status = self._take()
         self._rates.add(status.elapsed, status.new_trials, status.new_tokens)
+        self._site_rates.add(status.elapsed, status.traffic.sites)
         self._status = status
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
@@ -96,7 +98,9 @@ class LiveDisplay:
         status = self._status
         if status is None:
             return Text("starting")
-        rows = max(self._console.height - OTHER_LINES, 5)
+        sites = [] if not any_site_left(status) else [sites_table(status, self._site_rates)]
+        sites_height = sum(table.row_count + 1 for table in sites)
+        rows = max(self._console.height - OTHER_LINES - sites_height, 5)
         questions = LEAST_QUESTIONS + max(rows - max(len(status.standings), 1), 0)
         parts: list[RenderableType] = [
             title_line(self._name, status, self._rates.eta(status.trials_to_go)),
@@ -105,6 +109,7 @@ class LiveDisplay:
             comparisons(status),
             budgets(status.caps),
             traffic(status, self._rates),
+            *sites,
         ]
         if status.grading is not None:
             parts.append(Text(f"grading: {grading_in_short(status.grading)}", style="dim"))
@@ -198,6 +203,9 @@ def traffic(status: Status, rates: Rates) -> Text:
         line.append(f" · {told}")
     if down := now.replicas - now.healthy_replicas:
         line.append(f" · {down} of {now.replicas} replicas down", style="red")
+    if (told := counted_sites(status.sites)) is not None:
+        line.append(f" · {told}")
+        line.append(f" · {count(now.waiting)} requests wait for a site" if now.waiting else "")
     return line
 
 

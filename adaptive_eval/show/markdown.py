@@ -14,8 +14,10 @@ import yaml
 from scipy.special import ndtr
 
 from adaptive_eval import __version__
+from adaptive_eval.core import Reason
 from adaptive_eval.exchange.tables.writer import harmless
-from adaptive_eval.record.pairing import Pairing
+from adaptive_eval.record.ending import why_finished
+from adaptive_eval.record.pairing import Pairing, by_trial_in_words
 from adaptive_eval.record.results import MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.view import RunView
@@ -35,6 +37,7 @@ from adaptive_eval.show.text import (
     number_or_dash,
     remark_on,
 )
+from adaptive_eval.store import RunFinished
 
 SPREAD = ("signals", "sampling")
 """Mappings, which become columns of their own."""
@@ -77,7 +80,11 @@ def markdown(view: RunView) -> str:
 def _found(view: RunView) -> Iterator[str]:
     results = view.results
     if results is None:
-        yield f"No look was taken yet: {count(sum(map(sum, view.trials)))} trials are graded."
+        trials = sum(map(sum, view.trials))
+        last = view.events[-1] if view.events else None
+        if last is not None and last.kind == RunFinished.KIND:
+            yield why_finished(Reason(str(last.body["reason"])), asked=trials > 0, fixed=False)
+        yield f"No look was taken yet: {count(trials)} trials are graded."
         yield from _mishap(view)
         return
     yield _headline(results)
@@ -128,9 +135,10 @@ def _mishap(view: RunView) -> Iterator[str]:
 def _headline(results: Results) -> str:
     run, cost = results.run, results.cost
     why = run.status if run.reason is None else f"{run.status}: {run.reason.replace('_', ' ')}"
+    in_vain = f", and {count(cost.asked_in_vain)} answers that were asked ahead in vain" if cost.asked_in_vain else ""
     return (
         f"{decided(results)} with {count(cost.trials)} trials, "
-        f"{cost.trials / cost.fixed_trials:.0%} of the {count(cost.fixed_trials)} of a fixed design ({why}; "
+        f"{cost.trials / cost.fixed_trials:.0%} of the {count(cost.fixed_trials)} of a fixed design{in_vain} ({why}; "
         f"adaptive-eval {run.version}, {run.updated})."
     )
 
@@ -221,7 +229,7 @@ def _what_decided(pairings: Sequence[Pairing]) -> str:
 
 def _what_pairing_means(one: Pairing) -> str:
     if one.by_trial:
-        return f"compared trial by trial, which takes {one.variance:.2f} of the trials that independent models would"
+        return by_trial_in_words(one.variance)
     if not one.is_shown:
         return "not shown to depend on each other"
     if one.variance > 1.0:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from adaptive_eval.record.lines import duration
-from adaptive_eval.record.results import BesideFixed, BesideRow, GradingCost, ModelRow, Results, RunCost
+from adaptive_eval.record.results import BesideFixed, BesideRow, CostInVain, GradingCost, ModelRow, Results, RunCost
 from adaptive_eval.record.view import RunView
-from adaptive_eval.show.beside import beside_words
+from adaptive_eval.show.beside import beside_words, in_vain_words
 from adaptive_eval.show.text import SECONDS_AN_HOUR, amount, count, informative_columns, markdown_cell, markdown_table
 from adaptive_eval.store import JudgeUse
 
@@ -40,7 +40,7 @@ def cost_section(view: RunView, results: Results) -> str:
     paid = results.server_time_is_paid
     rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
     if cost.grading is not None:
-        rows.append(_grading_cost(cost.grading, usd, hours))
+        rows += _grading_costs(cost.grading, usd, hours)
     rows += [_beside_row(row, usd, hours) for row in cost.beside]
     total = ["**all**", count(int(cost.in_all("trials"))), _some(cost.in_all("tokens"), count)]
     total += [_some(cost.in_all("usd"), usd), _some(cost.in_all("gpu_seconds") / SECONDS_AN_HOUR, hours)]
@@ -139,10 +139,13 @@ def _beside_row(row: BesideRow, usd: Callable[[float], str], hours: Callable[[fl
     return [markdown_cell(beside_words(row)), *used, _some(row.gpu_seconds / SECONDS_AN_HOUR, hours), *["-"] * 5]
 
 
-def _grading_cost(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> list[str]:
+def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:
     """What a judge or a verifier has used of the rows of the models."""
-    used = ["-", _some(row.tokens, count), _some(row.usd, usd), _some(row.gpu_seconds / SECONDS_AN_HOUR, hours)]
-    return [f"of these the grades of {count(row.answers)} answers", *used, *["-"] * 5]
+    parts: list[tuple[str, GradingCost | CostInVain]] = [(f"the grades of {count(row.answers)} answers", row)]
+    parts += [] if row.in_vain is None else [(in_vain_words(row.in_vain).removeprefix("for "), row.in_vain)]
+    for told, one in parts:
+        used = [_some(one.tokens, count), _some(one.usd, usd), _some(one.gpu_seconds / SECONDS_AN_HOUR, hours)]
+        yield [f"of these {told}", "-", *used, *["-"] * 5]
 
 
 def _some(value: float, shown: Callable[[float], str]) -> str:

@@ -16,6 +16,7 @@ from adaptive_eval.record.lines import duration, safe_line
 from adaptive_eval.record.status import Status
 from adaptive_eval.running.watching import IdleWatcher
 from adaptive_eval.show.batches import pending_in_short
+from adaptive_eval.show.sites import counted_sites
 from adaptive_eval.show.summary import last_screen
 from adaptive_eval.show.text import Rates, count, verdict_counts
 from adaptive_eval.store import Event
@@ -159,4 +160,6 @@ def pending(status: Status) -> str:
     parts += [f"{down} of {now.replicas} replicas down"] if down else []
     told = pending_in_short(status.batches)
     parts += [told] if told is not None else []
+    sites = counted_sites(status.sites)
+    parts += [sites] if sites is not None else []
     return f"look {status.looks + 1} is not complete yet: {', '.join(parts)}"

@@ -11,6 +11,7 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import ExitCode
 from adaptive_eval.record.ending import Ended
 from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.pairing import compared_by_trial
 from adaptive_eval.record.results import RESULTS_FILE, BatchRow, CallRow, PairRow, Results
 from adaptive_eval.record.scale import Scale
 from adaptive_eval.record.words import deciding_rule, promise_in_short
@@ -163,6 +164,11 @@ def _open(results: Results) -> Iterator[str]:
         yield f"  and {len(came_back) - SHOWN_PAIRS} more calls whose z has come back"
     if (promised := promise_in_short(results.decisions)) is not None:
         yield f"promise   {promised}"
+    by_trial = compared_by_trial(results.pairs)
+    for sentence in by_trial[:SHOWN_PAIRS]:
+        yield f"seeds     {safe_line(sentence, 300)}"
+    if len(by_trial) > SHOWN_PAIRS:
+        yield f"          and {len(by_trial) - SHOWN_PAIRS} more in {RESULTS_FILE}"
     for row in results.gate[:SHOWN_PAIRS]:
         yield f"gate      {row.outcome:<9}  {safe_line(row.model, WIDEST_NAME)}: {safe_line(row.why, 300)}"
     if len(results.gate) > SHOWN_PAIRS:
@@ -198,6 +204,7 @@ def _how_far(pair: PairRow) -> str:
 def _cost(results: Results, elapsed: float | None) -> str:
     cost = results.cost
     parts = [f"{count(cost.trials)} trials ({_share(cost.trials, cost.fixed_trials)})"]
+    parts += [f"{count(cost.asked_in_vain)} answers in vain"] if cost.asked_in_vain else []
     parts += [f"{count(cost.tokens)} tokens"] if cost.tokens else []
     parts += [f"${amount(cost.usd, ())}"] if cost.usd else []
     parts += [f"{amount(cost.gpu_seconds / SECONDS_AN_HOUR, ())} GPU hours of requests"] if cost.gpu_seconds else []

@@ -13,7 +13,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -31,6 +31,7 @@ from adaptive_eval.sites.messages import (
     SiteOrder,
     SiteSetup,
 )
+from adaptive_eval.sites.rehearsing import ClusterRoom
 from adaptive_eval.sites.worker import SiteWorker
 
 NAMESPACE = "adaptive-eval"
@@ -42,8 +43,21 @@ NAME_SECONDS = 30.0
 """So long the name of an actor that was killed may stay taken."""
 POLL_SECONDS = 0.25
 CONNECT_SECONDS = 10.0
+SLIGHT = 1e-9
+"""Ray counts in ten-thousandths."""
+MANY = 1024
 
 Told = TypeVar("Told")
+
+
+class RayWorker(SiteWorker):
+    """A site that knows its node of the cluster."""
+
+    async def facts(self) -> SiteFacts:
+        """Where it is, and what it runs."""
+        import ray  # which is there on every node, and not where this module is only read
+
+        return (await super().facts())._replace(node_id=ray.get_runtime_context().get_node_id())
 
 
 class RaySite:
@@ -99,7 +113,7 @@ class RayCluster:
     def __init__(self, ray: Any, keep: float) -> None:
         """`keep`: seconds without a word of its head after which a site ends."""
         self.ray, self._keep = ray, keep
-        self._actor = ray.remote(SiteWorker)
+        self._actor = ray.remote(RayWorker)
         self._shared: dict[int, tuple[SiteMaterial, Any]] = {}
 
     def shared(self, material: SiteMaterial) -> Any:
@@ -108,14 +122,21 @@ class RayCluster:
             self._shared[id(material)] = material, self.ray.put(material)
         return self._shared[id(material)][1]
 
+    def left_by(self, run: str) -> Collection[str]:
+        """The names of the sites that an earlier start of a run has left; those that wait for a place wait no more."""
+        names: set[str] = set()
+        for one in self.ray._private.state.actors().values():
+            if one["Name"].startswith(run) and one["State"] == "ALIVE":
+                names.add(one["Name"])
+            elif one["Name"].startswith(run) and one["State"] != "DEAD" and (site := self._known(one["Name"])):
+                site.kill()
+        return names
+
     async def place(self, name: str, resources: dict[str, float], awaited: Awaited) -> SiteOrigin:
         """The site of that name if it is there and lives, else a new one; raises `LaunchFailed`."""
         if (site := self._known(name)) is not None:
-            with suppress(SiteGone, TimeoutError):
-                async with asyncio.timeout(FOUND_SECONDS):
-                    facts = await site.facts()
-                    if facts.version == __version__:
-                        return SiteOrigin(site, facts.node, facts.pid, found=True)
+            if (facts := await self._found(site)) is not None:
+                return SiteOrigin(site, facts, found=True)
             site.kill()
         until = time.monotonic() + awaited.seconds
         while True:
@@ -125,6 +146,18 @@ class RayCluster:
                 if time.monotonic() > until:
                     raise LaunchFailed(f"its site ended before it began: {error}") from None
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _found(self, site: RaySite) -> SiteFacts | None:
+        """What a site says that was there before; None where it says nothing, or runs another version."""
+        try:
+            async with asyncio.timeout(FOUND_SECONDS):
+                facts = await site.facts()
+                return facts if facts.version == __version__ else None
+        except (SiteGone, TimeoutError):
+            return None
+        except BaseException:
+            site.kill()
+            raise
 
     async def _new(self, name: str, resources: Mapping[str, float], awaited: Awaited) -> SiteOrigin:
         """A new site, when it has its place; raises `LaunchFailed`, and `SiteGone` where it ended before."""
@@ -138,7 +171,7 @@ class RayCluster:
         except BaseException:
             site.kill()
             raise
-        return SiteOrigin(site, facts.node, facts.pid, found=False)
+        return SiteOrigin(site, facts, found=False)
 
     def _known(self, name: str) -> RaySite | None:
         try:
@@ -190,6 +223,15 @@ class RayCluster:
             facts.cancel()
             await asyncio.gather(facts, return_exceptions=True)
 
+    def room(self, resources: Mapping[str, float]) -> ClusterRoom:
+        """For how many sites with these resources there is room, each on one node."""
+        nodes = [node for node in self.ray.nodes() if node["Alive"]]
+        free = self.ray._private.state.available_resources_per_node()
+        return ClusterRoom(
+            now=sum(_times(resources, free.get(node["NodeID"], {})) for node in nodes),
+            ever=sum(_times(resources, node["Resources"]) for node in nodes),
+        )
+
     def missing(self, resources: Mapping[str, float]) -> str:
         """Why these resources are not to be had on any one node now."""
         nodes = [node for node in self.ray.nodes() if node["Alive"]]
@@ -206,6 +248,11 @@ class RayCluster:
         taken = "others have it now" if not any(_fits(resources, has) for has in left) else "it is being placed"
         able_to = f"{len(able)} of {len(nodes)} nodes could give it, but {taken}"
         return f"{able_to}; the most that is free on one is {_words(most)}"
+
+
+def _times(asked: Mapping[str, float], has: Mapping[str, float]) -> int:
+    """How often that is there; what takes nothing always has room."""
+    return min((int(has.get(word, 0.0) / amount + SLIGHT) for word, amount in asked.items() if amount), default=MANY)
 
 
 def _fits(asked: Mapping[str, float], has: Mapping[str, float]) -> bool:

@@ -6,9 +6,19 @@ may have been generated is counted first.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from adaptive_eval.endpoints.types import Again, Answer, EndpointStats, Health, Prompt, ReplicaHealth
+from adaptive_eval.endpoints.types import (
+    Again,
+    Answer,
+    EndpointStats,
+    Health,
+    Prompt,
+    ReplicaHealth,
+    SiteStats,
+    summed_stats,
+)
 from adaptive_eval.errors import LaunchFailed, NotAskedAgain
 from adaptive_eval.seeds import SEED_SPAN
 from adaptive_eval.sites.link import SiteLink
@@ -27,19 +37,32 @@ class SitesEndpoint:
         """Sites that will not come back, and why."""
         self._changed = asyncio.Event()
         self._before: list[EndpointStats] = []
+        self._answers: Counter[str] = Counter()
+        """That came from each site before it was lost or ended."""
         self._lost = 0
+        self._expected = False
+        """The model was lost with a site, and is to be served again."""
+        self._waiting = 0
+        """Requests that no site has."""
 
     def joined(self, site: str, link: SiteLink) -> None:
         """A site serves the model."""
         self._gone.pop(site, None)
         self._links[site] = link
+        self._expected = False
         self._tell()
 
     def left(self, site: str) -> None:
         """It does not any more, for now."""
         if (link := self._links.pop(site, None)) is not None:
             self._before.append(link.stats)
+            self._answers[site] += link.answers
             self._tell()
+
+    def lost(self, site: str) -> None:
+        """It is gone: what it had waits until the model is served again, there or elsewhere."""
+        self._expected = True
+        self.left(site)
 
     def given_up(self, site: str, reason: str) -> None:
         """It will not come back by itself."""
@@ -47,10 +70,10 @@ class SitesEndpoint:
         self._gone[site] = reason
         self._tell()
 
-    @property
-    def sites_up(self) -> int:
-        """How many serve it now."""
-        return len(self._links)
+    def forsaken(self, site: str, reason: str) -> None:
+        """Nobody brings the model up any more, there or elsewhere."""
+        self._expected = False
+        self.given_up(site, reason)
 
     # -- the protocol ------------------------------------------------------------------------------------------------
 
@@ -68,6 +91,7 @@ class SitesEndpoint:
                 if self._links.get(site) is link:
                     self.given_up(site, str(error))
                 if not self._links:
+                    self.forsaken(site, str(error))
                     raise
             if again is not None and not await again():
                 raise NotAskedAgain("its site was lost, and the budget does not allow asking for the answer again")
@@ -87,36 +111,40 @@ class SitesEndpoint:
     def stats(self) -> EndpointStats:
         """The traffic of all sites, those that are gone included."""
         here = [link.stats for link in self._links.values()]
-        each = [*self._before, *here]
-        return EndpointStats(
+        together = summed_stats([*self._before, *here])
+        return replace(
+            together,
             in_flight=sum(link.in_flight for link in self._links.values()),
-            requests=sum(one.requests for one in each),
-            retries=sum(one.retries for one in each),
-            errors=dict(sum((Counter(one.errors) for one in each), Counter())),
-            lost=self._lost + sum(one.lost for one in each),
-            prompt_tokens=sum(one.prompt_tokens for one in each),
-            completion_tokens=sum(one.completion_tokens for one in each),
+            lost=self._lost + together.lost,
             replicas=tuple(replica for one in here for replica in one.replicas),
-            notices=tuple(dict.fromkeys(notice for one in each for notice in one.notices)),
+            sites=tuple(self._site_stats()),
+            waiting=self._waiting,
         )
 
     # ----------------------------------------------------------------------------------------------------------------
 
+    def _site_stats(self) -> Iterator[SiteStats]:
+        for site in dict.fromkeys((*self._answers, *self._links)):
+            link = self._links.get(site)
+            answers = self._answers[site] + (0 if link is None else link.answers)
+            yield SiteStats(
+                site=site,
+                in_flight=0 if link is None else link.in_flight,
+                queued=0 if link is None else max(0, link.in_flight - link.asked),
+                answers=answers,
+            )
+
     async def _least_busy(self) -> tuple[str, SiteLink]:
         """The site that has the fewest requests, as soon as there is one; raises `LaunchFailed` where none will be."""
-        while not self._links:
-            if self._gone and not self._expected:
-                raise LaunchFailed(next(iter(self._gone.values())))
-            await self._changed.wait()
+        self._waiting += 1
+        try:
+            while not self._links:
+                if self._gone and not self._expected:
+                    raise LaunchFailed(next(reversed(self._gone.values())))
+                await self._changed.wait()
+        finally:
+            self._waiting -= 1
         return min(self._links.items(), key=lambda one: one[1].in_flight)
-
-    _expected = 0
-    """Sites that are being placed, or placed again."""
-
-    def expect(self, more: int) -> None:
-        """So many more sites are on their way, or fewer."""
-        self._expected += more
-        self._tell()
 
     def _tell(self) -> None:
         """Wake everyone who waits for a change."""

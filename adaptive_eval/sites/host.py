@@ -1,21 +1,26 @@
-"""A site from its place to its end, as the turns of a run see it: a host that serves one model.
+"""A site from its place to its end, as the turns of a run see it: a host that serves one of its models at a time.
 
-A site that is lost, with its raylet, its node or for any other reason, is placed again, as soon as the cluster has room
-for it; meanwhile its requests go to the model's other sites, or wait. It is given up where no other site serves the
-model and no place is had in time, or where it was lost several times in a row without an answer.
+What it serves, and when, the turns decide, as they do for places of this machine. A site that is lost, with its raylet,
+its node or for any other reason, is no place any more until another one is had; meanwhile its requests go to the
+model's other sites, or wait. A model is not served any more at one where it was lost several times in a row without an
+answer.
 """
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.launch.host import OnLost
 from adaptive_eval.launch.server import RESTARTS, OnEvent
+from adaptive_eval.record.sites import place_words
+from adaptive_eval.scheduler.turns import PlaceLost
 from adaptive_eval.sites.endpoint import SitesEndpoint
 from adaptive_eval.sites.link import SiteLink, SitePace
-from adaptive_eval.sites.messages import SiteConfidence, SiteGone, SiteHandle, SiteMaterial, SiteSetup
+from adaptive_eval.sites.messages import SiteConfidence, SiteFacts, SiteGone, SiteHandle, SiteMaterial, SiteSetup
 from adaptive_eval.store import (
     Event,
     ServerDied,
@@ -35,14 +40,17 @@ class SiteOrigin:
     """A site that has a place."""
 
     handle: SiteHandle
-    node: str
-    pid: int
+    facts: SiteFacts
     found: bool
     """It was there, from an earlier start of the run."""
 
 
 class SitePlacing(Protocol):
     """Where sites are placed."""
+
+    def left_by(self, run: str) -> Collection[str]:
+        """The names of the sites that an earlier start of a run has left; all of them begin with `run`."""
+        ...
 
     async def place(self, name: str, resources: dict[str, float], awaited: "Awaited") -> SiteOrigin:
         """A place with these resources, in which nothing is served yet, or the site of that name if it is there.
@@ -74,179 +82,245 @@ class TellMissing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class SiteService:
+    """A model that may be served at a site."""
+
+    setup: SiteSetup
+    confided: SiteConfidence
+    material: SiteMaterial
+    endpoint: SitesEndpoint
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.confided.model.name
+
+    @property
+    def launch_seconds(self) -> float:
+        """How long its server may take."""
+        launch = self.confided.model.launch
+        return 0.0 if launch is None else launch.timeout
+
+
+@dataclass(frozen=True, slots=True)
 class SitePlan:
     """What one site is to be."""
 
-    number: int
-    """Of the model in the run."""
     site: str
     """What it is called in the run, such as "site 1"."""
     name: str
     """What it is called in the cluster."""
     resources: dict[str, float]
-    setup: SiteSetup
-    confided: SiteConfidence
-    material: SiteMaterial
+    services: Mapping[int, SiteService]
+    """The models that may be served there, by their numbers in the run."""
     pace: SitePace
-    wait: float
-    """Seconds that it may wait for its place."""
 
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self.confided.model.name
 
-    @property
-    def begin_seconds(self) -> float:
-        """How long its server may take, with some time for messages."""
-        launch = self.confided.model.launch
-        return (0.0 if launch is None else launch.timeout) + self.pace.silence
+class SiteGroup:
+    """Sites of the same models: a further one is waited for as long as one of them is there, or was not long ago."""
+
+    def __init__(self, wait: float) -> None:
+        """`wait`: how many seconds a place is waited for where there is none."""
+        self.wait = wait
+        self._there = 0
+        self._last = -float("inf")
+        self._told = False
+
+    def had(self) -> None:
+        """One of them has its place."""
+        self._there += 1
+        self._told = False
+
+    def gone(self) -> None:
+        """One of them has its place no more."""
+        self._there -= 1
+        self._last = time.monotonic()
+
+    def longer(self) -> bool:
+        """Whether one goes on waiting."""
+        return self._there > 0 or time.monotonic() - self._last < self.wait
+
+    def tells(self) -> bool:
+        """Whether it is to be told that one of them waits: once until one has its place."""
+        told, self._told = self._told, True
+        return not told
 
 
 class SiteHost:
-    """One site of a model: a `ServerHost` whose server runs on a node of the cluster."""
+    """One site: a `ServerHost` whose servers run on a node of the cluster."""
 
-    def __init__(self, plan: SitePlan, cluster: SitePlacing, endpoint: SitesEndpoint) -> None:
-        self._plan, self._cluster, self._endpoint = plan, cluster, endpoint
+    def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, kept: bool = False) -> None:
+        """`kept`: it is there, from an earlier start of the run."""
+        self.kept = kept
+        self.found: int | None = None
+        self._plan, self._cluster, self._group = plan, cluster, group
         self._handle: SiteHandle | None = None
+        self._ending: SiteHandle | None = None
+        """What it was, while that is being ended."""
         self._link: SiteLink | None = None
         self._node = ""
-        self._task: asyncio.Task[None] | None = None
-        """Brings a lost site back."""
-        self._in_vain = 0
-        """How often it was lost in a row without an answer."""
+        self._serves: int | None = None
+        """The model that it serves, or is to serve."""
+        self._in_vain: Counter[int] = Counter()
+        """How often it was lost in a row without an answer of each model."""
         self._tell: OnEvent = lambda event: None
+        self._on_lost: OnLost = lambda error: None
 
     @property
     def models(self) -> Sequence[int]:
-        """The one that is served here."""
-        return (self._plan.number,)
+        """Those that may be served here."""
+        return tuple(self._plan.services)
+
+    @property
+    def there(self) -> bool:
+        """It has a place."""
+        return self._handle is not None
 
     @property
     def up(self) -> bool:
         """It has a place."""
-        return self._handle is not None
+        return self.there
+
+    async def have(self, model: int, tell: OnEvent, lost: OnLost) -> None:
+        """Have it placed; raises `LaunchFailed`. `lost` is called when it is gone again."""
+        self._tell, self._on_lost, self._serves = tell, lost, model
+        plan, began = self._plan, time.monotonic()
+        try:
+            awaited = Awaited(self._group.wait, self._group.longer, self._await)
+            origin = await self._cluster.place(plan.name, plan.resources, awaited)
+        finally:
+            self.kept = False
+        self._handle, self._node = origin.handle, origin.facts.node
+        self._group.had()
+        marks = {service.setup.mark: number for number, service in plan.services.items()}
+        self.found = marks.get(origin.facts.serves)
+        tell(self._placed(origin, time.monotonic() - began))
 
     async def load(self, model: int, tell: OnEvent) -> None:
-        """Place the site and have it serve the model; raises `LaunchFailed`."""
+        """Have it serve the model, in place of the one before; raises `LaunchFailed` and `PlaceLost`."""
         self._tell = tell
-        self._endpoint.expect(1)
+        await self._leave()
+        self._serves = model
+        service, handle = self._plan.services[model], self._handle
+        if handle is None:
+            raise PlaceLost("it is gone")
+        seconds = service.launch_seconds + self._plan.pace.silence
         try:
-            await self._bring_up()
-        finally:
-            self._endpoint.expect(-1)
-
-    async def release(self, model: int, tell: OnEvent) -> None:
-        """End the site, and give its place back."""
-        if self.up:
-            await self.unload()
-            tell(ServerReleased(self._plan.model, self._plan.site))
-
-    async def unload(self, *, at_once: bool = False) -> None:
-        """End the site, wherever it is."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
-        link, self._link = self._link, None
-        if link is not None:
-            self._endpoint.left(self._plan.site)
-            await link.close()
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            try:
-                async with asyncio.timeout(self._plan.pace.silence):
-                    await handle.end(at_once)
-            except (SiteGone, TimeoutError):
-                pass  # its server ends with it
-            finally:
-                handle.kill()
-
-    def kill(self) -> None:
-        """End it at once where it is being ended."""
-        if self._handle is not None:
-            self._handle.kill()
-
-    async def _bring_up(self) -> None:
-        """Have it placed and begun, again where it is lost meanwhile; raises `LaunchFailed`: then it is not there."""
-        while True:
-            try:
-                await self._place_and_begin()
-                return
-            except SiteGone as error:
-                self._in_vain += 1
-                self._tell(SiteLost(self._plan.model, self._plan.site, self._node, str(error)))
-                self._require_hope(str(error))
-
-    def _require_hope(self, reason: str) -> None:
-        if self._in_vain > RESTARTS:
-            raise LaunchFailed(f"its {self._plan.site} was lost {self._in_vain} times without an answer: {reason}")
-
-    async def _place_and_begin(self) -> None:
-        plan, began = self._plan, time.monotonic()
-        awaited = Awaited(plan.wait, lambda: self._endpoint.sites_up > 0, self._await)
-        origin = await self._cluster.place(plan.name, plan.resources, awaited)
-        self._handle, self._node = origin.handle, origin.node
-        seconds = time.monotonic() - began
-        self._tell(SitePlaced(plan.model, plan.site, origin.node, plan.resources, seconds, origin.found, origin.pid))
-        try:
-            await self._begun(origin.handle)
-        except BaseException:
-            self._handle = None
-            origin.handle.kill()
-            raise
-
-    async def _begun(self, handle: SiteHandle) -> None:
-        plan = self._plan
-        try:
-            async with asyncio.timeout(plan.begin_seconds):
-                begun = await handle.begin(plan.setup, plan.confided, plan.material)
+            async with asyncio.timeout(seconds):
+                begun = await handle.begin(service.setup, service.confided, service.material)
         except TimeoutError:
-            raise LaunchFailed(f"its site on {self._node} did not begin within {plan.begin_seconds:g} s") from None
+            raise self._gone(model, f"it did not begin within {seconds:g} s") from None
+        except SiteGone as error:
+            raise self._gone(model, str(error)) from None
         for event in begun.events:
             self._hear(event)
         if begun.problem is not None:
+            if len(self.models) == 1:
+                await self.unload(at_once=True)
             raise LaunchFailed(f"on {self._node}: {begun.problem}")
-        self._link = SiteLink(handle, plan.setup.head, plan.pace, self._hear, self._lost)
-        self._endpoint.joined(plan.site, self._link)
+        where = place_words(self._plan.site, self._node)
+        self._link = SiteLink(handle, service.setup.head, where, self._plan.pace, self._hear, self._lost)
+        service.endpoint.joined(self._plan.site, self._link)
+
+    async def release(self, model: int, tell: OnEvent) -> None:
+        """End the site, and give its place back."""
+        served = self._link is not None
+        if self.there:
+            await self.unload()
+            if served:
+                tell(ServerReleased(self._plan.services[model].name, self._plan.site))
+
+    def forsake(self, model: int, error: BaseException) -> None:
+        """Tell whoever waits for this model that nobody brings it up any more."""
+        self._plan.services[model].endpoint.forsaken(self._plan.site, str(error))
+
+    async def unload(self, *, at_once: bool = False) -> None:
+        """End the site, wherever it is."""
+        await self._leave()
+        if (handle := self._give_up()) is None:
+            return
+        try:
+            async with asyncio.timeout(self._plan.pace.silence):
+                await handle.end(at_once)
+        except (SiteGone, TimeoutError):
+            pass  # its server ends with it
+        finally:
+            handle.kill()
+
+    def kill(self) -> None:
+        """End it at once where it is being ended."""
+        if self._ending is not None:
+            self._ending.kill()
+
+    async def _leave(self) -> None:
+        """Ask nothing more of what it serves."""
+        link, self._link = self._link, None
+        if link is not None and self._serves is not None:
+            self._plan.services[self._serves].endpoint.left(self._plan.site)
+            await link.close()
+
+    def _give_up(self) -> SiteHandle | None:
+        """It has no place any more; gives the one that it had."""
+        handle, self._handle, self.found = self._handle, None, None
+        if handle is not None:
+            self._ending = handle
+            self._group.gone()
+        return handle
+
+    def _gone(self, model: int, reason: str) -> PlaceLost:
+        """It was lost while it was to bring the model up."""
+        self._in_vain[model] += 1
+        self._tell_lost(model, reason)
+        return PlaceLost(reason, self._hopeless(model, reason))
+
+    def _lost(self, link: SiteLink, reason: str) -> None:
+        """It does not answer: what it had goes elsewhere, or waits."""
+        model = self._serves
+        if link is not self._link or model is None:
+            return
+        self._link = None
+        self._in_vain[model] = 0 if link.answers else self._in_vain[model] + 1
+        self._plan.services[model].endpoint.lost(self._plan.site)
+        self._tell_lost(model, reason)
+        self._on_lost(self._hopeless(model, reason))
+
+    def _tell_lost(self, model: int, reason: str) -> None:
+        if (handle := self._give_up()) is not None:
+            handle.kill()
+        self._tell(SiteLost(self._plan.services[model].name, self._plan.site, self._node, reason))
+
+    def _hopeless(self, model: int, reason: str) -> LaunchFailed | None:
+        """Why the model is not to be served here any more, if it is not."""
+        times = self._in_vain[model]
+        lost = f"its {self._plan.site} was lost {times} times without an answer: {reason}"
+        return LaunchFailed(lost) if times > RESTARTS else None
+
+    def _placed(self, origin: SiteOrigin, seconds: float) -> SitePlaced:
+        facts = origin.facts
+        return SitePlaced(
+            model=self._model_name,
+            on=self._plan.site,
+            node=facts.node,
+            resources=self._plan.resources,
+            seconds=seconds,
+            found=origin.found,
+            pid=facts.pid,
+            node_id=facts.node_id or None,
+            devices=facts.devices or None,
+        )
+
+    @property
+    def _model_name(self) -> str:
+        """Of the model that it serves, or for which it was placed."""
+        assert self._serves is not None
+        return self._plan.services[self._serves].name
 
     def _await(self, asked: str, missing: str) -> None:
-        self._tell(SiteAwaited(self._plan.model, self._plan.site, asked, missing))
+        if self._group.tells():
+            self._tell(SiteAwaited(self._model_name, self._plan.site, asked, missing))
 
     def _hear(self, event: Event) -> None:
-        """What the site tells of its server, with the site's name."""
+        """What the site tells of its servers, with the site's name."""
         if isinstance(event, ServerLaunching | ServerLaunched | ServerDied | ServerReleased):
             event = replace(event, on=self._plan.site)
         self._tell(event)
-
-    def _lost(self, link: SiteLink, reason: str) -> None:
-        """It does not answer: what it had goes elsewhere, and it is placed again."""
-        if link is not self._link or self._handle is None:
-            return
-        plan, handle = self._plan, self._handle
-        self._link = self._handle = None
-        self._in_vain = 0 if link.answered else self._in_vain + 1
-        self._endpoint.expect(1)
-        self._endpoint.left(plan.site)
-        handle.kill()
-        self._tell(SiteLost(plan.model, plan.site, self._node, reason))
-        self._task = asyncio.create_task(self._come_back(reason))
-
-    async def _come_back(self, reason: str) -> None:
-        plan = self._plan
-        try:
-            while True:
-                self._require_hope(reason)
-                try:
-                    await self._bring_up()
-                    return
-                except LaunchFailed as error:
-                    if not self._endpoint.sites_up:
-                        raise
-                    self._in_vain, reason = self._in_vain + 1, str(error)
-        except LaunchFailed as error:
-            self._endpoint.given_up(plan.site, str(error))
-        except Exception as error:  # who waits for the site is told, whatever went wrong
-            self._endpoint.given_up(plan.site, f"its {plan.site} cannot be brought back: {error!r}")
-        finally:
-            self._endpoint.expect(-1)

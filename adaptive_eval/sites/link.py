@@ -7,6 +7,7 @@ gone as a whole: everyone who waits for it is told, and what comes later is for 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from adaptive_eval.endpoints.types import Again, Answer, EndpointStats
@@ -39,12 +40,14 @@ class SiteLink:
         self,
         handle: SiteHandle,
         head: str,
+        where: str,
         pace: SitePace,
         happened: Callable[[Event], None],
         gone: Callable[["SiteLink", str], None],
     ) -> None:
-        """`happened` hears what the site tells of its server, `gone` that it does not answer any more, and why."""
-        self._handle, self._head, self._pace = handle, head, pace
+        """`where` is where its answers come from; `happened` hears what it tells of its server, `gone` that it does
+        not answer any more, and why."""
+        self._handle, self._head, self._where, self._pace = handle, head, where, pace
         self._happened, self._on_gone = happened, gone
         self._futures: dict[int, asyncio.Future[list[Answer]]] = {}
         self._agains: dict[int, Again] = {}
@@ -55,8 +58,8 @@ class SiteLink:
         self._timer: asyncio.TimerHandle | None = None
         self._stats = EndpointStats()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.answered = False
-        """It has answered a request."""
+        self.answers = 0
+        """That have come from it."""
         self._over = False
         self._start(self._listen())
 
@@ -67,8 +70,14 @@ class SiteLink:
 
     @property
     def stats(self) -> EndpointStats:
-        """The traffic of its endpoint, as it was told last."""
-        return self._stats
+        """The traffic of its endpoint, as it was told last; its server is known by where it is."""
+        replicas = tuple(replace(replica, url=self._where) for replica in self._stats.replicas)
+        return replace(self._stats, replicas=replicas)
+
+    @property
+    def asked(self) -> int:
+        """Requests that its server has, as it was told last."""
+        return sum(replica.in_flight for replica in self._stats.replicas)
 
     async def sample(self, question: int, trial: int, seeds: range, again: Again | None) -> list[Answer]:
         """One answer per seed, in their order; raises what the site's endpoint raises, and `SiteGone`."""
@@ -158,8 +167,8 @@ class SiteLink:
         if reply.error is not None:
             future.set_exception(heard_error(reply.error))
         else:
-            self.answered = True
-            future.set_result([unpacked(values) for values in reply.answers])
+            self.answers += len(reply.answers)
+            future.set_result([unpacked(values, self._where) for values in reply.answers])
 
     async def _ask_head(self, number: int) -> None:
         """May what was lost on the way be asked for once more?"""

@@ -15,6 +15,7 @@ from adaptive_eval.errors import EndpointError, GraderError, LaunchFailed, NotAs
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import MarkedAnswer, Marks
+from adaptive_eval.launch.types import PoolConfig
 from adaptive_eval.questions.types import Question
 from adaptive_eval.store import Event
 
@@ -73,6 +74,12 @@ class SiteFacts(NamedTuple):
     pid: int
     version: str
     """Of adaptive-eval."""
+    devices: str = ""
+    """Its GPUs, as CUDA_VISIBLE_DEVICES names them."""
+    node_id: str = ""
+    """What the cluster calls the node."""
+    serves: str = ""
+    """The mark of what it serves now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,14 @@ class SiteSetup:
     head: str
     """Who may tell it what to do: this start of the run."""
     mark: str
-    """Of all that it serves and how; a site that is found again with another one begins anew."""
+    """Of the model that it serves now, and how."""
+    marks: frozenset[str]
+    """Of all that it may serve in turn; a site that is found again with anything else begins anew."""
+    site: str
+    """What it is called in the run, such as "site 1"."""
+    place: str | None
+    """What {place} stands for; None: the GPUs that it was given."""
+    pool: PoolConfig | None
     folder: Path
     logs: Path
     batch: int
@@ -124,7 +138,7 @@ class SiteHandle(Protocol):
     """A site that can be spoken to; everything raises `SiteGone` when it is gone."""
 
     async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
-        """Serve the model, unless it is served like this already."""
+        """Serve the model in place of the one before, unless it is served like this already."""
         ...
 
     async def order(self, head: str, order: SiteOrder) -> None:
@@ -144,7 +158,9 @@ class SiteHandle(Protocol):
         ...
 
 
-_fields_of = attrgetter(*(one.name for one in fields(Answer)))
+_NAMES = tuple(one.name for one in fields(Answer))
+_REPLICA = _NAMES.index("replica")
+_fields_of = attrgetter(*_NAMES)
 
 
 def packed(answer: Answer, marks: Marks | GraderError | None) -> tuple[Any, ...]:
@@ -154,9 +170,10 @@ def packed(answer: Answer, marks: Marks | GraderError | None) -> tuple[Any, ...]
     return (*_fields_of(answer), None if marks is None else (dict(marks.signals), marks.extracted), None)
 
 
-def unpacked(values: tuple[Any, ...]) -> Answer:
-    """The answer as it left the site."""
+def unpacked(values: tuple[Any, ...], where: str) -> Answer:
+    """The answer as it left the site, but that it came from `where`: each has a server of the same address."""
     *own, marks, trouble = values
+    own[_REPLICA] = where
     if marks is None and trouble is None:
         return Answer(*own)
     whole = [*own, None if marks is None else Marks(*marks), trouble]

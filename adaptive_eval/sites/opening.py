@@ -1,23 +1,23 @@
 """The sites of a run: which models have them, what each is told, and what it may know."""
 
-import pickle
 import secrets
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import SecretStr
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun, make_lane
-from adaptive_eval.config.run import ModelConfig, RunConfig
+from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
 from adaptive_eval.endpoints.never_asked import NeverAsked
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.graders.asked import AskedGrader
-from adaptive_eval.launch.types import LaunchConfig, spelled_flag
+from adaptive_eval.launch.types import LaunchConfig, PoolConfig, spelled_flag
 from adaptive_eval.running.serving import LOGS, HostsElsewhere, file_name
 from adaptive_eval.sites.endpoint import SitesEndpoint
-from adaptive_eval.sites.host import SiteHost, SitePlacing, SitePlan
+from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
 from adaptive_eval.sites.link import SitePace
 from adaptive_eval.sites.messages import SiteConfidence, SiteMaterial, SiteSetup
 from adaptive_eval.store import Store
@@ -28,15 +28,40 @@ SPLITS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"
 
 def require_sites(config: RunConfig) -> None:
     """Raise `ConfigError` where the run has nothing that sites could serve, or places of this machine."""
+    if config.opponent is not None:
+        raise ConfigError(
+            f"grader.against.model: {config.opponent.name} is asked before all others from this machine, and --ray "
+            "starts servers elsewhere: ask it in a run of its own, and compare with that: {run: ..., model: ...}"
+        )
     if not any(model.launch for model in config.models):
         raise ConfigError("--ray starts servers on the nodes of a cluster, but no model has a `launch` section")
-    if config.pool is not None:
-        raise ConfigError("pool names places of this machine, and --ray those of a cluster: remove one of the two")
-    for model in config.models:
-        if model.launch is not None and model.launch.exclusive is not None:
+    pool = config.pool
+    if pool is not None and not pool.of_cluster:
+        raise ConfigError(
+            "pool.places names places of this machine, and --ray has those of a cluster: write places: cluster, and "
+            "as `most` how many the run may have at a time"
+        )
+    for group in config.serving_groups:
+        for model in (config.models[number] for number in group.models):
+            if model.launch is not None and group.places:
+                _require_fits(model, model.launch, pool if model.in_pool else None)
+
+
+def _require_fits(model: ModelConfig, launch: LaunchConfig, pool: PoolConfig | None) -> None:
+    """Raise `ConfigError` where the model cannot be served at a place that others share."""
+    key = f"models.{model.name}.launch"
+    if launch.sites > 1:
+        shares = "exclusive says that it shares one place with others" if pool is None else "pool.most says how many"
+        raise ConfigError(f"{key}.sites asks for {launch.sites} servers, but {shares}: remove it")
+    if pool is None or pool.resources is None:
+        return
+    asked = resources_of(model, launch)
+    short = [word for word in asked if word != "CPU" or launch.resources] if asked else []
+    for word in short:
+        if asked[word] > (had := pool.resources.get(word, 0.0)):
             raise ConfigError(
-                f"models.{model.name}.launch.exclusive names a place of this machine, and with --ray the cluster has "
-                "the places: remove it, and say what a server takes in launch.resources"
+                f"{key} needs {word} {asked[word]:g}, but a place of the pool has {word} {had:g}: give pool.resources "
+                "more, or leave them out, and a place has what the model needs that needs most"
             )
 
 
@@ -63,49 +88,109 @@ class RunSites:
 
     def open(self, prepared: PreparedRun, store: Store) -> HostsElsewhere:
         """A host for each site, nothing of which is placed yet, and an endpoint for each model that has sites."""
-        config, head = prepared.config, secrets.token_hex(8)
-        run = blake2b(f"{store.directory.resolve()}\0{store.reader.created}".encode(), digest_size=6).hexdigest()
-        keys = read_environment(config.folder)
-        hosts: list[SiteHost] = []
-        endpoints: dict[int, SitesEndpoint] = {}
-        materials: dict[int, SiteMaterial] = {}
-        for number, model in enumerate(config.models):
+        config = prepared.config
+        digest = blake2b(f"{store.directory.resolve()}\0{store.reader.created}".encode(), digest_size=6).hexdigest()
+        run = f"{config.name}-{digest}/"
+        served = _Served(prepared, store)
+        pace = SitePace(config.sites.batch, config.sites.moment, config.sites.silence)
+        left, hosts = self._cluster.left_by(run), list[SiteHost]()
+        for group in config.serving_groups:
+            together = SiteGroup(config.sites.wait)
+            for place in _places_of(config, group):
+                name = run + place.name
+                plan = SitePlan(place.site, name, resources_of_group(config, group), served.at(group, place), pace)
+                hosts.append(SiteHost(plan, self._cluster, together, kept=name in left))
+        return HostsElsewhere(hosts, served.endpoints)
+
+
+class _Place(NamedTuple):
+    """A place of a group."""
+
+    site: str
+    name: str
+    word: str | None
+    """What {place} stands for; None: the GPUs that it is given."""
+
+
+def _places_of(config: RunConfig, group: ServingGroup) -> list[_Place]:
+    """Where the models of a group may be served."""
+    first = config.models[group.models[0]]
+    assert first.launch is not None
+    if not group.places:
+        return [_Place(f"site {at}", f"{file_name(first.name)}/{at}", "") for at in range(1, first.launch.sites + 1)]
+    if (word := first.launch.exclusive) is not None:
+        return [_Place(word, f"exclusive:{file_name(word)}", word)]
+    return [_Place(word, f"pool:{file_name(word)}", None) for word in group.places]
+
+
+def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, float]:
+    """What each of its places takes."""
+    pool, models = config.pool, [config.models[number] for number in group.models]
+    if len(group.places) and pool is not None and pool.resources is not None and models[0].in_pool:
+        return dict(pool.resources)
+    most: dict[str, float] = {}
+    for model in models:
+        assert model.launch is not None
+        for word, amount in resources_of(model, model.launch).items():
+            most[word] = max(amount, most.get(word, 0.0))
+    return most
+
+
+class _Served:
+    """What each model's sites are told, and the endpoint over them."""
+
+    def __init__(self, prepared: PreparedRun, store: Store) -> None:
+        self.endpoints: dict[int, SitesEndpoint] = {}
+        self._config, self._store, self._head = prepared.config, store, secrets.token_hex(8)
+        self._told: dict[int, tuple[SiteConfidence, SiteMaterial, str]] = {}
+        keys = read_environment(self._config.folder)
+        materials: dict[int, tuple[SiteMaterial, str]] = {}
+        for number, model in enumerate(self._config.models):
             if model.launch is None:
                 continue
             prompts, seed_base = prepared.prompts[number], make_lane(prepared, number, NeverAsked()).seed_base
-            endpoint = endpoints[number] = SitesEndpoint(model.name, prompts, seed_base)
-            material = materials.setdefault(id(prompts), _material(prepared, number))
-            confided = SiteConfidence(model, _keys_of(model, keys), config.keys)
-            mark = _mark(confided, material, config)
+            self.endpoints[number] = SitesEndpoint(model.name, prompts, seed_base)
+            if id(prompts) not in materials:
+                materials[id(prompts)] = _material(prepared, number)
+            material, material_mark = materials[id(prompts)]
+            confided = SiteConfidence(model, _keys_of(model, keys), self._config.keys)
+            self._told[number] = confided, material, _mark(confided, material_mark, self._config)
+
+    def at(self, group: ServingGroup, place: _Place) -> dict[int, SiteService]:
+        """What a site at this place may serve."""
+        config, marks = self._config, frozenset(self._told[number][2] for number in group.models)
+        services = {}
+        for number in group.models:
+            confided, material, mark = self._told[number]
             setup = SiteSetup(
                 run=config.name,
-                head=head,
+                head=self._head,
                 mark=mark,
+                marks=marks,
+                site=place.site,
+                place=place.word,
+                pool=config.pool if group.places and confided.model.in_pool else None,
                 folder=config.folder.resolve(),
-                logs=store.directory.resolve() / LOGS,
+                logs=self._store.directory.resolve() / LOGS,
                 batch=config.sites.batch,
                 moment=config.sites.moment,
             )
-            for at in range(1, model.launch.sites + 1):
-                plan = SitePlan(
-                    number=number,
-                    site=f"site {at}",
-                    name=f"{config.name}-{run}/{file_name(model.name)}/{at}",
-                    resources=resources_of(model, model.launch),
-                    setup=setup,
-                    confided=confided,
-                    material=material,
-                    pace=SitePace(config.sites.batch, config.sites.moment, config.sites.silence),
-                    wait=config.sites.wait,
-                )
-                hosts.append(SiteHost(plan, self._cluster, endpoint))
-        return HostsElsewhere(hosts, endpoints)
+            services[number] = SiteService(setup, confided, material, self.endpoints[number])
+        return services
 
 
-def _material(prepared: PreparedRun, number: int) -> SiteMaterial:
+def _material(prepared: PreparedRun, number: int) -> tuple[SiteMaterial, str]:
+    """What a model's sites need to know, with a mark of all that is in it."""
     grader = prepared.config.grader
     graded_there = None if isinstance(grader, AskedGrader) else grader
-    return SiteMaterial(prepared.prompts[number], prepared.questions, graded_there, prepared.rubric)
+    material = SiteMaterial(prepared.prompts[number], prepared.questions, graded_there, prepared.rubric)
+    told = (
+        None if graded_there is None else graded_there.model_dump_json(),
+        prepared.config.rubric.model_dump_json(),
+        material.prompts,
+        material.questions,
+    )
+    return material, _digest(told)
 
 
 def _keys_of(model: ModelConfig, environment: Mapping[str, str]) -> dict[str, str]:
@@ -116,18 +201,21 @@ def _keys_of(model: ModelConfig, environment: Mapping[str, str]) -> dict[str, st
     return {variable: environment[variable]} if variable is not None and variable in environment else {}
 
 
-def _mark(confided: SiteConfidence, material: SiteMaterial, config: RunConfig) -> str:
+def _mark(confided: SiteConfidence, material_mark: str, config: RunConfig) -> str:
     """Of everything that a site serves and how; another one for whatever differs."""
     model = confided.model
     hidden = [*model.headers.items(), *model.sampling.extra_headers.items()]
-    grader = None if material.grader is None else material.grader.model_dump_json()
     told = (
         model.model_dump_json(),
         sorted((name, value.get_secret_value()) for name, value in hidden if isinstance(value, SecretStr)),
         sorted(confided.keys.items()),
-        grader,
-        repr(material.prompts),
-        repr(material.questions),
+        material_mark,
+        None if config.pool is None or not model.in_pool else sorted(config.pool.variables.items()),
         str(Path(config.folder).resolve()),
     )
-    return blake2b(pickle.dumps(told), digest_size=16).hexdigest()
+    return _digest(told)
+
+
+def _digest(value: object) -> str:
+    """The same for what is written alike, in any process."""
+    return blake2b(repr(value).encode(), digest_size=16).hexdigest()

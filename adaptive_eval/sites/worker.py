@@ -1,7 +1,9 @@
-"""What runs on a node: a server that `launch` describes, requests to it from its own host, and grading.
+"""What runs on a node: servers that `launch` describes, one at a time, requests to the one that is up, and grading.
 
-Host, endpoint and grader are those of a local run. A site that hears nothing of its head for as long as it is told to
-`keep` itself ends, and its server with it: a head that was killed and comes back before finds it with its model loaded.
+Host, endpoint and grader are those of a local run; a site that is told to serve another model swaps them as a place of
+this machine does, and one that can sleep sleeps meanwhile. A site that hears nothing of its head for as long as it is
+told to `keep` itself ends, and its servers with it: a head that was killed and comes back before finds it with its
+model loaded.
 """
 
 import asyncio
@@ -22,9 +24,11 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks
+from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.host import ExclusivePlaces, Host
+from adaptive_eval.launch.server import LaunchedServer
 from adaptive_eval.questions.types import Question
-from adaptive_eval.running.serving import allow_open_files, open_hosts
+from adaptive_eval.running.serving import allow_open_files, file_name, open_server, require_programs
 from adaptive_eval.scheduler.grading import ATTEMPTS
 from adaptive_eval.sites.messages import (
     BEAT_SECONDS,
@@ -55,8 +59,18 @@ class SiteWorker:
         self._heard = time.monotonic()
         self._busy = 0
         """Calls of the head that are under way, however long they take."""
-        self._host: Host | None = None
+        self._servers: dict[int, LaunchedServer] = {}
+        """Those that were up here; all but one sleep, or are stopped."""
+        self._numbers: dict[str, int] = {}
+        """Theirs, by the marks of what they serve."""
+        self._host = Host(None, self._servers, ExclusivePlaces((), ""))
+        self._server: LaunchedServer | None = None
+        """The one that is up."""
+        self._ports = free_ports()
+        self._beginning: asyncio.Task[SiteBegun] | None = None
         self._grading: GradingPool | None = None
+        self._grades: tuple[object, ...] = ()
+        """What it is that grades."""
         self._setup: SiteSetup | None = None
         self._material: SiteMaterial | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -74,19 +88,22 @@ class SiteWorker:
 
     async def facts(self) -> SiteFacts:
         """Where it is, and what it runs."""
-        return SiteFacts(socket.gethostname(), os.getpid(), __version__)
+        serves = self._setup.mark if self._setup is not None and self._server is not None else ""
+        devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        return SiteFacts(socket.gethostname(), os.getpid(), __version__, devices, serves=serves)
 
     async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
-        """Serve the model for this head, unless it is served like this already; an earlier head is owed nothing."""
+        """Serve the model for this head in place of the one before, unless it is served like this already.
+
+        An earlier head, or an earlier model, is owed nothing.
+        """
         self._busy += 1
         try:
-            await self._drop_all()
-            before, self._setup, self._material = self._setup, setup, material
-            self._something = asyncio.Event()
-            if self._host is not None and self._host.up and before is not None and before.mark == setup.mark:
-                return SiteBegun((self._host.servers[0].launched(0.0),))
-            await self._clear(at_once=True)
-            return await self._load(setup, confided, material)
+            await self._begin_no_more()
+            self._beginning = asyncio.create_task(self._begin(setup, confided, material))
+            return await self._beginning
+        except asyncio.CancelledError:
+            raise SiteGone("it works for another start of the run, or is being ended") from None
         finally:
             self._busy -= 1
             self._heard = time.monotonic()
@@ -115,10 +132,10 @@ class SiteWorker:
                 pass
             else:
                 await asyncio.sleep(setup.moment)
-        if self._setup is not setup or self._host is None:
-            raise SiteGone("it works for another start of the run")
+        if self._setup is not setup or self._server is None:
+            raise SiteGone("it works for another start of the run, or serves another model")
         self._something.clear()
-        stats = self._host.servers[0].endpoint.stats
+        stats = self._server.endpoint.stats
         news = SiteNews(tuple(self._replies), tuple(self._wanted), self._take_events(), stats)
         self._replies, self._wanted = [], []
         self._heard = time.monotonic()
@@ -128,6 +145,7 @@ class SiteWorker:
         """Stop the server, and all that was asked."""
         self._busy += 1
         try:
+            await self._begin_no_more()
             await self._drop_all()
             await self._clear(at_once=at_once)
         finally:
@@ -142,29 +160,70 @@ class SiteWorker:
         self._heard = time.monotonic()
         return self._setup
 
+    async def _begin_no_more(self) -> None:
+        """Leave off what a head has begun that may be gone."""
+        if self._beginning is not None:
+            self._beginning.cancel()
+            await asyncio.gather(self._beginning, return_exceptions=True)
+
+    async def _begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+        await self._drop_all()
+        before, self._setup, self._material = self._setup, setup, material
+        self._something = asyncio.Event()
+        if self._server is not None and before is not None and before.mark == setup.mark:
+            return SiteBegun((self._server.launched(0.0),))
+        self._server = None
+        if not self._numbers.keys() <= setup.marks:
+            await self._clear(at_once=True)
+        return await self._load(setup, confided, material)
+
     async def _load(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
-        # the sections that serving needs, which were checked on the head; nothing else of the run is known here
-        known: dict[str, Any] = {"name": setup.run, "models": (confided.model,), "pool": None, "folder": setup.folder}
-        config = RunConfig.model_construct(**known)
+        number = self._numbers.setdefault(setup.mark, len(self._numbers))
         try:
-            environment = {**read_environment(setup.folder), **confided.keys}
-            notices, places = allow_open_files(config), ExclusivePlaces((), setup.run)
-            (self._host,) = open_hosts(config, environment, _writable(setup.logs), places, notices)
-            await self._host.load(0, self._note)
+            if number not in self._servers:
+                self._servers[number] = self._opened(setup, confided)
+            await self._host.load(number, self._note)
         except (AdaptiveEvalError, OSError) as error:
             self._setup = None
+            self._servers.pop(number, None)
             return SiteBegun(self._take_events(), str(error))
-        if material.grader is not None:
-            self._grading = GradingPool(material.grader, material.rubric, folder=setup.folder, keys=confided.hidden)
+        self._server = self._servers[number]
+        await self._grade_with(material, setup, confided)
         return SiteBegun(self._take_events())
 
+    def _opened(self, setup: SiteSetup, confided: SiteConfidence) -> LaunchedServer:
+        # the sections that serving needs, which were checked on the head; nothing else of the run is known here
+        known: dict[str, Any] = {"name": setup.run, "models": (confided.model,), "pool": setup.pool}
+        config = RunConfig.model_construct(**known, folder=setup.folder)
+        environment = {**read_environment(setup.folder), **confided.keys}
+        require_programs(config, environment)
+        notices, logs = allow_open_files(config), _writable(setup.logs)
+        if setup.pool is not None:  # several places may serve the model at the same time
+            logs /= file_name(setup.site)
+        place = environment.get("CUDA_VISIBLE_DEVICES", "") if setup.place is None else setup.place
+        return open_server(config, 0, environment, logs, place, self._ports, notices)
+
+    async def _grade_with(self, material: SiteMaterial, setup: SiteSetup, confided: SiteConfidence) -> None:
+        """Have the grader of this material, which is the same for most models."""
+        if (grades := (material.grader, material.rubric, setup.folder, confided.hidden)) == self._grades:
+            return
+        await self._grade_no_more()
+        if material.grader is not None:
+            self._grading = GradingPool(material.grader, material.rubric, folder=setup.folder, keys=confided.hidden)
+            self._grades = grades
+
+    async def _grade_no_more(self) -> None:
+        grading, self._grading, self._grades = self._grading, None, ()
+        if grading is not None:
+            await grading.close()
+
     async def _answer(self, request: SiteRequest) -> None:
-        assert self._host is not None and self._material is not None
+        assert self._server is not None and self._material is not None
         seeds = range(request.first, request.first + request.size)
         prompt, question = self._material.prompts[request.question], self._material.questions[request.question]
         again = partial(self._may_ask_again, request.number)
         try:
-            answers = await self._host.servers[0].endpoint.sample(prompt, seeds, again)
+            answers = await self._server.endpoint.sample(prompt, seeds, again)
         except EndpointError as error:
             self._tell(SiteReply(request.number, error=told_error(error)))
             return
@@ -218,12 +277,11 @@ class SiteWorker:
 
     async def _clear(self, *, at_once: bool) -> None:
         """Serve and grade nothing."""
-        host, self._host = self._host, None
-        grading, self._grading = self._grading, None
-        if grading is not None:
-            await grading.close()
-        if host is not None:
-            await host.unload(at_once=at_once)
+        self._server = None
+        await self._grade_no_more()
+        await self._host.unload(at_once=at_once)
+        self._servers.clear()
+        self._numbers.clear()
 
     def _watch(self) -> None:
         """In a thread of its own, which no work of the site holds up."""

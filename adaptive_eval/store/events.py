@@ -331,6 +331,10 @@ class SitePlaced(Event):
     """It was there, from an earlier start of the run."""
     pid: int | None = _where_known()
     """Of its process on the node."""
+    node_id: str | None = _where_known()
+    """What the cluster calls the node; `node` is the name of the machine."""
+    devices: str | None = _where_known()
+    """Which GPUs of the machine are its own, as CUDA_VISIBLE_DEVICES names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,6 +523,38 @@ class GreedyBegun(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class OpponentBegun(Event):
+    """The model that a judge compares all others with is asked before them; told, not stored."""
+
+    KIND: ClassVar[str] = "opponent_begun"
+    model: str
+    trials: int = 0
+    """Answers to each question."""
+    questions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpponentAnswered(Event):
+    """The answers that all others are compared with are there, and a part of the questions from now on; with what they
+    have cost."""
+
+    KIND: ClassVar[str] = "opponent"
+    model: str
+    least: int = 0
+    """Answers to a question, at least."""
+    most: int = 0
+    trials: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+    """Of requests."""
+    counted_gpu_seconds: float = 0.0
+    """What a cap on GPU time counts of it."""
+    seconds: float = 0.0
+    """For how long they were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomesRecorded(Event):
     """All outcomes of a model that an earlier run has; they stand in this one, and the model is never asked."""
 
@@ -602,6 +638,19 @@ class VerdictsAsked(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class VerdictsInVain(Event):
+    """Requests for grades of a model's answers that are stored, and in what these have cost, but led to no grade of
+    today: a verdict could not be read, a reply to it was lost, or another one has taken its place."""
+
+    KIND: ClassVar[str] = "verdicts_in_vain"
+    model: str
+    verdicts: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunStopped(Event):
     """The run ended before it was finished: by the user, or by an error."""
 
@@ -654,11 +703,14 @@ CLASSES: tuple[type[Event], ...] = (
     PriorTaken,
     GreedyBegun,
     LabelsTaken,
+    OpponentBegun,
+    OpponentAnswered,
     OutcomesRecorded,
     ThresholdsFrozen,
     BaselineAsked,
     AnswersKept,
     VerdictsAsked,
+    VerdictsInVain,
     RunStopped,
     RunFinished,
 )

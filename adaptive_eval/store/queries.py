@@ -133,7 +133,8 @@ AGREEMENTS = [f"avg(json_extract(signals, '$.agreement_{number}'))" for number i
 JUDGE_USE = (
     "SELECT count(*), total(json_extract(signals, '$.judge_prompt_tokens')), "
     "total(json_extract(signals, '$.judge_completion_tokens')), total(json_extract(signals, '$.judge_usd')), "
-    "total(json_extract(signals, '$.judge_gpu_seconds')), count(json_extract(signals, '$.order_dependent')), "
+    "total(json_extract(signals, '$.judge_gpu_seconds')), total(json_extract(signals, '$.judge_seconds')), "
+    "count(json_extract(signals, '$.order_dependent')), "
     "total(json_extract(signals, '$.order_dependent')), total(json_extract(signals, '$.prefers_first')), "
     f"{', '.join(AGREEMENTS)} FROM trials "
     "WHERE json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"

@@ -11,9 +11,10 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.errors import StoreError
 from adaptive_eval.store import queries, whereabouts
-from adaptive_eval.store.events import Event, Json, event_of
+from adaptive_eval.store.events import Event, Json, VerdictsInVain, event_of, events_of_kind
 from adaptive_eval.store.ledgers import Row, RunLedger
 from adaptive_eval.store.records import (
+    NO_GRADING,
     CellCount,
     GradedCell,
     GradingUse,
@@ -32,6 +33,7 @@ from adaptive_eval.store.records import (
     TrialRecord,
     TrialUse,
     bits_of,
+    use_in_vain,
 )
 from adaptive_eval.store.rows import json_object, unpack_json, unpack_logprobs, unpack_text
 from adaptive_eval.store.segments import TextPair
@@ -174,7 +176,10 @@ class RunReader:
     def grading_uses(self) -> dict[str, GradingUse]:
         """By model, what grades have used that somebody was asked for."""
         rows = self._rows(self._queries.grading_uses)
-        return {str(name): GradingUse(int(answers), Cost(int(tokens), *rest)) for name, answers, tokens, *rest in rows}
+        uses = {str(name): GradingUse(int(answers), Cost(int(tokens), *rest)) for name, answers, tokens, *rest in rows}
+        for event in events_of_kind(self.events(), VerdictsInVain):
+            uses[event.model] = uses.get(event.model, NO_GRADING).plus(use_in_vain(event))
+        return uses
 
     def places(self) -> Iterator[TrialPlace]:
         """The round of every trial, and whether it timed out."""

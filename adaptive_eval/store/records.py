@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from adaptive_eval.core.types import NO_COST, Cost, Outcome
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.store.events import Event, Json
+from adaptive_eval.store.events import Event, Json, VerdictsInVain
 
 SignalValue = float | bool | str
 
@@ -306,6 +306,8 @@ class JudgeUse:
     completion_tokens: float
     usd: float
     gpu_seconds: float
+    seconds: float = 0.0
+    """Of all replies, one after the other; 0 where nobody has measured it."""
     compared: int = 0
     """Of two answers that were compared: how often."""
     order_dependent: float = 0.0
@@ -322,13 +324,26 @@ class GradingUse(NamedTuple):
 
     answers: int = 0
     cost: Cost = NO_COST
+    verdicts_in_vain: int = 0
+    in_vain: Cost = NO_COST
+    """What verdicts have used besides that could not be read, or that others have replaced."""
 
     def plus(self, more: "GradingUse") -> "GradingUse":
         """Both together."""
-        return GradingUse(self.answers + more.answers, self.cost.plus(more.cost))
+        return GradingUse(
+            self.answers + more.answers,
+            self.cost.plus(more.cost),
+            self.verdicts_in_vain + more.verdicts_in_vain,
+            self.in_vain.plus(more.in_vain),
+        )
 
 
 NO_GRADING = GradingUse()
+
+
+def use_in_vain(event: VerdictsInVain) -> GradingUse:
+    """What the event says was used for no grade."""
+    return GradingUse(verdicts_in_vain=event.verdicts, in_vain=Cost(event.tokens, event.usd, event.gpu_seconds))
 
 
 class HeldTime(NamedTuple):

@@ -214,11 +214,17 @@ class Store:
                 if changes:
                     write_events(writes, [self._configured(changes)], time.time())
                 _mean(writes, header)
-                bodies = ((dump_json(body), key) for key, body in header.questions.items())
-                writes.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)
+                _ask(writes, header)
                 insert_configuration(writes, header.configuration, time.time())
             write_events(writes, [event] if isinstance(event, Event) else event, time.time())
         self._configuration = self.reader.newest_configuration_id()
+
+    def complete_questions(self, header: RunHeader, batch: CommitBatch) -> None:
+        """Have the questions say what was not known when the run began, with the events of a batch that tell of it."""
+        with self._ledger.transaction() as writes:
+            _ask(writes, header)
+            write_events(writes, batch.events, time.time())
+            writes.execute("UPDATE run SET value = ? WHERE key = 'elapsed'", (batch.elapsed,))
 
     def forget_trials(self, model: str, trials: Sequence[TrialKey], event: Event) -> None:
         """Drop trials of a model that turned out to be no answers; `event` says why."""
@@ -402,3 +408,8 @@ def _fill(writes: LedgerWrites, header: RunHeader) -> None:
 
 def _mean(writes: LedgerWrites, header: RunHeader) -> None:
     writes.execute("UPDATE run SET value = ? WHERE key = 'meaning'", (dump_json(header.meaning),))
+
+
+def _ask(writes: LedgerWrites, header: RunHeader) -> None:
+    bodies = ((dump_json(body), key) for key, body in header.questions.items())
+    writes.executemany("UPDATE questions SET body = ? WHERE key = ?", bodies)

@@ -30,7 +30,8 @@ def fixed_seconds(scene: Scene, counts: FloatArray) -> float | None:
         _longest_queue([alone[model] + served.swap_seconds for model in group.models], len(group.places))
         for group in served.in_turn
     )
-    return max([*own, *shared])
+    answers = float(counts.sum())
+    return served.verdicts.all_judged(max([*own, *shared]), float(np.min(served.usage.seconds)), answers)
 
 
 def _longest_queue(seconds: Sequence[float], places: int) -> float:

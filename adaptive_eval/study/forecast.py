@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core import Budget, Plan
-from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.history import fresh_directory, newest_directory
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
-from adaptive_eval.record.starting_point import load_starting_point
+from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
 from adaptive_eval.store import require_same_meaning
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
-from adaptive_eval.study.grading import expected_grade
+from adaptive_eval.study.grading import ExpectedGrade, expected_grade
+from adaptive_eval.study.greedy_first import greedy_answers, greedy_words
 from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs, paces_to_try
 from adaptive_eval.study.pilot import (
     AnswerUsage,
@@ -29,6 +29,7 @@ from adaptive_eval.study.pilot import (
     seconds_of_batches,
     through_batches,
 )
+from adaptive_eval.study.same_seeds import of_same_seeds
 from adaptive_eval.study.simulated import (
     Scene,
     ServiceCosts,
@@ -71,27 +72,31 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
         require_room(request.gap, bench.models, bench.weights)
     pilot = None if request.pilot is None else read_pilot(request.pilot, prepared)
     begun = pilot if request.gap is None and _is_the_run(request.pilot, prepared) else None
-    prepared = _begun(prepared, begun, request.pilot)
+    beginning = _begun(prepared, begun, request.pilot)
+    prepared = beginning.prepared
     usage, guesses = _usage(prepared, pilot)
-    grade, told = expected_grade(prepared, usage, None if pilot is None else pilot.grading)
+    grade = expected_grade(prepared, usage, None if pilot is None else pilot.grading)
     scene = _scene(prepared, usage, begun, request.seed, grade)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, request, pilot))
+    scene = replace(scene, greedy=greedy_answers(beginning, scene, worlds))
     budget, left_out = _simulable(prepared.plan.budget, usage)
     paces = paces_to_try(prepared, scene)
     simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch, paces)
     basis = (
         *_basis(request, pilot, begun is not None, len(bench.recorded)),
         *guesses,
-        *told,
+        *grade.told,
+        *greedy_words(scene.greedy),
         *_swaps(scene),
         *left_out,
     )
-    found = summarise(prepared, scene, pilot, worlds, simulations, basis)
+    found = summarise(prepared, scene, pilot, worlds, simulations, basis, grade.cost)
     configured = scene.plan(simulations.configured)
     runs, confidence = simulations.runs[simulations.configured], prepared.config.stopping.confidence
     return replace(
         found,
+        basis=(*found.basis, *of_same_seeds(prepared, pilot, found.need.costs.trials.median)),
         paces=tuple(pace_costs(prepared, scene, simulations.paces, simulations.runs[simulations.need])),
         why_favoured=prepared.why_favoured,
         as_many=fixed_with_as_many(configured, worlds, runs, scene.served, scene.seed, confidence),
@@ -106,7 +111,7 @@ def expected_times_as_long(prepared: PreparedRun) -> float | None:
     """
     plan = prepared.plan
     usage, _ = _usage(prepared, None)
-    scene = _scene(prepared, usage, None, 0)
+    scene = _scene(prepared, usage, None, 0, expected_grade(prepared, usage, None))
     many = plan.bench.models * plan.bench.questions * plan.trials.max > MOST_AT_ONCE
     if many or plan.first is not None or (scene.served.in_turn and not usage.knows_seconds):
         return None
@@ -127,17 +132,20 @@ def _is_the_run(directory: Path | None, prepared: PreparedRun) -> bool:
     return directory is not None and directory.resolve() == newest_directory(config.store.folder, config.name).resolve()
 
 
-def _begun(prepared: PreparedRun, begun: Pilot | None, directory: Path | None) -> PreparedRun:
+def _begun(prepared: PreparedRun, begun: Pilot | None, directory: Path | None) -> StartingPoint:
     """The run with what it begins with: imported trials where it is there, and R0."""
     if begun is None or directory is None:
-        return load_starting_point(
-            prepared, fresh_directory(prepared.config.store.folder, prepared.config.name)
-        ).prepared
+        return load_starting_point(prepared, fresh_directory(prepared.config.store.folder, prepared.config.name))
     require_same_meaning(begun.header, prepared.header, directory)
-    return load_starting_point(prepared, directory).prepared
+    return load_starting_point(prepared, directory)
 
 
-def _scene(prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed: int, grade: Cost = NO_COST) -> Scene:
+NO_GRADE = ExpectedGrade()
+
+
+def _scene(
+    prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed: int, grade: ExpectedGrade = NO_GRADE
+) -> Scene:
     models = prepared.config.models
     return Scene(
         bench=prepared.plan.bench,
@@ -145,11 +153,12 @@ def _scene(prepared: PreparedRun, usage: AnswerUsage, begun: Pilot | None, seed:
         names=prepared.models,
         served=ServiceCosts(
             usage=usage,
-            costs=cost_table(models, usage, grade),
+            costs=cost_table(models, usage, grade.cost),
             slots=[_slots(model, prepared.plan) for model in models],
             recorded=None if begun is None else begun.outcomes,
             in_turn=groups_in_turn(prepared),
             swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
+            verdicts=grade.times,
         ),
         seed=seed,
         elapsed=0.0 if begun is None else begun.elapsed,

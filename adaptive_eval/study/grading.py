@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,15 @@ from adaptive_eval.endpoints.types import gpu_share
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.store import JudgeUse
 from adaptive_eval.study.pilot import BYTES_A_TOKEN, AnswerUsage
+from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
 
-NO_TIME = "the time that grades take is left out"
+
+class ExpectedGrade(NamedTuple):
+    """What the grade of one answer costs, how long it takes, and where that is from, in sentences."""
+
+    cost: Cost = NO_COST
+    times: VerdictTimes = NO_VERDICTS
+    told: tuple[str, ...] = ()
 
 
 def who_is_paid(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
@@ -22,20 +30,39 @@ def who_is_paid(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
     return (*config.models, *(config.grader.seats if isinstance(config.grader, AskedGrader) else ()))
 
 
-def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> tuple[Cost, list[str]]:
-    """What the grade of one answer costs, and where that is from, in sentences; nothing where nobody is asked for it.
-
-    `seen` is what grades have used in the pilot.
-    """
+def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> ExpectedGrade:
+    """That of one answer; nothing where nobody is asked for it. `seen` is what grades have used in the pilot."""
     grader = prepared.config.grader
     if not isinstance(grader, AskedGrader):
-        return NO_COST, []
+        return ExpectedGrade()
+    times, timed = _times(grader, seen)
     if seen is not None:
         cost = _as_seen(grader, seen)
-        return cost, [f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in the pilot", NO_TIME]
-    cost = _guessed(prepared, grader, usage)
-    told = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
-    return cost, [told, NO_TIME]
+        told = f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in the pilot"
+    else:
+        cost = _guessed(prepared, grader, usage)
+        told = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
+    return ExpectedGrade(cost, times, (told, timed))
+
+
+def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, str]:
+    """How long verdicts take: as in the pilot where that was measured, else by the length of a reply."""
+    replies = sum(seat.replies for seat in grader.seats)
+    measured = seen is not None and seen.seconds > 0.0
+    if seen is not None and measured:
+        reply = seen.seconds / seen.answers / replies
+    elif seen is not None:
+        reply = seen.completion_tokens / seen.answers / replies / GUESSED_SPEED
+    else:
+        reply = max(_guessed_completion(seat) for seat in grader.seats) / GUESSED_SPEED
+    each = max(seat.replies * reply / _slots(seat) for seat in grader.seats)
+    at_once = ", ".join(str(_slots(seat)) for seat in grader.seats)
+    how = "takes" if measured else f"is guessed to take, at {GUESSED_SPEED:g} tokens a second,"
+    return VerdictTimes(reply, each), f"a reply of the {grader.kind} {how} {reply:.2g} s, {at_once} of them at a time"
+
+
+def _slots(seat: AskedGrader) -> int:
+    return seat.concurrency.concurrency * len(seat.server.replicas)
 
 
 def _as_seen(grader: AskedGrader, seen: JudgeUse) -> Cost:
@@ -55,10 +82,15 @@ def _guessed(prepared: PreparedRun, grader: AskedGrader, usage: AnswerUsage) -> 
 
 def _guessed_of(seat: AskedGrader, prepared: PreparedRun, answer: float) -> Cost:
     prompt = _mean_bytes(seat, prepared) / BYTES_A_TOKEN + answer
-    completion = max(GUESSED_SHARE * (seat.sampling.max_tokens or 0), 1.0)
+    completion = _guessed_completion(seat)
     seconds = completion / GUESSED_SPEED * gpu_share(seat.gpus, seat.server, seat.concurrency.concurrency)
     usd = 0.0 if seat.price is None else seat.price.usd(prompt, completion)
     return Cost(round(seat.replies * (prompt + completion)), seat.replies * usd, seat.replies * seconds)
+
+
+def _guessed_completion(seat: AskedGrader) -> float:
+    """Tokens of a reply."""
+    return max(GUESSED_SHARE * (seat.sampling.max_tokens or 0), 1.0)
 
 
 def _mean_bytes(seat: AskedGrader, prepared: PreparedRun) -> float:

@@ -13,8 +13,8 @@ from adaptive_eval.study.types import PaceCosts
 
 MOST_AT_ONCE = 2_000_000
 """Trials of a design that is simulated so often."""
-MOST_SOON = 15_000
-"""The same where idle slots are asked ahead, which is simulated trial by trial."""
+MOST_SOON = 200_000
+"""The same where idle slots are asked ahead, of which a trial takes several times as long."""
 
 
 def paces_to_try(prepared: PreparedRun, scene: Scene) -> tuple[Favour, ...]:

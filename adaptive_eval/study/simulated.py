@@ -21,6 +21,7 @@ from adaptive_eval.core.registry import RULES, make
 from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.types import Cost, PairVerdict, Verdict
 from adaptive_eval.record.words import deciding_rule
+from adaptive_eval.study.ahead_in_time import asks_ahead
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import compared_scores
 from adaptive_eval.study.pilot import AnswerUsage
@@ -29,14 +30,14 @@ from adaptive_eval.study.slots import DecidedRun, TimeTaken, times_taken
 from adaptive_eval.study.stack import RunStack, StackMember, SummedTapes
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
 from adaptive_eval.study.timed import Timeline, drive_in_time
+from adaptive_eval.study.verdict_times import NO_VERDICTS, VerdictTimes
 from scorio.moments import FloatArray, IntArray
 
 CONFIDENCES = (0.90, 0.95, 0.99)
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-MOST_ASKED_AHEAD = 50_000
-"""Trials of a run at most whose idle slots are simulated."""
 BOUNDLESS = 1e9
 """A factor that makes any cap as good as none, and leaves what trials are priced in as it was."""
+TINY = float(np.finfo(float).tiny)
 CAPS = tuple(field.name for field in fields(Budget))
 
 
@@ -105,6 +106,28 @@ class ServiceCosts(NamedTuple):
     """Models that share places, of which each serves one at a time."""
     swap_seconds: float = 0.0
     """What it takes to bring another one of a group."""
+    verdicts: VerdictTimes = NO_VERDICTS
+    """Of a judge or a verifier that is asked for them."""
+
+    @property
+    def asks_nothing_ahead(self) -> bool:
+        """Models take turns, or somebody is asked for verdicts."""
+        return bool(self.in_turn) or self.verdicts != NO_VERDICTS
+
+
+class GreedyAnswers(NamedTuple):
+    """One greedy answer to each question, which comes before the run itself: those that are there, at what they have
+    cost, and those that are still to come, at what a trial is expected to cost."""
+
+    trials: int = 0
+    tokens: float = 0.0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
+    to_come: float = 0.0
+    """Seconds for those that are not there yet; nan where nobody knows how long answers take."""
+
+
+NO_GREEDY_ANSWERS = GreedyAnswers()
 
 
 class EndedComparison(NamedTuple):
@@ -133,6 +156,20 @@ class Simulated(NamedTuple):
     comparisons: tuple[EndedComparison, ...]
     held: tuple[float, ...] = ()
     """Seconds until the last answer of each model; nothing where it was not timed."""
+    in_vain: int = 0
+    """Those of the trials that idle slots were asked, and that no round came to want."""
+
+    def after(self, greedy: "GreedyAnswers") -> "Simulated":
+        """The same run with greedy answers before it."""
+        return self._replace(
+            trials=self.trials + greedy.trials,
+            tokens=self.tokens + greedy.tokens,
+            usd=self.usd + greedy.usd,
+            gpu_seconds=self.gpu_seconds + greedy.gpu_seconds,
+            seconds=self.seconds + greedy.to_come,
+            unhindered=self.unhindered + greedy.trials,
+            held=tuple(seconds + greedy.to_come if seconds else seconds for seconds in self.held),
+        )
 
     @property
     def reached(self) -> bool:
@@ -152,7 +189,7 @@ def simulate_run(
 
     What it takes in time is only found out where it is `timed`, or where a cap on time may end the run.
     """
-    if not asks_ahead(plan, served):
+    if not asks_ahead(plan, never=served.asks_nothing_ahead):
         plan = replace(plan, pace=replace(plan.pace, ahead=0.0))
     controller, tape = Controller(plan, keep_looks=False), tape_of_world(plan, chances, served, seed)
     timeline = _drive(controller, tape, served, seed, timed or plan.budget.wall_seconds is not None)
@@ -185,18 +222,14 @@ class StackedJob(NamedTuple):
     timed: bool
 
 
-def can_be_stacked(plan: Plan, served: ServiceCosts) -> bool:
-    """Whether runs of the plan can be simulated side by side (`study.stack`)."""
-    return can_stand_side_by_side(plan) and not served.in_turn and not asks_ahead(plan, served)
-
-
-def asks_ahead(plan: Plan, served: ServiceCosts) -> bool:
-    """Whether what idle slots are asked ahead is simulated, trial by trial: where rounds leave slots idle, and trials
-    are not too many. Else the run is taken to ask nothing ahead: it takes longer, and asks for fewer."""
-    bench = plan.bench
-    idle = max(served.slots) > bench.questions and not served.in_turn
-    few = bench.models * bench.questions * plan.trials.max <= MOST_ASKED_AHEAD
-    return bool(plan.pace.ahead) and idle and few
+def can_be_stacked(plan: Plan, served: ServiceCosts, *, timed: bool = True) -> bool:
+    """Whether runs of the plan can be simulated side by side (`study.stack`): of what is asked ahead none depends on
+    decisions, but what is asked ahead, on what takes how long."""
+    return (
+        can_stand_side_by_side(plan)
+        and not served.in_turn
+        and not (timed and asks_ahead(plan, never=served.asks_nothing_ahead))
+    )
 
 
 def simulate_side_by_side(plan: Plan, jobs: Sequence[StackedJob], served: ServiceCosts, seed: int) -> list[Simulated]:
@@ -215,7 +248,7 @@ def simulate_side_by_side(plan: Plan, jobs: Sequence[StackedJob], served: Servic
         for job, end in zip(jobs, ends, strict=True)
         if job.timed
     ]
-    took = iter(times_taken(timed, served.slots))
+    took = iter(times_taken(timed, served.slots, served.verdicts))
     return [
         _summed_up(
             plan,
@@ -271,6 +304,7 @@ def _summed_up(
         unhindered=unhindered,
         comparisons=tuple(_comparisons(plan, compared, truth)),
         held=() if took is None else took.held,
+        in_vain=0 if took is None or took.unwanted is None else int(took.unwanted.sum()),
     )
 
 
@@ -286,7 +320,8 @@ def _drive(
         SimulatedHost(group.models, served.slots[group.models[0]], served.swap_seconds, places=len(group.places))
         for group in served.in_turn
     ]
-    return drive_in_time(controller, tape, times, served.slots, shared=shared, costs=served.costs)
+    verdicts = served.verdicts
+    return drive_in_time(controller, tape, times, served.slots, shared=shared, costs=served.costs, verdicts=verdicts)
 
 
 def priced(counts: IntArray, costs: Sequence[Sequence[Cost]]) -> tuple[float, float, float]:
@@ -364,6 +399,20 @@ class Scene:
     """Seconds that the run to be continued has been active."""
     first: NDArray[np.integer] | None = None
     """(L, M): trials that were imported, which the first look has."""
+    greedy: GreedyAnswers = NO_GREEDY_ANSWERS
+    """What comes before the first round, and counts under the caps, too."""
+
+    def left(self, budget: Budget) -> Budget:
+        """The caps without what greedy answers take of them."""
+        first = self.greedy
+        return replace(
+            budget,
+            trials=None if budget.trials is None else max(budget.trials - first.trials, 1),
+            tokens=None if budget.tokens is None else max(budget.tokens - round(first.tokens), 1),
+            usd=None if budget.usd is None else max(budget.usd - first.usd, TINY),
+            gpu_seconds=None if budget.gpu_seconds is None else max(budget.gpu_seconds - first.gpu_seconds, TINY),
+            wall_seconds=None if budget.wall_seconds is None else max(budget.wall_seconds - first.to_come, TINY),
+        )
 
     def plan(self, variant: Variant) -> Plan:
         """The run's plan with another confidence and another budget, of whose time some has passed."""
@@ -373,9 +422,10 @@ class Scene:
             trials = trials.model_copy(update={"favour": variant.favour})
         decisions = self.decisions.model_copy(update={"stopping": stopping, "trials": trials})
         plan = plan_on(self.bench, decisions, self.names, self.first, in_turn=bool(self.served.in_turn))
-        cap = variant.budget.wall_seconds
-        left = None if cap is None else max(cap - self.elapsed, np.finfo(float).tiny)
-        return replace(plan, budget=replace(variant.budget, wall_seconds=left))
+        budget = self.left(variant.budget)
+        cap = budget.wall_seconds
+        left = None if cap is None else max(cap - self.elapsed, TINY)
+        return replace(plan, budget=replace(budget, wall_seconds=left))
 
 
 def simulated_decisions(prepared: PreparedRun) -> Decisions:

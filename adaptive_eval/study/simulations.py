@@ -94,9 +94,8 @@ STOPS = (3, 10, 20, 30, 40, 60, 80)
 """Worlds after which their figures are told: the first of them at once."""
 FIRST = 20
 """Worlds before the first question whether they are enough."""
-TIMED_FIRST, TIMED_MOST = 10, 20
-"""Worlds in which the run is timed, at least and at most: times differ less from world to world than trials do, and
-take as long to find."""
+TIMED_FIRST = 10
+"""Worlds before the first question whether times stand."""
 TABLE_FIRST, TABLE_STEP = 10, 5
 PACE_FIRST, PACE_MOST = 2, 3
 """Worlds of each pace: at least, and at most. The first are simulated beside the run's own, the last beside the table:
@@ -169,7 +168,7 @@ def simulate_all(
             if end >= FIRST and all(figures_settled(work.runs[one]) for one in first):
                 break
         few = min(few, end)
-        median = round(float(np.median([run.trials for run in work.runs[need]])))
+        median = round(float(np.median([*map(_wanted, work.runs[need])])))
         reference = budget if capped is not None else Budget(trials=max(median, 1))
         table = _table(scene, reference, need.budget, most)
         cells_to_fill = list(dict.fromkeys(table.values()))
@@ -241,13 +240,13 @@ class _Workload:
         ]
         known = [self._unhindered(world, one) for world, one, _ in missing]
         jobs = [
-            SimulationJob(world, self._worlds[world], one, timed and world < TIMED_MOST)
+            SimulationJob(world, self._worlds[world], one, timed and world < self._crew.timed_worlds(one))
             for (world, one, timed), run in zip(missing, known, strict=True)
             if run is None
         ]
         done = iter(self._crew.simulate(jobs, self.progress.more))
         for (_, one, _), run in zip(missing, known, strict=True):
-            self.runs[one].append(next(done) if run is None else run)
+            self.runs[one].append(_with_answers_in_vain(next(done), self.runs[one]) if run is None else run)
 
     def _unhindered(self, world: int, variant: Variant) -> Simulated | None:
         """The run in this world with a larger cap on trials, where it was so far from it that this one is the same."""
@@ -256,8 +255,29 @@ class _Workload:
             alike = other._replace(budget=variant.budget) == variant and only_trials(other.budget)
             larger = alike and _cap(other.budget) > cap and only_trials(variant.budget)
             if larger and world < len(runs) and runs[world].unhindered <= cap:
-                return runs[world]
+                return runs[world]._replace(trials=_wanted(runs[world]), in_vain=0)  # under a cap none are asked ahead
         return None
+
+
+def _wanted(run: Simulated) -> int:
+    """The trials that rounds have asked for."""
+    return run.trials - run.in_vain
+
+
+def _with_answers_in_vain(run: Simulated, before: Sequence[Simulated]) -> Simulated:
+    """A run that was not timed, with as many answers in vain as those `before` it that were."""
+    timed = [one for one in before if not np.isnan(one.seconds)]
+    if not np.isnan(run.seconds) or not any(one.in_vain for one in timed):
+        return run
+    times = sum(one.trials for one in timed) / sum(map(_wanted, timed))
+    trials = round(run.trials * times)
+    return run._replace(
+        trials=trials,
+        tokens=run.tokens * times,
+        usd=run.usd * times,
+        gpu_seconds=run.gpu_seconds * times,
+        in_vain=trials - run.trials,
+    )
 
 
 def _cap(budget: Budget) -> float:
@@ -301,7 +321,8 @@ def _table(scene: Scene, reference: Budget, boundless: Budget, most: int) -> dic
     budgets = {factor: scaled(reference, factor) for factor in FACTORS}
     return {
         (factor, confidence): Variant(
-            confidence, boundless if covers_everything(budgets[factor], scene.bench, most) else budgets[factor]
+            confidence,
+            boundless if covers_everything(scene.left(budgets[factor]), scene.bench, most) else budgets[factor],
         )
         for factor, confidence in sorted(cells)
     }

@@ -13,6 +13,7 @@ import numpy as np
 
 from adaptive_eval.study.tape import Tape, TrialArrays
 from adaptive_eval.study.timed import ServiceTimes
+from adaptive_eval.study.verdict_times import NO_VERDICTS, JudgeQueue, VerdictTimes
 from scorio.moments import FloatArray, IntArray
 
 MOST_SLOTS = 1 << 21
@@ -43,7 +44,9 @@ class TimeTaken(NamedTuple):
     """(L, K): trials that idle slots were asked in vain."""
 
 
-def times_taken(runs: Sequence[DecidedRun], slots: Sequence[int]) -> list[TimeTaken]:
+def times_taken(
+    runs: Sequence[DecidedRun], slots: Sequence[int], verdicts: VerdictTimes = NO_VERDICTS
+) -> list[TimeTaken]:
     """When each run ended, and each of its models: what `drive_in_time` finds where all models go in step, each on a
     host of its own with so many slots.
 
@@ -51,14 +54,15 @@ def times_taken(runs: Sequence[DecidedRun], slots: Sequence[int]) -> list[TimeTa
     """
     at_once = max(MOST_SLOTS // sum(slots), 1)
     parts = (runs[begin : begin + at_once] for begin in range(0, len(runs), at_once))
-    return [one for part in parts for one in _Clock(part, slots).times()]
+    return [one for part in parts for one in _Clock(part, slots, verdicts).times()]
 
 
 class _Clock:
     """The time of every run, as its rounds come."""
 
-    def __init__(self, runs: Sequence[DecidedRun], slots: Sequence[int]) -> None:
+    def __init__(self, runs: Sequence[DecidedRun], slots: Sequence[int], verdicts: VerdictTimes) -> None:
         self._runs = runs
+        self._judges = [JudgeQueue(verdicts) for _ in runs]
         models = len(slots)
         total = np.array([sum((one.extra.sum(axis=1) for one in run.rounds), np.zeros(models)) for run in runs])
         self._queues = SlotQueues(np.tile(slots, len(runs)), total.ravel())
@@ -90,8 +94,10 @@ class _Clock:
         now = np.repeat(self._now, sizes.shape[1])
         ends = self._queues.serve(sizes.ravel(), np.concatenate(seconds), now).reshape(sizes.shape)
         self._last = np.maximum(self._last, ends)
-        for run in asking:
-            self._ends[run].append(float(ends[run].max()))
+        for run, took in zip(asking, seconds, strict=True):
+            judge, last = self._judges[run], float(ends[run].max())
+            judged = judge.done(float(self._now[run]), took)
+            self._ends[run].append(judge.after(last, judged) if (took > 0.0).any() else last)
 
 
 class SlotQueues:

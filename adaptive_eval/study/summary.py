@@ -13,17 +13,29 @@ from adaptive_eval.core import Budget, Plan, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import first_call
 from adaptive_eval.core.rules import Correctable, Rule
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.record.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.grading import who_is_paid
 from adaptive_eval.study.pilot import Pilot
-from adaptive_eval.study.simulated import CAPS, DECIDED, EndedComparison, Scene, Simulated, counts_of_recorded, priced
+from adaptive_eval.study.simulated import (
+    CAPS,
+    DECIDED,
+    NO_GREEDY_ANSWERS,
+    EndedComparison,
+    Scene,
+    Simulated,
+    counts_of_recorded,
+    priced,
+)
 from adaptive_eval.study.simulations import Simulations
 from adaptive_eval.study.types import (
     FORMAT,
     AlreadySpent,
     Costs,
     Forecast,
+    GradeCosts,
+    GreedyCosts,
     Outlook,
     Range,
     SmallestDifferences,
@@ -123,8 +135,9 @@ def summarise(
     worlds: Sequence[FloatArray],
     simulated: Simulations,
     basis: Sequence[str],
+    grade: Cost,
 ) -> Forecast:
-    """The forecast."""
+    """The forecast; `grade` is what that of one answer costs."""
     weights, worlds = prepared.plan.bench.weights, worlds[: simulated.worlds]
     truth = np.array([(world @ weights).mean(axis=1) for world in worlds])
     within = simulated.runs[simulated.configured]
@@ -147,6 +160,8 @@ def summarise(
         need=_outlook(simulated.runs[simulated.need], scene, prepared),
         capped=None if simulated.capped is None else _outlook(within, scene, prepared),
         spent=_spent(scene, prepared),
+        greedy=_greedy(scene, prepared),
+        grading=_grading(within, grade, scene, prepared),
         fixed=fixed,
         times_as_long=times_as_long(within, fixed["seconds"]),
         table=_table(simulated),
@@ -213,13 +228,41 @@ def _spent(scene: Scene, prepared: PreparedRun) -> AlreadySpent | None:
     if recorded is None:
         return None
     tokens, usd, gpu_seconds = priced(counts_of_recorded(recorded, scene.bench.categories), scene.served.costs)
+    first = prepared.plan.spent_first
     return AlreadySpent(
-        trials=int((recorded >= 0).sum()),
-        tokens=tokens if known["tokens"] else None,
-        usd=usd if known["usd"] else None,
-        gpu_hours=gpu_seconds / HOUR if known["gpu_hours"] else None,
+        trials=int((recorded >= 0).sum()) + first.trials,
+        tokens=tokens + first.cost.tokens if known["tokens"] else None,
+        usd=usd + first.cost.usd if known["usd"] else None,
+        gpu_hours=(gpu_seconds + first.cost.gpu_seconds) / HOUR if known["gpu_hours"] else None,
         seconds=scene.elapsed,
     )
+
+
+def _greedy(scene: Scene, prepared: PreparedRun) -> GreedyCosts | None:
+    greedy, known = scene.greedy, _known(scene, prepared)
+    if greedy == NO_GREEDY_ANSWERS:
+        return None
+    return GreedyCosts(
+        trials=greedy.trials,
+        tokens=greedy.tokens if known["tokens"] else None,
+        usd=greedy.usd if known["usd"] else None,
+        gpu_hours=greedy.gpu_seconds / HOUR if known["gpu_hours"] else None,
+        seconds=greedy.to_come if known["seconds"] else None,
+    )
+
+
+def _grading(runs: Sequence[Simulated], grade: Cost, scene: Scene, prepared: PreparedRun) -> GradeCosts | None:
+    """What the grades of all answers of the runs cost, those of greedy answers included."""
+    if grade == NO_COST:
+        return None
+    known, trials = _known(scene, prepared), [run.trials for run in runs]
+
+    def over(name: str, each: float) -> Range | None:
+        return range_of([number * each for number in trials]) if known[name] else None
+
+    tokens, usd, gpu_hours = grade.tokens, grade.usd, grade.gpu_seconds / HOUR
+    each = scene.served.verdicts.each if scene.served.usage.knows_seconds else None
+    return GradeCosts(over("tokens", tokens), over("usd", usd), over("gpu_hours", gpu_hours), each)
 
 
 def _fixed(scene: Scene, worlds: Sequence[FloatArray], prepared: PreparedRun) -> dict[str, float | None]:

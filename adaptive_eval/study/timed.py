@@ -22,6 +22,7 @@ from adaptive_eval.study.ahead_in_time import AheadReplay, TimesOfTrials
 from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from adaptive_eval.study.tape import Layers, Tape, TrialArrays
+from adaptive_eval.study.verdict_times import NO_VERDICTS, JudgeQueue, VerdictTimes
 from scorio.moments import FloatArray, IntArray
 
 END = attrgetter("end")
@@ -100,8 +101,17 @@ class _FlyingBatch:
     so far: from the end of the first of its batches on, after each.
     """
 
-    def __init__(self, batch: Batch, drawn: DrawnRound, seconds: FloatArray, opening: "list[TrialLoad] | None") -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        drawn: DrawnRound,
+        seconds: FloatArray,
+        opening: "list[TrialLoad] | None",
+        judge: JudgeQueue,
+        now: float,
+    ) -> None:
         self.batch = batch
+        self._judge, self._judged = judge, judge.done(now, seconds)
         self.load = TrialLoad(batch.model, seconds)
         self._drawn = drawn
         self._opening = opening
@@ -114,7 +124,9 @@ class _FlyingBatch:
     @property
     def next(self) -> float:
         """When there is something to tell."""
-        return self.load.end if self._opening is None else self.load.in_order[0][self._until() - 1]
+        if self._opening is None:
+            return self._judge.after(self.load.end, self._judged) if self.load.seconds.any() else self.load.end
+        return self.load.in_order[0][self._until() - 1]
 
     def _until(self) -> int:
         """How many of its answers have come when there is something to tell: until the first batch of the opening is
@@ -145,7 +157,9 @@ class _FlyingBatch:
             yield Outcome(model, question, trial, category, cost, seconds=seconds)
 
 
-def _flying(asked: Round, tape: Tape, times: ServiceTimes, controller: Controller) -> Iterator[_FlyingBatch]:
+def _flying(
+    asked: Round, tape: Tape, times: ServiceTimes, controller: Controller, judge: JudgeQueue, now: float
+) -> Iterator[_FlyingBatch]:
     """The batches of a round; where servers are held, those of the first set the clock while they come."""
     drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
     seconds = times.seconds(drawn.trials, drawn.categories)
@@ -155,7 +169,7 @@ def _flying(asked: Round, tape: Tape, times: ServiceTimes, controller: Controlle
         own = slice(end, end := end + batch.size)
         trials = TrialArrays(*(column[own] for column in drawn.trials))
         part = DrawnRound(trials, drawn.categories[own], drawn.counts[model])
-        yield _FlyingBatch(batch, part, seconds[own], opening)
+        yield _FlyingBatch(batch, part, seconds[own], opening, judge, now)
 
 
 def drive_in_time(
@@ -167,23 +181,24 @@ def drive_in_time(
     shared: Sequence[SimulatedHost] = (),
     costs: CostTable | None = None,
     gain: float = 0.0,
+    verdicts: VerdictTimes = NO_VERDICTS,
 ) -> Timeline:
     """Run the controller with `slots` requests at a time for each model; a cap on wall time means simulated time.
 
     `shared` are the hosts of models that take turns; every other model has one of its own, on which few sequences are
-    faster by `gain`. Without `costs` trials cost nothing.
+    faster by `gain`. Without `costs` trials cost nothing. A round is complete when its `verdicts` are there.
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
     if controller.plan.pace.ahead and not shared and not gain:
         return _drive_ahead(controller, TimesOfTrials(tape, times.seconds), width, on_look, costs)
     hosts = _everyones_hosts(width, shared, gain)
-    flying = _FlyingBatches(shared)
+    flying, judge = _FlyingBatches(shared), JudgeQueue(verdicts)
     cap = controller.plan.budget.wall_seconds
     now, looks = 0.0, []
     while controller.finished is None:
         for asked in controller.ask_rounds():
-            issued = list(_flying(asked, tape, times, controller))
+            issued = list(_flying(asked, tape, times, controller, judge, now))
             for one in issued:
                 hosts[one.load.model].issue(one.load, now)
             for one in issued:
@@ -217,7 +232,7 @@ def _drive_ahead(
     """The same where idle slots are asked ahead: what is in the making at the end is given up."""
     replay = AheadReplay(controller, times, slots, costs)
     looks = replay.run(on_look)
-    served = [ServedSpans(np.array(line.began), np.minimum(line.ended, replay.now)) for line in replay.lines]
+    served = [ServedSpans(*own.spans(replay.now)) for own in replay.slots]
     return Timeline(replay.now, slots, np.array(looks), tuple(served), unwanted=replay.unwanted())
 
 

@@ -130,6 +130,29 @@ class AlreadySpent:
 
 
 @dataclass(frozen=True, slots=True)
+class GreedyCosts:
+    """What greedy answers cost that come first; the costs of `need` and `capped` contain it."""
+
+    trials: int
+    tokens: float | None
+    usd: float | None
+    gpu_hours: float | None
+    seconds: float | None
+    """For those that are not there yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradeCosts:
+    """What grades cost that a judge or a verifier is asked for, within the budget; `need` and `capped` contain it."""
+
+    tokens: Range | None
+    usd: Range | None
+    gpu_hours: Range | None
+    each_seconds: float | None
+    """Seconds between two grades where the judge has as much to do as it can."""
+
+
+@dataclass(frozen=True, slots=True)
 class PaceCosts:
     """What the run would cost at one pace, without any cap: medians over some of the worlds; None for what nobody
     knows."""
@@ -174,6 +197,10 @@ class Forecast:
     """Within the configured budget; None where there is none."""
     spent: AlreadySpent | None
     """None unless the pilot is the run that would be continued; the costs of `need` and `capped` contain it."""
+    greedy: GreedyCosts | None
+    """None where the run has no greedy answers as R0."""
+    grading: GradeCosts | None
+    """None where nobody is asked for grades."""
     fixed: Mapping[str, float | None]
     """Trials, tokens, usd, gpu_hours and seconds of the maximum of trials for everyone."""
     times_as_long: float | None

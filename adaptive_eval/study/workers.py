@@ -20,6 +20,7 @@ from multiprocessing.connection import wait as wait_for_any
 from types import TracebackType
 from typing import NamedTuple
 
+from adaptive_eval.study.ahead_in_time import timed_worlds
 from adaptive_eval.study.simulated import (
     Scene,
     Simulated,
@@ -73,6 +74,10 @@ class SimulationWorkers:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+    def timed_worlds(self, variant: Variant) -> int:
+        """In how many worlds it is timed, at most."""
+        return self._worker.timed_worlds(variant)
 
     def simulate(
         self, jobs: Sequence[SimulationJob], another: Callable[[int], None] = lambda runs: None
@@ -184,7 +189,7 @@ class _Worker:
         alike: dict[Variant, list[int]] = {}
         bundles: list[list[int]] = []
         for number, job in enumerate(jobs):
-            if can_be_stacked(self._plan(job.variant), self._scene.served):
+            if self._stacks(job):
                 alike.setdefault(_but_its_cap(job.variant), []).append(number)
             else:
                 bundles.append([number])
@@ -192,15 +197,29 @@ class _Worker:
             bundles += _parts(numbers, room)
         return bundles
 
+    def timed_worlds(self, variant: Variant) -> int:
+        """In how many worlds a variant is timed, at most."""
+        return timed_worlds(self._plan(variant), never=self._scene.served.asks_nothing_ahead)
+
+    def _stacks(self, job: SimulationJob) -> bool:
+        return can_be_stacked(self._plan(job.variant), self._scene.served, timed=self._is_timed(job))
+
+    def _is_timed(self, job: SimulationJob) -> bool:
+        return job.timed and self._scene.served.usage.knows_seconds
+
     def do(self, jobs: Sequence[SimulationJob]) -> list[Simulated]:
         """The runs of a bundle."""
         scene, plan = self._scene, self._plan(jobs[0].variant)
-        knows = scene.served.usage.knows_seconds
-        if not can_be_stacked(plan, scene.served):
+        if not self._stacks(jobs[0]):
             (job,) = jobs
-            return [simulate_run(plan, job.chances, scene.served, (scene.seed, job.world), timed=job.timed and knows)]
-        stacked = [StackedJob(job.world, job.chances, job.variant.budget.trials, job.timed and knows) for job in jobs]
-        return simulate_side_by_side(plan, stacked, scene.served, scene.seed)
+            seed = (scene.seed, job.world)
+            run = simulate_run(plan, job.chances, scene.served, seed, timed=self._is_timed(job))
+            return [run.after(scene.greedy)]
+        caps = [scene.left(job.variant.budget).trials for job in jobs]
+        stacked = [
+            StackedJob(job.world, job.chances, cap, self._is_timed(job)) for job, cap in zip(jobs, caps, strict=True)
+        ]
+        return [run.after(scene.greedy) for run in simulate_side_by_side(plan, stacked, scene.served, scene.seed)]
 
 
 def _but_its_cap(variant: Variant) -> Variant:

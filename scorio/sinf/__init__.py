@@ -29,6 +29,7 @@ from scorio.sinf.paired import (
     difference_values,
     paired_counts,
     paired_moments,
+    variance_against,
 )
 from scorio.sinf.prior import self_centred_average_moments, self_centred_avg, self_centred_prior
 from scorio.sinf.stopping import (
@@ -72,5 +73,6 @@ __all__ = [
     "tied",
     "trial_variance",
     "trials_needed",
+    "variance_against",
     "variance_at",
 ]

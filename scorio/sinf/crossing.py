@@ -44,17 +44,18 @@ def _crossing(c: FloatArray, kappa: float, start: float, sides: int, steps: int)
     flow = np.empty((c.size, steps + 1))
     flow[:, :1] = normal_density(first, start) * np.sqrt(-np.log(start) * start * np.pi / 2.0)
     flow[:, 1:] = slope * _first_term(boundary, first, t, kappa, start, sides)
-    times, heights = np.append(start, t), np.append(first, boundary, axis=1)
+    times = np.append(start, t)
+    shape = times**exponent  # the boundary is c times this, so that exponents are c^2 times what all c have in common
     weights = np.full(steps + 1, 1.0 / steps)
     weights[0] /= 2.0
     for i in range(1, steps + 1):
-        now, before = heights[:, i : i + 1], heights[:, :i]
-        lag = times[i] - times[:i]
+        now, before, lag = shape[i], shape[:i], times[i] - times[:i]
         tangent = exponent * now / times[i]
-        kernel = normal_density(now - before, lag) * (tangent - (now - before) / lag)
-        if sides == 2:
-            kernel += normal_density(now + before, lag) * (tangent - (now + before) / lag)
-        flow[:, i] += slope[i - 1] * np.einsum("ij,ij,j->i", kernel, flow[:, :i], weights[:i])
+        for way in (now - before, now + before)[:sides]:
+            kernel = np.multiply.outer(-c * c, way * way / (2.0 * lag))
+            np.exp(kernel, out=kernel)
+            share = weights[:i] * (tangent - way / lag) / np.sqrt(2.0 * np.pi * lag)
+            flow[:, i] += slope[i - 1] * c * np.einsum("ij,ij,j->i", kernel, flow[:, :i], share)
     weights[-1] /= 2.0
     probability: FloatArray = sides * (ndtr(-first[:, 0] / np.sqrt(start)) + flow @ weights)
     return probability

@@ -164,6 +164,7 @@ class PairedMoments(NamedTuple):
         var: Its variance; infinite there.
         noise: The sum over the questions of the variance of one difference over its trials.
         noise_at_horizon: The same with the trials of the horizon.
+        each: What `var` would be, without unseen trials, if one difference had variance 1; infinite there.
 
     Examples:
         >>> import numpy as np
@@ -178,6 +179,7 @@ class PairedMoments(NamedTuple):
     var: FloatArray
     noise: FloatArray
     noise_at_horizon: FloatArray
+    each: FloatArray
 
 
 def paired_moments(n: CountArray, w: FloatArray, values: FloatArray, horizon: float) -> PairedMoments:
@@ -213,7 +215,49 @@ def paired_moments(n: CountArray, w: FloatArray, values: FloatArray, horizon: fl
         var=noise / n.shape[-2] ** 2,
         noise=noise,
         noise_at_horizon=(v / horizon).sum(axis=-1),
+        each=np.where(there, (1.0 / some).sum(axis=-1), np.inf) / n.shape[-2] ** 2,
     )
+
+
+TOWARDS_THE_EDGE = 2.0 / 3.0
+"""See `variance_against`."""
+
+
+def variance_against(found: PairedMoments, edge: FloatArray, values: FloatArray) -> FloatArray:
+    """The variance with which a mean difference is held against an edge other than 0, such as a gate's.
+
+    If the truth is at an edge of size e, a trial differs at least now and then, and one difference has a variance of
+
+        v_e >= s e - e^2,        s the smallest difference there is,
+
+    whatever was seen. Where fewer differences came than the edge lets expect, the estimate is smaller, and z by it too
+    large: counts of rare events are skew. The square of the signed root of the likelihood ratio of a Poisson count k
+    against its expectation e is, to first order, (e - k)^2 over (2 e + k)/3. So the variance goes two thirds of the way
+    from the estimate to that of the edge, where that is larger.
+
+    Args:
+        found: The moments.
+        edge: How far the edge is from 0, (...); with either sign.
+        values: The differences that there are, (D,).
+
+    Returns:
+        Variances (...).
+
+    Examples:
+        >>> import numpy as np
+        >>> from scorio.sinf import difference_values, paired_moments, variance_against
+        >>> w = np.array([0.0, 1.0])
+        >>> values = difference_values(w).values
+        >>> found = paired_moments(np.array([[0, 300, 0], [0, 300, 0]]), w, values, 400)  # no trial differs
+        >>> [round(0.02 / float(np.sqrt(v)), 2) for v in (found.var, variance_against(found, np.array(0.02), values))]
+        [6.93, 4.04]
+    """
+    smallest = float(np.min(values[values > 0.0], initial=np.inf))
+    size = np.abs(edge)
+    least = np.maximum(smallest * size - size * size, 0.0) if np.isfinite(smallest) else np.zeros_like(size)
+    with np.errstate(invalid="ignore"):  # of a question without a trial nothing is known, either way
+        more = np.where(least > 0.0, least * found.each - found.var, 0.0)
+    return np.asarray(found.var + TOWARDS_THE_EDGE * np.where(more > 0.0, more, 0.0))
 
 
 def _prior(n: CountArray, values: FloatArray) -> FloatArray:

@@ -247,14 +247,15 @@ def opened(audit: None) -> Iterator[list[str]]:
 
 GIVEN = ("run", "validate", "plan", "import")
 """These are given settings of the user's, in which variables are filled in."""
-LONG = ("report", "track", "plan")
-"""These draw figures or worlds, which takes a while: of a run that was killed they are tried with the long tests."""
+LONG = {("report", "killed"), ("track", "killed"), ("plan", "killed"), ("run", "finished")}
+"""These draw figures or worlds or go on with a run, which takes a while: they are tried with the long tests, and the
+same of a run that has ended otherwise with all the others."""
 
 
 @pytest.mark.parametrize(
     ("stranger", "name"),
     [
-        pytest.param(end, name, marks=[pytest.mark.slow] if end == "killed" and name in LONG else [])
+        pytest.param(end, name, marks=[pytest.mark.slow] if (name, end) in LONG else [])
         for end in ("finished", "killed")
         for name, lines in CASES.items()
         if lines is not None
@@ -291,8 +292,9 @@ def test_the_attack_would_be_seen(stranger: Stranger) -> None:
     assert stranger.ran
 
 
-@pytest.mark.parametrize("stranger", ["finished", pytest.param("killed", marks=pytest.mark.slow)], indirect=True)
-@pytest.mark.parametrize(("place", "run"), [pytest.param("RUN", "RUN", marks=pytest.mark.slow), (".", "COPY")])
+@pytest.mark.slow
+@pytest.mark.parametrize("stranger", ["finished", "killed"], indirect=True)
+@pytest.mark.parametrize(("place", "run"), [("RUN", "RUN"), (".", "COPY")])
 def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, place: str, run: str) -> None:
     command = [sys.executable, "-u", "-m", "adaptive_eval", "monitor", place, "--web"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=stranger.folder)
@@ -309,7 +311,8 @@ def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, pl
     assert not stranger.ran
 
 
-@pytest.mark.parametrize("stranger", ["finished", pytest.param("killed", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("stranger", ["finished", "killed"], indirect=True)
 def test_the_page_to_label_its_answers_on_runs_no_code(stranger: Stranger) -> None:
     command = [sys.executable, "-u", "-m", "adaptive_eval", "label", "RUN", "--page"]
     pipe = subprocess.PIPE

@@ -42,6 +42,7 @@ def test_these_are_all() -> None:
     names = [
         "best-of-candidates",
         "models",
+        "pool",
         "cluster",
         "llama-server",
         "one-gpu",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Trials
-from adaptive_eval.core.ahead import in_turn
+from adaptive_eval.core.ahead import NO_ROUND, in_turn
 
 QUESTIONS, SKILLS = 10, (0.9, 0.55, 0.5, 0.1)
 DRAWN = np.random.default_rng(5).random((len(SKILLS), QUESTIONS, 200))
@@ -28,7 +28,7 @@ def step(one: Controller) -> set[tuple[int, int, int]]:
 
 
 def likely(one: Controller) -> set[tuple[int, int, int]]:
-    found = [ask[:3] for asks in one.likely_next() for ask in asks]
+    found = [ask[:3] for model, trials in enumerate(one.likely_next()) for ask in trials.asks(model)]
     assert len(set(found)) == len(found)
     return set(found)
 
@@ -90,8 +90,9 @@ def test_asking_what_is_likely_changes_no_look() -> None:
 
 
 def test_every_question_is_as_far_on_its_way() -> None:
-    found = [(ask.question, ask.trial) for ask in in_turn(0, [5, 7, 0], [2, 0, 4])]
-    assert found == [(2, 0), (0, 5), (2, 1), (2, 2), (0, 6), (2, 3)]
+    found = list(in_turn(np.array([5, 7, 0]), np.array([2, 0, 4])).asks(1))
+    assert [(ask.question, ask.trial) for ask in found] == [(2, 0), (0, 5), (2, 1), (2, 2), (0, 6), (2, 3)]
+    assert {(ask.model, ask.round) for ask in found} == {(1, NO_ROUND)}
 
 
 def test_a_share_must_not_be_negative() -> None:

@@ -37,6 +37,7 @@ def usd_at(controller: Controller, sigma: float, prices: tuple[float, float]) ->
     raise AssertionError("never so precise")
 
 
+@pytest.mark.slow
 def test_equal_information_costs_less_usd_when_usd_are_what_counts() -> None:
     """At prices 16 to 1 the cheap model gets 4 times the trials: 20 units of cost and 1.25 of variance a round.
 

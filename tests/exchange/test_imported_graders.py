@@ -164,7 +164,12 @@ def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Sayi
         for n in range(QUESTIONS)
         for epoch in range(4)
     ]
-    tree = {"questions": "questions.jsonl", "models": models, "grader": "exact", "trials": {"min": 4, "max": 6}}
+    tree = {
+        "questions": "questions.jsonl",
+        "models": models,
+        "grader": "exact",
+        "trials": {"min": 4, "max": 6, "favour": "balanced"},
+    }
     tree |= {"sampling": {"temperature": 0.5, "max_tokens": 99}}
     config, run = tmp_path / "own.yaml", tmp_path / "run"
     config.write_text(yaml.safe_dump(tree))

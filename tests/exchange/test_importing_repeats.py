@@ -63,7 +63,9 @@ def test_counted_each_they_are_an_alarm_of_the_run_and_of_its_replay(tmp_path: P
     assert {("long", "repeats"), ("short", "repeats")} <= found and ("sampled", "repeats") not in found
     (said,) = [one for one in view_of(run).results.warnings if one.kind == "repeats_count"]
     assert said.model is None and "identical answers of the logs were counted each" in said.text
-    replayed = CliRunner().invoke(app, ["replay", str(run), "--set", "trials.max=8"])
+    replayed = CliRunner().invoke(
+        app, ["replay", str(run), "--set", "trials.max=8", "--output", str(tmp_path / "replay")]
+    )
     assert "long: the answers of 40 of 40 pairs of trials agree word for word" in replayed.output.replace("\n", " ")
     alone = tmp_path / "alone"
     assert imported(files[1], "--to", alone, "--grader", "exact", "--repeats-are-samples").exit_code == 0
@@ -86,7 +88,8 @@ def test_trials_of_further_files_wait_for_each_other(tmp_path: Path) -> None:
     assert trials_of(run) == {"m": [6]}
 
 
-@pytest.mark.parametrize("certain", [0.5, pytest.param(0.9, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("certain", [0.5, 0.9])
 def test_no_letter_of_an_honest_server_is_left_out(certain: float) -> None:
     for seed in range(500):
         rng, repeats, passed = np.random.default_rng(seed), Repeats[int](), 0

@@ -33,6 +33,7 @@ def _collected() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.mark.slow
 def test_models_are_ranked_and_what_was_not_needed_was_not_run(tmp_path: Path) -> None:
     manager = AdaptiveStopping(list(SKILLS), DECISIONS)
     assert manager.result() is None

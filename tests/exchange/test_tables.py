@@ -136,7 +136,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     questions = [{"id": f"q{n}", "prompt": f"{n}?", "answer": "4"} for n in range(2)]
     lines(folder / "questions.jsonl", questions)
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("a", "b")]
-    config = {"questions": "questions.jsonl", "models": models, "grader": "exact", "trials": {"min": 3, "max": 30}}
+    config = {
+        "questions": "questions.jsonl",
+        "models": models,
+        "grader": "exact",
+        "trials": {"min": 3, "max": 30, "favour": "balanced"},
+    }
     (folder / "config.yaml").write_text(json.dumps(config))
     rows = [
         {"model": model, "question": f"q{n}", "trial": trial, "text": "4" if trial else "no é\ud83d\ude00\n,\"x\"",

@@ -191,6 +191,7 @@ async def test_catastrophic_patterns_are_stopped() -> None:
                 assert "took longer than 0.2 s" in await refusal(grade, text)
 
 
+@pytest.mark.slow
 async def test_expressions_are_compared_in_a_worker_while_the_loop_goes_on() -> None:
     longest = 0.0
 

@@ -15,6 +15,7 @@ from raylets import Raylets, stop
 from warm_start import WarmProcess
 
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.sites import site_rows
 from adaptive_eval.store import Event, RunReader, ServerLaunched, SiteLost, SitePlaced, events_of_kind
 
 pytestmark = pytest.mark.ray
@@ -100,6 +101,9 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Fou
     assert Found.of(site.directory()) == at_home
     assert ("ada", "site 1") in [(one.model, one.on) for one in events(site, SiteLost)]
     assert sum(one.model == "ada" for one in events(site, SitePlaced)) >= 2
+    with closing(RunReader.open(site.directory())) as reader:
+        (row,) = [row for row in site_rows(reader.events()) if row.model == "ada"]
+    assert row.moves >= 1 and row.losses >= 1 and row.node, "another raylet of the same machine is another node"
 
 
 def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: Found, raylets: Raylets) -> None:
@@ -154,6 +158,19 @@ def test_a_place_that_cannot_be_had_is_told(site: Site, raylets: Raylets) -> Non
     told = " ".join(ended.output.split())
     assert "no place with CPU 2, GPU 8 was had in 2 s" in told
     assert "the most that one has is CPU 8, GPU 0" in told
+
+
+def test_a_rehearsal_tells_the_places_and_takes_none(site: Site, raylets: Raylets) -> None:
+    fits, large, many = models(site)
+    large["launch"] = {**fits["launch"], "resources": {"GPU": 8}}  # type: ignore[dict-item]
+    many["launch"] = {**fits["launch"], "sites": 3, "resources": {"CPU": 6}}  # type: ignore[dict-item]
+    ended = site.run(written(site, models=[fits, large, many]), "--dry-run", "--ray", raylets.address)
+    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
+    lines = {name: line for line in ended.output.splitlines() for name in MODELS if line[4:].split()[:1] == [name]}
+    assert lines["ada"].startswith("ok    ada  1 site with CPU 1  every one has a place, 1 free now; would be started")
+    assert lines["bob"].startswith("FAIL  bob  1 site with GPU 8  there is no place: none of the ")
+    assert "3 sites with CPU 6 each  the cluster has room for 2, 2 free now; would be started there" in lines["cyd"]
+    assert not site.directory().exists() and not sites_left(raylets)
 
 
 def test_where_there_is_no_cluster_that_is_told(site: Site, raylets: Raylets) -> None:

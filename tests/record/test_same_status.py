@@ -190,9 +190,11 @@ def config_of(folder: Path, changes: Mapping[str, object]) -> RunConfig:
         "grader": "exact",
         "trials": {"min": 3, "max": 12},
         "concurrency": 4,
-    }
+    } | changes
+    if isinstance(trials := settings["trials"], dict):
+        settings["trials"] = {"favour": "balanced", **trials}
     path = folder / "life.yaml"
-    path.write_text(yaml.safe_dump(settings | changes))
+    path.write_text(yaml.safe_dump(settings))
     return load_config(path)
 
 

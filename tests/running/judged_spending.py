@@ -20,7 +20,7 @@ from adaptive_eval.running.regrade import regrade
 JUDGE = "judge"
 REPLY_TOKENS = 1000
 """The most that a judge is asked for; it takes nearly as many."""
-_SHOWN = re.compile(r"<(reference|answer)-[0-9a-f]{16}>\n(.*?)\n</", re.DOTALL)
+_SHOWN = re.compile(r"<(reference|answer|first|second)-[0-9a-f]{16}>\n(.*?)\n</", re.DOTALL)
 _LINE = re.compile(r"^([A-Z]+-[0-9a-f]{16}): <verdict>", re.MULTILINE)
 
 
@@ -73,10 +73,18 @@ class _JudgeWire(SpendingWire):
     def _text(self, body: Mapping[str, Any], seed: int) -> str:
         content = "\n".join(one["content"] for one in body["messages"])
         shown, line = dict(_SHOWN.findall(content)), _LINE.search(content)
-        if share_of("mute", seed, shown["answer"]) < self._mute:
+        if share_of("mute", seed, shown.get("answer", shown.get("first"))) < self._mute:
             return "I cannot say."
-        verdict = "correct" if shown["answer"] == shown["reference"] else "wrong"
+        verdict = _said_of(shown)
         if "response_format" in body:
             return json.dumps({"reasoning": "As they are.", "verdict": verdict})
         assert line is not None
         return f"As they are.\n{line[1]}: {verdict}"
+
+
+def _said_of(shown: Mapping[str, str]) -> str:
+    """Of one answer whether it is right, of two which of them is."""
+    right = {name: text == shown["reference"] for name, text in shown.items()}
+    if "answer" in right:
+        return "correct" if right["answer"] else "wrong"
+    return "tie" if right["first"] == right["second"] else "first" if right["first"] else "second"

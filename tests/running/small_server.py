@@ -3,7 +3,7 @@
 It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
 question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests, and further ones when
 there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the middle of its
-tenth answer, once for each folder; with `stubborn` it ignores SIGTERM.
+tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it ignores SIGTERM.
 """
 
 import itertools
@@ -45,6 +45,8 @@ class Handler(BaseHTTPRequestHandler):
             CRASHED.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         text = answer(asked["model"], asked["messages"][-1]["content"], asked.get("seed", 0))
+        if "wordy" in sys.argv:
+            text = f"{blake2b(str(number).encode()).hexdigest() * 2} is what I thought of first. {text}"
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         self._reply(200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
 

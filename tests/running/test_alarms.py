@@ -61,7 +61,7 @@ class Place:
             "prompt": "{prompt}",
             "sampling": {"temperature": 0.6, "max_tokens": 100},
             "grader": "numeric",
-            "trials": {"min": 4, "max": 8},
+            "trials": {"min": 4, "max": 8, "favour": "balanced"},
         }
         path = self.folder / "run.yaml"
         path.write_text(yaml.safe_dump(settings | changes))
@@ -177,9 +177,8 @@ def test_servers_that_ignore_the_seed_are_told_of_everywhere(place: Place, serve
     assert all_of_them.exit_code == ExitCode.SPENT and "ignores the seed or serves a cache" in all_of_them.stderr
 
 
-@pytest.mark.parametrize(
-    "stuck", [pytest.param(True, id="cache"), pytest.param(False, id="honest", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("stuck", [pytest.param(True, id="cache"), pytest.param(False, id="honest")])
 def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: Saying, stuck: bool) -> None:
     """Thirty tokens each, all but one wrong, from one cache for every model; an honest server uses the same words."""
     place = Place(tmp_path, server, questions=25)

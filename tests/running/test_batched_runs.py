@@ -164,10 +164,12 @@ def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:
         spent = json.loads((site.directory() / "results.json").read_text())["cost"]
         assert 0.0 < spent["usd"] <= 0.13 and spent["trials"] == server.batch_counts["answered"] >= 96
         full = [{"name": name, "base_url": url} | price for name in MODELS]
-        refused = site.run(site.write("full", models=full, trials={"min": 4, "max": 16}, budget={"usd": 0.13}))
+        trials = {"min": 4, "max": 16, "favour": "auto"}
+        refused = site.run(site.write("full", models=full, trials=trials, budget={"usd": 0.13}))
         assert refused.exit_code == ExitCode.SPENT and server.counts["answered"] == 0, "not even the first round fits"
 
 
+@pytest.mark.slow
 def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
     with aged(0.0) as (server, url):
         config = site.write(models=batched(url), trials={"min": 4, "max": 4})

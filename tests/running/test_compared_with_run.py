@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
-from adaptive_eval.graders.comparing import AnswersOfRun, ByComparison
+from adaptive_eval.graders.comparing import AnswersOfModel, ByComparison
 from adaptive_eval.questions.types import Question
 from adaptive_eval.record.label_session import LabelSession
 from adaptive_eval.record.results import read_results
@@ -137,7 +137,7 @@ def test_a_kill_changes_no_verdict(site: Site, fair_url: str) -> None:
 
 
 def test_what_needs_no_judge_is_decided_without_one() -> None:
-    form = ByComparison(AnswersOfRun(run=Path("earlier"), model="bob"), 1024)
+    form = ByComparison(AnswersOfModel(run=Path("earlier"), model="bob"), 1024)
 
     def decided(answer: str, *others: str, trial: int = 0) -> tuple[str, ...] | None:
         found = form.decided(Question("q", "Which?", "7", others=others).for_trial(trial), answer)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.view import read_view
 from adaptive_eval.seeds import SHARED, hashed_base
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -59,7 +60,8 @@ def results(directory: Path) -> dict[str, Any]:
 
 def test_a_copy_passes_its_gate_for_a_fraction_of_the_trials(coupled: Site) -> None:
     paired = coupled.directory("paired")
-    assert coupled.run(write(coupled), "--run-dir", str(paired)).exit_code == ExitCode.REACHED
+    done = coupled.run(write(coupled), "--run-dir", str(paired))
+    assert done.exit_code == ExitCode.REACHED
     assert trials(paired) < 0.4 * 2 * 20 * 60  # of what would be asked for at most, and with other seeds is
     (pair,) = results(paired)["pairs"]
     assert (pair["better"], pair["verdict"], pair["by_trial"]) == ("int8", "resolved", True)
@@ -70,6 +72,10 @@ def test_a_copy_passes_its_gate_for_a_fraction_of_the_trials(coupled: Site) -> N
     report = CliRunner().invoke(app, ["report", str(paired), "--format", "md", "--output", "-"]).output
     assert "compared trial by trial, which takes" in report
     assert "It was compared trial by trial" in report
+    (told,) = read_view(paired).by_trial
+    assert told.startswith("int8 and original are compared trial by trial, which takes 0.")
+    assert f"seeds     {told}" in done.output
+    assert told[len("int8 and original are ") : -1] in report
 
 
 @pytest.mark.slow

@@ -38,11 +38,12 @@ def known_settings(url: str, site: Site) -> dict[str, object]:
         "models": models,
         "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True},
         "grader": {"kind": "verifier", "server": server, "beside": {"kind": "math"}},
-        "trials": {"min": 3, "max": 4},
+        "trials": {"min": 3, "max": 4, "favour": "balanced"},
     }
 
 
-@pytest.mark.parametrize("name", ["concision_high_conf", pytest.param("ood_robustness", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["concision_high_conf", "ood_robustness"])
 def test_all_that_was_drawn_is_stored_and_gives_the_category(name: str, site: Site, known_url: str) -> None:
     config = site.write(**known_settings(known_url, site), rubric={"name": name, "fit": "opening"})
     ended = site.run(config)

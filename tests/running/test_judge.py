@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import astuple, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def grading_is_told(site: Site) -> GradingCost:
     """What grades have used, which must be the sum over the stored answers, live and worked out anew."""
     results = read_results(site.directory())
     assert results is not None and results.cost.grading is not None
-    found, trials = results.cost.grading, stored(site)
+    found, trials = results.cost.grading, [one for one in stored(site) if one.category is not None]
     used = [[float(trial.signals[f"judge_{what}"]) for trial in trials] for what in ("usd", "gpu_seconds")]
     tokens = [trial.signals[f"judge_{kind}_tokens"] for trial in trials for kind in ("prompt", "completion")]
     assert (found.answers, found.tokens) == (len(trials), sum(map(float, tokens)))
@@ -59,8 +60,30 @@ def grading_is_told(site: Site) -> GradingCost:
     with opened_run(site.directory()) as read:
         anew = read.results_anew(running=False)
     assert anew is not None and anew.cost.grading is not None
-    assert astuple(anew.cost.grading) == pytest.approx(astuple(found))
+    assert dict(flat(anew.cost.grading)) == pytest.approx(dict(flat(found)))
     return found
+
+
+def flat(cost: GradingCost) -> Iterator[tuple[str, float]]:
+    """Its numbers, by name."""
+    for name, value in asdict(cost).items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{inner}", number) for inner, number in value.items())
+        elif value is not None:
+            yield name, value
+
+
+def assert_sums_up(site: Site) -> None:
+    """A model's answers by themselves, their grades, and verdicts in vain have used all that is counted of it."""
+    results, own = read_results(site.directory()), Counter[str]()
+    assert results is not None
+    for trial in stored(site):
+        own[trial.model] += trial.answer.prompt_tokens + trial.answer.completion_tokens
+    for row in results.models:
+        assert row.grading is not None
+        more = 0 if row.grading.in_vain is None else row.grading.in_vain.tokens
+        assert row.tokens == own[row.name] + row.grading.tokens + more
+    assert results.cost.tokens == sum(row.tokens for row in results.models)
 
 
 def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url: str) -> None:
@@ -107,12 +130,20 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
         assert failed and all("gave no verdict" in str(trial.grader_error) for trial in failed)
         # what the judge was paid for it is counted
         assert all(trial.cost.tokens > trial.answer.prompt_tokens + trial.answer.completion_tokens for trial in failed)
+        in_vain = grading_is_told(site).in_vain
+        assert in_vain is not None and in_vain.verdicts == len(failed)
+        assert_sums_up(site)
+        report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
+        row = f"of these verdicts that could not be read, or were replaced ({len(failed)}) | - | {in_vain.tokens:,} |"
+        assert row in " ".join(report.split())
     # a run of someone else names a server, and perhaps a key of ours: nothing is sent there for that
     again = CliRunner().invoke(app, ["regrade", str(site.directory())])
     assert again.exit_code == ExitCode.CONFIGURATION and "nothing is sent" in again.output
     config = site.write(**settings(fair_url))  # another address of the judge changes no meaning
     assert site.run(config).exit_code in ENDED
     assert all(trial.category is not None for trial in stored(site))
+    assert grading_is_told(site).in_vain == in_vain, "it stays spent"
+    assert_sums_up(site)
     plain = site.write("plain", **settings(fair_url))
     site.run(plain, "--run-dir", str(site.directory("plain")))
     mended, never = Found.of(site.directory()).outcomes, Found.of(site.directory("plain")).outcomes
@@ -120,6 +151,7 @@ def test_a_verdict_that_cannot_be_had_is_no_grade_and_is_asked_for_again(site: S
     assert common and all(mended[key] == never[key] for key in common)
 
 
+@pytest.mark.slow
 def test_a_kill_between_answer_and_verdict_loses_neither(site: Site, fair_url: str) -> None:
     slow = replace(small_world(), latency=SOME_NEVER)
     with serving(SimulatedServer(slow, judge=SimulatedJudge())) as url:

@@ -38,6 +38,7 @@ def settings(first: str, *further: str, **changes: object) -> dict[str, object]:
     return {"models": models, "grader": grader | changes, "trials": {"min": 3, "max": 6}}
 
 
+@pytest.mark.slow
 def test_most_of_all_votes_decide(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, wrong = judges
     prices = [{"input": 1.0, "output": 2.0}, {"input": 10.0, "output": 20.0}]

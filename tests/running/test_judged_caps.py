@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from thoroughness import examples, only_drawn
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.errors import AdaptiveEvalError, ConfigError, StoreError, Unavailable
 from adaptive_eval.store import RunReader
 
@@ -58,11 +60,22 @@ class JudgedLife:
     reason: str | None
     failed: AdaptiveEvalError | None
     """What the last start has ended with."""
+    parts: Mapping[str, Cost]
+    """What is stored of it, for the answers themselves, for their grades, and for verdicts in vain."""
+    waiting: int
+    """Answers whose verdict the run has ended without: what is reserved for it may be in what they have cost."""
 
 
 def judged_config(
-    folder: Path, budget: Mapping[str, float], slots: int, votes: int, structured: object, horizon: int = 6
+    folder: Path,
+    budget: Mapping[str, float],
+    slots: int,
+    votes: int,
+    structured: object,
+    horizon: int = 6,
+    **how: object,
 ) -> RunConfig:
+    """`how`: what else is said of the grader."""
     rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     model = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": PRICE, "output": PRICE}, "gpus": GPUS}
@@ -76,6 +89,7 @@ def judged_config(
         "price": {"input": JUDGE_PRICE, "output": JUDGE_PRICE},
         "gpus": JUDGE_GPUS,
         "concurrency": {"concurrency": JUDGE_SLOTS, "attempts": 3, "patience": 5.0},
+        **how,
     }
     document: dict[str, Any] = {
         "questions": "questions.jsonl",
@@ -120,11 +134,20 @@ def lead_judged(
         reader = RunReader.open(folder / "run")
         try:
             sums = reader.sums()
+            uses, trials = reader.grading_uses().values(), list(reader.trials())
         finally:
             reader.close()
         stored = {"tokens": sum(one.tokens for one in sums), "usd": sum(one.usd for one in sums)}
+        own = sum(one.answer.prompt_tokens + one.answer.completion_tokens for one in trials)
+        parts = {
+            "answers": Cost(own, own * PRICE / 1e6),
+            "grades": reduce(Cost.plus, (one.cost for one in uses), NO_COST),
+            "in vain": reduce(Cost.plus, (one.in_vain for one in uses), NO_COST),
+        }
+        waiting = sum(one.waits for one in trials)
         reason = None if ended is None else str(ended.reason)
-        return JudgedLife(servers, budget, slots, stored_rows(folder / "run"), stored, reason, failed)
+        rows = stored_rows(folder / "run")
+        return JudgedLife(servers, budget, slots, rows, stored, reason, failed, parts, waiting)
 
 
 def kept_to(one: Attempt) -> int:
@@ -181,8 +204,19 @@ JUDGED = {
 }
 
 
+def parts_add_up(life: JudgedLife) -> None:
+    """What answers have cost, their grades, and verdicts that led to none, are all that is stored with the answers."""
+    total = reduce(Cost.plus, life.parts.values())
+    if life.waiting:
+        assert total.tokens <= life.stored["tokens"]
+    else:
+        assert (total.tokens, total.usd) == (life.stored["tokens"], pytest.approx(life.stored["usd"]))
+
+
 def check_judged(**chosen: Any) -> None:
     life = lead_judged(**chosen)
+    event(f"in vain: {life.parts['in vain'].tokens > 0}, waiting: {life.waiting > 0}")
+    parts_add_up(life)
     event(f"ended: {life.reason}")
     event(f"judged: {bool(life.world.judged)}")
     caps_hold(life)
@@ -220,6 +254,8 @@ def test_all_that_is_judged_anew_counts_once_more() -> None:
     generated = sum(sum(one.tokens) for one in life.world.attempts)
     assert len(life.world.judged) > len(life.rows) and life.stored["tokens"] == generated
     caps_hold(life)
+    parts_add_up(life)
+    assert life.parts["in vain"].tokens >= life.parts["grades"].tokens > 0, "those that were replaced"
 
 
 def test_nothing_is_judged_twice_without_a_kill() -> None:

@@ -113,7 +113,8 @@ def printed(process: "subprocess.Popen[str]", word: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("exclusive", ["gpu0", pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("exclusive", ["gpu0", None])
 def test_it_finds_what_it_finds_where_others_serve(site: Site, elsewhere: Found, exclusive: str | None) -> None:
     models = launched(site, exclusive=exclusive)
     ended = site.run(site.write(trials=TRIALS, allocation={"lookahead": 3}, models=models))
@@ -280,7 +281,10 @@ def test_a_server_that_does_not_start_takes_the_others_with_it(site: Site) -> No
     assert "Traceback" not in ended.stderr
 
 
-def test_a_program_that_is_not_there_is_told_before_anything_is_started(site: Site) -> None:
+def test_a_program_that_is_not_there_is_told_before_anything_is_started(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(site.folder)
     models = launched(site)
     models[2] = {"name": "cyd", "launch": {"model": "org/cyd"}}
     config = site.write(models=models)

@@ -185,7 +185,7 @@ def lives(histories: int, steps: int, number: int = 0) -> None:
 
 
 def test_some_lives_of_a_run() -> None:
-    lives(histories=8, steps=6)
+    lives(histories=5, steps=6)
 
 
 @pytest.mark.slow

@@ -149,6 +149,7 @@ def test_a_judge_is_asked_once_about_an_opening_that_is_interrupted(site: Site, 
     require_labels(list(after.values()), by_hand(list(after.values())))
 
 
+@pytest.mark.slow
 def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site) -> None:
     site.run(site.write(**settings()))
     (event,) = frozen(site.directory())

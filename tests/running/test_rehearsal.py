@@ -87,6 +87,7 @@ def found_in(lines: list[str]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site) -> None:
     (site.folder / "backwards.py").write_text("def grade(question, text):\n    return question.answer in text\n")
     for function, kind, problem in (

@@ -116,6 +116,7 @@ def test_a_second_process_leaves_and_the_first_signal_drains(
     assert Found.of(site.directory()) == uninterrupted
 
 
+@pytest.mark.slow
 def test_on_a_terminal_ctrl_c_drains_and_again_stops_at_once(site: Site, slow_url: str) -> None:
     """The live view in a pseudo-terminal, on a server that would take an hour to drain."""
     config = replace(site, base_url=slow_url).write()

@@ -58,6 +58,7 @@ def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a
     assert held is not None and held[LAST].seconds < min(held[name].seconds for name in MODELS[:-1])
 
 
+@pytest.mark.slow
 def test_the_same_is_found_whoever_serves_and_a_command_is_run_once(site: Site) -> None:
     told = site.folder / "told.txt"
     command = [sys.executable, "-c", NOTE, str(told), "{model}; rm -rf /"]

@@ -46,6 +46,7 @@ def test_standard_output_may_be_closed_from_the_beginning(site: Site) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_terminal_of_ascii_shows_any_name(site: Site) -> None:
     models = [{"name": f"{name}-größer-模型", "model": name, "base_url": site.base_url} for name in ("ada", "bob")]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}

@@ -88,6 +88,7 @@ def test_a_grader_that_fails_now_and_then_sets_nobody_aside(
     assert all(graded.outcomes[trial] == category for trial, category in reference.outcomes.items())
 
 
+@pytest.mark.slow
 def test_a_grader_that_fails_on_a_third_sets_the_models_aside(site: Site, patchy: Path) -> None:
     (site.folder / "broken").write_text("0.3")
     ended = site.run(patchy)

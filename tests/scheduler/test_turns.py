@@ -27,6 +27,9 @@ from adaptive_eval.study.timed import SimulatedHost as ReplayedHost
 class FakeHost:
     """Counts its swaps, and finds it wrong when a model is asked that is not there."""
 
+    there, kept = True, False
+    found: int | None = None
+
     def __init__(self, bed: Bed, models: Sequence[int], delay: float = 0.002) -> None:
         self.models = models
         self.delay = delay
@@ -49,6 +52,14 @@ class FakeHost:
             raise LaunchFailed("its server exited with status 1 before it was ready")
         self.loaded = model
         tell(ServerLaunched(model=list(SKILLS)[model]))
+
+    async def have(
+        self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
+    ) -> None:
+        raise AssertionError("it is there")
+
+    def forsake(self, model: int, error: BaseException) -> None:
+        return
 
     async def release(self, model: int, tell: Callable[[Event], None]) -> None:
         assert self.loaded == model and self.endpoints[model].in_flight == 0, "a server in use was stopped"

@@ -82,6 +82,7 @@ def test_all_that_a_board_has_is_shown() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_is_asked_for(site: Site, ended_runs: EndedRuns, tmp_path: Path) -> None:
     folder = site.folder / "runs"
     for name, changes in (("a", {}), ("b", {"seed": 3})):

@@ -121,6 +121,7 @@ def ask(url: str, path: str, method: str = "POST") -> bytes:
     return body
 
 
+@pytest.mark.slow
 def test_a_whole_life_over_http(run: Path) -> None:
     with serving_page(run, "-n", "2") as (process, url):
         assert b"<script defer" in ask(url, "", "GET") and b"kbd" in ask(url, "assets/style.css", "GET")

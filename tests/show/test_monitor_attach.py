@@ -249,7 +249,8 @@ def test_once_shows_a_run_that_goes_on_and_one_that_is_over(play: Play) -> None:
     assert over.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "Finished" in over.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_the_monitor_can_be_ended_and_the_run_goes_on(play: Play, number: signal.Signals) -> None:
     run = play()
     run.step()

@@ -187,7 +187,7 @@ def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> Non
 def test_pulses_move_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> None:
     cell = {"model": 2, "question": 1, "posterior": {"counts": [70, 7], "mean": 0.1, "lo": 0.05, "hi": 0.2}}
     spent = {"trials": 321, "tokens": 65_000, "usd": 0.0, "gpu_seconds": 0.0}
-    pulse = {"trials": 321, "per_second": 12.0, "elapsed": 95.0, "spending": spent, "cells": [cell]}
+    pulse = {"trials": 321, "per_second": 12.0, "elapsed": 95.0, "spending": spent, "cells": [cell], "sites": []}
     server = serve(early())
     page = opened(tabs, server)
     server.tell("pulse", {**pulse, "eta_seconds": 75})

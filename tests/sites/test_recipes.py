@@ -25,6 +25,14 @@ def test_the_configuration_asks_for_the_gpus_that_its_servers_use() -> None:
     assert config.sites.keep == 1800.0 > SitesConfig().keep
 
 
+def test_the_pool_has_fewer_places_than_models() -> None:
+    config = load_config(FOLDER / "pool.yaml", ())
+    require_sites(config)
+    (group,) = config.serving_groups
+    assert group.in_turn and len(group.models) == 6 and len(group.places) == 4
+    assert max(resources_of(one, one.launch)["GPU"] for one in config.models if one.launch) == 2.0
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_its_command_line_is_one_that_the_program_takes(recipe: str) -> None:
     text = (FOLDER / recipe).read_text()

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -14,9 +15,14 @@ from patient_time import HANGS
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
+from adaptive_eval.core.types import Look
 from adaptive_eval.errors import ConfigError, ExitCode, LaunchFailed
+from adaptive_eval.record.sites import SiteRow
+from adaptive_eval.record.status import Status
 from adaptive_eval.running.execute import execute
-from adaptive_eval.running.watching import Watchers
+from adaptive_eval.running.watching import IdleWatcher, Watchers
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.status import stored_status
 from adaptive_eval.sites.opening import RunSites, require_sites, resources_of
 from adaptive_eval.store import (
     Event,
@@ -97,6 +103,50 @@ def test_what_a_lost_site_had_is_asked_again_there_or_elsewhere(site: Site, at_h
     assert all(sum((one.model, one.on) == place for one in events(site, SitePlaced)) >= 2 for place in again)
 
 
+class Glances(IdleWatcher):
+    """Takes the status at every event and look."""
+
+    def __init__(self) -> None:
+        self.seen: list[Status] = []
+
+    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
+        self._take = take
+
+    def looked(self, looks: Sequence[Look]) -> None:
+        self.seen.append(self._take())
+
+    def happened(self, event: Event) -> None:
+        self.seen.append(self._take())
+
+
+def test_who_watches_and_who_reads_the_run_see_the_same_sites(site: Site) -> None:
+    """One site is lost on its way; each is placed on a node of its own, which makes its return a move."""
+    watcher = Glances()
+    prepared = prepare(load_config(written(site, models=models(site, {"bob": 2})), ()))
+    asyncio.run(
+        execute(prepared, site.directory(), Watchers(watcher), lambda ended: None, sites=RunSites(NearCluster([1])))
+    )
+    feed = Feed(site.directory())
+    feed.poll()
+    stored, live = stored_status(feed), watcher.seen[-1]
+    there = {(row.model, row.site) for row in stored.sites}
+    assert there == {("ada", "site 1"), ("bob", "site 1"), ("bob", "site 2"), ("cyd", "site 1")}
+
+    def known(rows: Sequence[SiteRow]) -> list[tuple[object, ...]]:
+        return [(row.model, row.site, row.host, row.node, row.placed, row.moves, row.losses) for row in rows]
+
+    assert known(live.sites) == known(stored.sites)
+    assert sum(row.losses for row in stored.sites) == sum(row.moves for row in stored.sites) >= 1
+    assert {row.state for row in stored.sites} == {"ended"}
+    assert {row.state for one in watcher.seen for row in one.sites} >= {"loading", "serving", "lost"}
+    came = {(one.model, one.site): one.answers for one in stored.traffic.sites}
+    assert came == {(one.model, one.site): one.answers for one in live.traffic.sites}
+    assert sum(came.values()) == stored.trials
+    servers = {(one.model, one.replica) for one in feed.sums.traffic()}
+    assert {(model, replica.partition(" on ")[0]) for model, replica in servers} <= there
+    assert all(" on node" in replica for _, replica in servers)
+
+
 def test_a_site_without_a_place_is_told(site: Site) -> None:
     """As where a server cannot be started at all: that is a mistake, and nothing was asked yet."""
     with pytest.raises(LaunchFailed, match="no place with GPU 8 was had"):
@@ -154,8 +204,22 @@ def test_what_a_site_takes(
     ("changes", "said"),
     [
         ({"models": [{"name": "ada", "base_url": "http://127.0.0.1:1/v1"}]}, "no model has a `launch` section"),
-        ({"models": [{"name": "ada", "launch": {"exclusive": "gpu0"}}]}, "launch.exclusive names a place of this mach"),
-        ({"models": [{"name": "ada", "launch": {}}], "pool": {"places": [0]}}, "pool names places of this machine"),
+        (
+            {"models": [{"name": "ada", "launch": {"exclusive": "gpu0", "sites": 2}}]},
+            "models.ada.launch.sites asks for 2 servers, but exclusive says that it shares one place",
+        ),
+        ({"models": [{"name": "ada", "launch": {}}], "pool": {"places": [0]}}, "pool.places names places of this mach"),
+        (
+            {"models": [{"name": "ada", "launch": {"sites": 3}}], "pool": {"places": "cluster", "most": 4}},
+            "models.ada.launch.sites asks for 3 servers, but pool.most says how many",
+        ),
+        (
+            {
+                "models": [{"name": "ada", "launch": {"flags": {"tensor-parallel-size": 4}}}],
+                "pool": {"places": "cluster", "most": 4, "resources": {"GPU": 2}},
+            },
+            "models.ada.launch needs GPU 4, but a place of the pool has GPU 2",
+        ),
     ],
 )
 def test_what_sites_cannot_serve_is_told(site: Site, changes: dict[str, object], said: str) -> None:

@@ -32,6 +32,8 @@ from adaptive_eval.store import (
     ModelSetAside,
     ModelSettled,
     OnlyFailures,
+    OpponentAnswered,
+    OpponentBegun,
     OutcomesRecorded,
     PlaceAwaited,
     PriorTaken,
@@ -59,6 +61,7 @@ from adaptive_eval.store import (
     TrialsRegraded,
     UnknownEvent,
     VerdictsAsked,
+    VerdictsInVain,
     event_of,
     since_the_start,
 )
@@ -202,6 +205,22 @@ STORED = [
         },
     ),
     (GreedyBegun(2, 30), "greedy", {"models": 2, "questions": 30}),
+    (OpponentBegun("bob", 2, 30), "opponent_begun", {"model": "bob", "trials": 2, "questions": 30}),
+    (
+        OpponentAnswered("bob", 1, 2, 60, 900, 0.5, 2.0, 1.0, 3.0),
+        "opponent",
+        {
+            "model": "bob",
+            "least": 1,
+            "most": 2,
+            "trials": 60,
+            "tokens": 900,
+            "usd": 0.5,
+            "gpu_seconds": 2.0,
+            "counted_gpu_seconds": 1.0,
+            "seconds": 3.0,
+        },
+    ),
     (LabelsTaken(12, "labels.jsonl"), "labels", {"labels": 12, "file": "labels.jsonl"}),
     (
         ThresholdsFrozen({"fit": "opening"}, None, {"high": 0.3}, {"high": 12}, {"q1": 40.0}, {"ada": 12}),
@@ -223,6 +242,11 @@ STORED = [
         VerdictsAsked(3, -12, -0.5, 1.5),
         "verdicts_asked",
         {"answers": 3, "tokens": -12, "usd": -0.5, "gpu_seconds": 1.5},
+    ),
+    (
+        VerdictsInVain("ada", 2, 12, 0.5, 1.5),
+        "verdicts_in_vain",
+        {"model": "ada", "verdicts": 2, "tokens": 12, "usd": 0.5, "gpu_seconds": 1.5},
     ),
     (
         BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0),

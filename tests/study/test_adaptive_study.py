@@ -81,6 +81,7 @@ def test_what_is_saved_is_against_as_many_calls() -> None:
     assert all(one.holds is None for one in found.criteria if "zscore" in one.what or "published" in one.what)
 
 
+@pytest.mark.slow
 def test_recorded_outcomes_are_drawn_within_their_record_and_the_command_writes_all(tmp_path: Path) -> None:
     R = (np.random.default_rng(0).random((4, 6, 9)) < np.array([0.2, 0.5, 0.55, 0.9])[:, None, None]).astype(np.int64)
     np.savez(tmp_path / "mine.npz", R=R)

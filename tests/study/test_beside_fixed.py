@@ -54,6 +54,7 @@ def test_it_is_near_to_what_many_runs_cost_in_the_world_that_the_run_has_seen() 
     assert sum(each.low <= truth <= each.high for each in found if each is not None) >= 4, "80% intervals"
 
 
+@pytest.mark.slow
 def test_the_same_outcomes_give_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORLDS", 5)
     counts = run_of(small(), 3).counts

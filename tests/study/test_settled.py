@@ -10,8 +10,9 @@ from test_simulated import QUESTIONS, level, plan, scene, served
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.run import ServingGroup
-from adaptive_eval.core import Budget, Trials
+from adaptive_eval.core import Budget, Pace, Trials
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.study.ahead_in_time import timed_worlds
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.paces import MOST_SOON, paces_to_try, ratio_estimate
 from adaptive_eval.study.pilot import AnswerUsage
@@ -101,6 +102,33 @@ def test_a_pace_is_known_by_its_ratio_in_the_same_worlds() -> None:
     assert ratio_estimate([3.0, 5.0], [0.0, 5.0, 9.0]) == 4.0, "nothing to compare with"
 
 
+def test_runs_that_are_not_timed_have_as_many_answers_in_vain_as_those_that_are() -> None:
+    """A few of the worlds are timed, of all of them trials are told; and under a cap on trials none are in vain."""
+    spread = AnswerUsage(*(np.array([[30.0, 20.0], [60.0, 45.0]]) for _ in range(3)), np.full(2, 0.5))
+    whole = scene(served=served(2, slots=32)._replace(usage=spread))
+    trials = whole.decisions.trials.model_copy(update={"favour": "soon"})
+    soon = replace(whole, decisions=whole.decisions.model_copy(update={"trials": trials}))
+    worlds = [level(0.6, 0.5 - 0.002 * number) for number in range(30)]
+    found = simulate_all(soon, worlds, Budget(), 12, lambda *_, **__: None)
+    runs = found.runs[found.need]
+    timed = [run for run in runs if not np.isnan(run.seconds)]
+    untimed = [run for run in runs if np.isnan(run.seconds)]
+    assert timed and untimed and all(run.in_vain > 0 for run in untimed)
+    shares = [sum(run.in_vain for run in some) / sum(run.trials for run in some) for some in (timed, untimed)]
+    assert shares[1] == pytest.approx(shares[0], abs=0.01), "rounded to whole trials"
+    assert all(10.0 < run.tokens / run.trials < 20.0 for run in runs), "what is in vain has its tokens, too"
+    capped = [run for one in found.table.values() if one.budget.trials for run in found.runs[one]]
+    assert capped and not any(run.in_vain for run in capped)
+
+
+@pytest.mark.parametrize(("most", "worlds"), [(12, 20), (700, 7), (10_000, 3), (20_000, 20)])
+def test_the_longer_a_run_with_idle_slots_takes_to_simulate_the_fewer_worlds_are_timed(most: int, worlds: int) -> None:
+    """Beyond a million trials what is asked ahead is left out."""
+    one = plan(trials=Trials(4, most), pace=Pace(ahead=1.0))
+    assert timed_worlds(one) == worlds
+    assert timed_worlds(plan(trials=Trials(4, most))) == timed_worlds(one, never=True) == 20
+
+
 # -- the fixed design -------------------------------------------------------------------------------------------------
 
 
@@ -132,10 +160,10 @@ def test_what_nobody_knows_is_not_compared() -> None:
     assert times_as_long([ended(1.0)], None) is None and times_as_long([ended(1.0)], 50.0) == 2.0
 
 
-def test_what_is_simulated_trial_by_trial_is_tried_where_it_is_short_or_favoured(tmp_path: Path) -> None:
+def test_what_takes_longest_to_simulate_is_tried_where_it_is_short_or_favoured(tmp_path: Path) -> None:
     most = MOST_SOON // (2 * QUESTIONS)
 
-    def tried(trials: int, favour: str = "auto") -> bool:
+    def tried(trials: int, favour: str = "cost") -> bool:
         changes = (f"trials.max={trials}", f"trials.favour={favour}")
         return "soon" in paces_to_try(prepared_from(write_config(tmp_path), *changes), scene())
 

@@ -13,6 +13,7 @@ from adaptive_eval import __version__
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.errors import ConfigError
 from adaptive_eval.record.results import BatchRow
+from adaptive_eval.record.sites import SiteState
 from adaptive_eval.record.status import ModelTraffic, Status
 from adaptive_eval.running.watching import IdleWatcher
 
@@ -103,6 +104,8 @@ class Metrics(IdleWatcher, Collector):
         yield from _of_the_run(status)
         yield from _of_the_models(status.models)
         yield from _of_the_batches(status.batches)
+        if status.sites:
+            yield from _of_the_sites(status)
         for cap in status.caps:
             unit = UNITS[cap.name]
             yield GaugeMetricFamily(f"adaptive_eval_budget_used_{cap.name}", f"{unit} used of the budget.", cap.used)
@@ -161,6 +164,37 @@ def _of_the_batches(rows: Sequence[BatchRow]) -> Iterator[Metric]:
         requests.add_metric([model], sum(row.requests for row in own))
         since.add_metric([model], min(row.since for row in own))
     yield from (batches, requests, since)
+
+
+def _of_the_sites(status: Status) -> Iterator[Metric]:
+    where = _gauge("site_info", "Where a site is: always 1.", "site", "host", "node", "devices", "state")
+    serving = _gauge("site_serving", "Whether the site serves its model: 1 or 0.", "site")
+    since = _gauge("site_state_since_seconds", "Since when it does what it does, in seconds since 1970.", "site")
+    gpus = _gauge("site_gpus", "GPUs that the site has.", "site")
+    placed = _counter("site_placements", "Places that the site was given, over all starts.", "site")
+    moves = _counter("site_moves", "Places on another node than before, over all starts.", "site")
+    losses = _counter("site_losses", "How often the site was lost, over all starts.", "site")
+    for row in status.sites:
+        own = [row.model, row.site]
+        where.add_metric([*own, row.host or "", row.node or "", row.devices or "", row.state], 1)
+        serving.add_metric(own, row.state == SiteState.SERVING)
+        since.add_metric(own, row.since)
+        gpus.add_metric(own, row.gpus if row.state in (SiteState.LOADING, SiteState.SERVING) else 0)
+        placed.add_metric(own, row.placed)
+        moves.add_metric(own, row.moves)
+        losses.add_metric(own, row.losses)
+    yield from (where, serving, since, gpus, placed, moves, losses)
+    in_flight = _gauge("site_requests_in_flight", "Requests that the site has now.", "site")
+    queued = _gauge("site_requests_queued", "Of these, what its server does not have, or has answered.", "site")
+    answers = _counter("site_answers", "Answers that came from the site since this start.", "site")
+    for one in status.traffic.sites:
+        own = [one.model, one.site]
+        in_flight.add_metric(own, one.in_flight or 0)
+        queued.add_metric(own, one.queued or 0)
+        answers.add_metric(own, one.answers)
+    yield from (in_flight, queued, answers)
+    waiting = "Requests that no site of their model has yet."
+    yield GaugeMetricFamily("adaptive_eval_requests_waiting_for_a_site", waiting, status.traffic.waiting or 0)
 
 
 def _counter(name: str, help_: str, *labels: str) -> CounterMetricFamily:

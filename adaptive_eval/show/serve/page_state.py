@@ -22,6 +22,8 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.question_rows import as_json
 from adaptive_eval.record.view import PosteriorView, QuestionView, posterior_views, without_rows
 from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.status import site_traffic
+from adaptive_eval.show.sites import SiteRates
 from adaptive_eval.show.text import Rates
 from adaptive_eval.store import GradedCell, RunReader, TrialRecord
 from adaptive_eval.store.rows import valid_text
@@ -163,6 +165,15 @@ class UsedSoFar:
 
 
 @dataclass(frozen=True, slots=True)
+class SiteSpeed:
+    """How fast a site is now."""
+
+    model: str
+    site: str
+    per_second: float
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressMessage:
     """What has changed since the message before."""
 
@@ -172,6 +183,7 @@ class ProgressMessage:
     spending: UsedSoFar
     cells: tuple[CellNews, ...]
     eta_seconds: float | None
+    sites: tuple[SiteSpeed, ...]
 
 
 class PublishedView(NamedTuple):
@@ -186,7 +198,7 @@ class PageState:
 
     def __init__(self, directory: Path) -> None:
         self._feed = Feed(directory)
-        self._rates = Rates()
+        self._rates, self._site_rates = Rates(), SiteRates()
         self._begun = time.time_ns()
         self._published: PublishedView | None = None
         self._told: Mapping[GradedCell, int] = {}
@@ -253,8 +265,15 @@ class PageState:
                 spending=UsedSoFar(spent.trials, spent.tokens, spent.usd, spent.gpu_seconds),
                 cells=tuple(cells),
                 eta_seconds=self._rates.eta(to_go) if feed.running else None,
+                sites=self._sites(elapsed),
             ),
         )
+
+    def _sites(self, elapsed: float) -> tuple[SiteSpeed, ...]:
+        """How fast the sites are that serve."""
+        found = site_traffic(self._feed)
+        self._site_rates.add(elapsed, found)
+        return tuple(SiteSpeed(one.model, one.site, self._site_rates.of(one.model, one.site)) for one in found)
 
     def _changed(self, graded: Mapping[GradedCell, int]) -> list[CellNews]:
         """The models and questions with a new trial, and what is known of them now."""

@@ -9,7 +9,8 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.record.build import Findings
 from adaptive_eval.record.ending import Ended, ended_of
 from adaptive_eval.record.pending import batch_rows
-from adaptive_eval.record.status import CurrentTraffic, RunMoment, Status, status_of
+from adaptive_eval.record.sites import answers_by_site, site_rows
+from adaptive_eval.record.status import CurrentTraffic, RunMoment, SiteTraffic, Status, status_of
 from adaptive_eval.record.view import counts_of_graded
 from adaptive_eval.record.words import promise_in_short
 from adaptive_eval.show.serve.feed import Feed
@@ -55,6 +56,7 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
             gpu_seconds=feed.gpu_seconds,
             beside=feed.beside,
             grading=feed.grading if results is None else results.cost.grading,
+            sites=site_rows(feed.sums.events()),
         )
     )
 
@@ -77,9 +79,16 @@ def _traffic(feed: Feed) -> CurrentTraffic:
         in_flight=None,
         retries=sum(one.retries for one in feed.sums.traffic()),
         errors=None,
-        healthy_replicas=len(replicas) - len(lost),
+        healthy_replicas=len(replicas) - len(lost & replicas),  # a site is no replica
         replicas=len(replicas),
+        sites=site_traffic(feed),
     )
+
+
+def site_traffic(feed: Feed) -> tuple[SiteTraffic, ...]:
+    """What came from the sites of a run on a cluster."""
+    rows, answers = site_rows(feed.sums.events()), answers_by_site(feed.sums.traffic())
+    return tuple(SiteTraffic(one.model, one.site, None, None, answers[one.model, one.site]) for one in rows)
 
 
 def ended_of_feed(feed: Feed) -> Ended:

@@ -55,8 +55,8 @@ QUERIES = Queries(
     facts=MARKED,
     judge_use=(
         f"SELECT count(*), {_total('judge_prompt_tokens')}, {_total('judge_completion_tokens')}, "
-        f"{_total('judge_usd')}, {_total('judge_gpu_seconds')}, count({_number('order_dependent')}), "
-        f"{_total('order_dependent')}, {_total('prefers_first')}, "
+        f"{_total('judge_usd')}, {_total('judge_gpu_seconds')}, {_total('judge_seconds')}, "
+        f"count({_number('order_dependent')}), {_total('order_dependent')}, {_total('prefers_first')}, "
         + ", ".join(f"avg({_number(f'agreement_{number}')})" for number in range(1, len(AGREEMENTS) + 1))
         + f" FROM trials WHERE {_JUDGED}"
     ),

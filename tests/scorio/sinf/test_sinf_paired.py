@@ -4,8 +4,17 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy.stats import norm, poisson
 
-from scorio.sinf import Coupling, WangTsiatis, coupling, difference_values, paired_counts, paired_moments
+from scorio.sinf import (
+    Coupling,
+    WangTsiatis,
+    coupling,
+    difference_values,
+    paired_counts,
+    paired_moments,
+    variance_against,
+)
 
 BINARY = np.array([0.0, 1.0])
 QUESTIONS = 30
@@ -151,3 +160,34 @@ def test_coupling_of_trials_that_are_all_alike_is_not_known() -> None:
 @pytest.mark.parametrize("trials", [0, 1])
 def test_coupling_needs_two_trials_of_a_question(trials: int) -> None:
     assert coupled(np.ones((QUESTIONS, trials)), np.zeros((QUESTIONS, trials))).trials == 0
+
+
+@pytest.mark.parametrize("expected", [6.0, 9.0, 16.0, 30.0])
+def test_rare_differences_that_fail_to_come_count_as_a_poisson_count_does(expected: float) -> None:
+    """Where calls are made, the exact probability of so few of them is hardly larger than z says, nor far smaller."""
+    trials, questions = 400, 25
+    w = np.array([0.0, 1.0])
+    values = difference_values(w).values
+    edge = expected / (trials * questions)
+    for came in range(int(expected / 2) + 1):
+        n = np.zeros((questions, 3), dtype=int)
+        n[:, 1] = trials
+        n[:came, 0], n[:came, 1] = 1, trials - 1
+        found = paired_moments(n, w, values, trials)
+        z = (float(found.mean) + edge) / np.sqrt(float(variance_against(found, np.array(edge), values)))
+        exact = -norm.ppf(poisson.cdf(came, expected))
+        assert exact < 2.0 or exact - 0.9 < z < exact + 0.1
+        assert z <= (float(found.mean) + edge) / np.sqrt(float(found.var)) + 1e-9
+
+
+def test_an_edge_never_makes_a_variance_smaller_and_none_leaves_it_as_it_is() -> None:
+    rng = np.random.default_rng(4)
+    w = np.array([0.0, 0.5, 1.0])
+    values = difference_values(w).values
+    n = rng.integers(1, 9, (7, 12, len(values)))
+    found = paired_moments(n, w, values, 80)
+    assert variance_against(found, np.zeros(7), values).tolist() == found.var.tolist()
+    for edge in (-0.02, 0.02, 0.6):
+        assert np.all(variance_against(found, np.full(7, edge), values) >= found.var)
+    n[3, 5] = 0
+    assert np.isinf(variance_against(paired_moments(n, w, values, 80), np.full(7, 0.02), values)[3])

@@ -143,6 +143,7 @@ function openPage(page, view, api) {
       for (const cell of pulse.cells) learn(state.view, cell);
       drawTop();
       ask(entry(parts, "overview"));
+      if (pulse.sites.length) ask(entry(parts, "traffic"));
       if (pulse.cells.length) {
         ask(entry(parts, "trials"));
         ask(entry(parts, "questions"));

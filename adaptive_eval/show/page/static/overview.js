@@ -8,7 +8,7 @@ import { count, duration, listed, moment, name, number, percent, plain, plural, 
 /** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { Section, State } from "./parts.js" */
-/** @import { BesideRow, PairRow, RunCost, RunView, UsedSoFar, BesideFixed, GradingCost } from "./sent.js" */
+/** @import { BesideRow, PairRow, RunCost, RunView, UsedSoFar, BesideFixed, CostInVain, GradingCost } from "./sent.js" */
 
 /** @type {Record<string, string>} */
 const REASONS = {
@@ -205,7 +205,7 @@ function tiles({ view, facts, pulse, live }) {
     tile(
       "Trials",
       count(cost.trials),
-      view.results ? shareNote(cost.trials, fixed.trials) : null,
+      view.results ? [shareNote(cost.trials, fixed.trials), inVain(view.results.cost)] : null,
       view.results ? cost.trials / fixed.trials : null,
     ),
     cost.tokens ? tile("Tokens", count(cost.tokens), about(fixed.tokens, count)) : null,
@@ -243,6 +243,9 @@ function besides(view) {
     grading
       ? h("li", null, `Of this for the grades of ${plural(grading.answers, "answer")}: ${graded(grading)}.`)
       : null,
+    grading?.in_vain
+      ? h("li", null, `And for verdicts that could not be read, or were replaced: ${graded(grading.in_vain)}.`)
+      : null,
     rows.map((row) => h("li", null, `Besides, ${spentOn(row)}: ${listed(amounts(row))}. Caps count it.`)),
   );
 }
@@ -260,7 +263,7 @@ function besideFixed(found) {
   );
 }
 
-/** What a judge or a verifier has used. @param {GradingCost} row */
+/** What a judge or a verifier has used. @param {GradingCost | CostInVain} row */
 function graded(row) {
   return listed([
     plural(row.tokens, "token"),
@@ -275,6 +278,7 @@ function spentOn(row) {
   if (row.what === "left") return `on ${model}, which the run has no more`;
   if (row.what === "lost") return `on what ${model} was asked for and never came`;
   if (row.what === "unwanted") return `on answers of ${model} that were asked ahead and never wanted`;
+  if (row.what === "opponent") return `on answers of ${model}, with which all others are compared`;
   if (row.what === "greedy") return "on greedy answers, which came first (R0)";
   return row.what === "regrade"
     ? "on verdicts of a regrade that did not come to its end"
@@ -285,10 +289,17 @@ function spentOn(row) {
 function amounts(row) {
   return [
     row.trials ? plural(row.trials, "trial") : "",
+    row.answers ? plural(row.answers, "answer") : "",
     row.tokens ? plural(row.tokens, "token") : "",
     row.usd ? usd(row.usd) : "",
     row.counted_gpu_seconds ? `${duration(row.counted_gpu_seconds)} of GPUs` : "",
   ].filter(Boolean);
+}
+
+/** What idle slots were asked for, and no round came to want. @param {RunCost} cost @returns {Child} */
+function inVain(cost) {
+  const answers = cost.beside.reduce((sum, row) => sum + row.answers, 0);
+  return answers ? `, and ${count(answers)} answers in vain` : null;
 }
 
 /** What GPUs were held for. @param {RunCost | undefined} cost @returns {Child} */
@@ -413,6 +424,7 @@ function promise(view) {
     ["Rule", words.rule],
     ["Promise", words.promise],
     ["Allocation", words.allocation],
+    ["Same seeds", view.by_trial.join(" ")],
   ];
   return h(
     "dl",

@@ -25,10 +25,12 @@
  * @property {string | null} error
  * @property {string | null} thresholds
  * @property {BatchRow[]} batches
+ * @property {SiteView[]} sites
  * @property {Relabelling | null} relabelled
  * @property {JudgeUse | null} judge
  * @property {LabelledRun | null} labelled
  * @property {Pairing[]} pairings
+ * @property {string[]} by_trial
  */
 
 /**
@@ -84,6 +86,7 @@
  * @property {number} completion_tokens
  * @property {number} usd
  * @property {number} gpu_seconds
+ * @property {number} seconds
  * @property {number} compared
  * @property {number} order_dependent
  * @property {number} prefers_first
@@ -223,6 +226,7 @@
  * @property {number | null} certifiable_delta
  * @property {CallRow | null} called
  * @property {boolean} by_trial
+ * @property {number | null} variance_by_trial
  */
 
 /**
@@ -315,6 +319,15 @@
  * @property {number} tokens
  * @property {number} usd
  * @property {number} gpu_seconds
+ * @property {CostInVain | null} in_vain
+ */
+
+/**
+ * @typedef {object} CostInVain
+ * @property {number} verdicts
+ * @property {number} tokens
+ * @property {number} usd
+ * @property {number} gpu_seconds
  */
 
 /**
@@ -326,6 +339,7 @@
  * @property {number} usd
  * @property {number} gpu_seconds
  * @property {number} counted_gpu_seconds
+ * @property {number} answers
  */
 
 /**
@@ -334,6 +348,31 @@
  * @property {string[]} command
  * @property {string | null} version
  * @property {number} starts
+ */
+
+/**
+ * @typedef {object} SiteView
+ * @property {SiteRow} row
+ * @property {number} answers
+ * @property {number | null} per_second
+ */
+
+/**
+ * @typedef {object} SiteRow
+ * @property {string} model
+ * @property {string} site
+ * @property {string} state
+ * @property {number} since
+ * @property {string | null} host
+ * @property {string | null} node
+ * @property {number} gpus
+ * @property {string | null} devices
+ * @property {number} placed
+ * @property {number} moves
+ * @property {number} losses
+ * @property {string | null} why
+ * @property {number | null} up
+ * @property {number} served
  */
 
 /**
@@ -440,6 +479,14 @@
  * @property {UsedSoFar} spending
  * @property {CellNews[]} cells
  * @property {number | null} eta_seconds
+ * @property {SiteSpeed[]} sites
+ */
+
+/**
+ * @typedef {object} SiteSpeed
+ * @property {string} model
+ * @property {string} site
+ * @property {number} per_second
  */
 
 /**

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { region, table } from "./parts.js";
+import { sites } from "./sites.js";
 import { count, duration, moment, name, number, percent, plain } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { ModelRow, RunView } from "./sent.js" */
@@ -17,6 +18,9 @@ const EVENTS = {
   replica_lost: "replica lost",
   replica_back: "replica back",
   retrying: "retrying",
+  site_awaited: "site waits for a place",
+  site_placed: "site placed",
+  site_lost: "site lost",
   batch_planned: "batch planned",
   batch_taken: "batch handed in",
   batch_cancelled: "batch cancelled",
@@ -32,8 +36,9 @@ export const trouble = {
   id: "traffic",
   title: "Answers, requests, events",
   short: "Traffic",
-  render({ view }) {
-    return [answers(view), traffic(view), batches(view), turns(view), events(view)];
+  render(state) {
+    const { view } = state;
+    return [sites(state), answers(view), traffic(view), batches(view), turns(view), events(view)];
   },
 };
 

@@ -5,11 +5,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from patient_time import until
+
+from adaptive_eval import __version__
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.sites.host import Awaited, SiteOrigin
 from adaptive_eval.sites.messages import (
     SiteBegun,
     SiteConfidence,
+    SiteFacts,
     SiteGone,
     SiteMaterial,
     SiteNews,
@@ -28,7 +32,7 @@ class NearSite:
     def __init__(self, lost_after: int | None = None) -> None:
         self._worker = SiteWorker(KEEPS)
         self._left = lost_after
-        self._gone = False
+        self.gone = False
         self.orders: list[SiteOrder] = []
         self.news_told: list[SiteNews] = []
 
@@ -47,7 +51,7 @@ class NearSite:
             self._left -= 1
             if self._left < 0:  # what it has just told does not arrive
                 await self._worker.end(at_once=True)
-                self._gone = True
+                self.gone = True
         self._require()
         self.news_told.append(news)
         return news
@@ -56,10 +60,10 @@ class NearSite:
         await self._worker.end(at_once)
 
     def kill(self) -> None:
-        self._gone = True
+        self.gone = True
 
     def _require(self) -> None:
-        if self._gone:
+        if self.gone:
             raise SiteGone("its node was taken away")
 
 
@@ -70,12 +74,23 @@ def _sent(told: Told) -> Told:
 
 @dataclass
 class NearCluster:
-    """Gives each site a place at once, but for those of which the next number is None."""
+    """Gives each site a place as soon as there is room."""
 
     lives: list[int | None | str] = field(default_factory=list)
     """Of the sites in the order in which they are placed: after how many messages with answers each is lost; None:
     never; "nowhere": it has no place. Those that follow are never lost."""
     placed: list[tuple[str, NearSite]] = field(default_factory=list)
+    room: int = 1000
+    """So many sites may live at a time."""
+    most: int = 0
+    """So many have lived at a time."""
+
+    @property
+    def _here(self) -> int:
+        return sum(not site.gone for _, site in self.placed)
+
+    def left_by(self, run: str) -> list[str]:
+        return []
 
     async def place(self, name: str, resources: dict[str, float], awaited: Awaited) -> SiteOrigin:
         life = self.lives.pop(0) if self.lives else None
@@ -83,9 +98,11 @@ class NearCluster:
             awaited.tell("GPU 8", "the cluster has none")
             raise LaunchFailed("no place with GPU 8 was had")
         assert life is None or isinstance(life, int)
+        await until(lambda: self._here < self.room)
+        self.most = max(self.most, self._here + 1)
         site = NearSite(life)
         self.placed.append((name, site))
-        return SiteOrigin(site, f"node{len(self.placed)}", 1, found=False)
+        return SiteOrigin(site, SiteFacts(f"node{len(self.placed)}", 1, __version__, "0,1", "ab12"), found=False)
 
     def of(self, words: Iterable[str]) -> list[NearSite]:
         """The sites whose names have all of these words in them."""

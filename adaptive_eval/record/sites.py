@@ -1,0 +1,197 @@
+"""The sites of a run on a cluster, from what has happened to it: where each is, what it serves and since when.
+
+Events say all of it but the traffic, so that whoever reads a run knows as much as the process that is at work on it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from adaptive_eval.store import (
+    Event,
+    ReplicaTraffic,
+    RunBegun,
+    RunFinished,
+    RunStopped,
+    ServerDied,
+    ServerLaunched,
+    ServerReleased,
+    SiteAwaited,
+    SiteLost,
+    SitePlaced,
+)
+
+
+class SiteState(StrEnum):
+    """What a site does."""
+
+    WAITING = "waiting"
+    """The cluster has no place for it yet."""
+    LOADING = "loading"
+    """It has a place, and its server is started there."""
+    SERVING = "serving"
+    LOST = "lost"
+    """It is gone, and is placed again unless it was given up."""
+    ENDED = "ended"
+    """Its place was given back, or the run ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRow:
+    """One site as it is now."""
+
+    model: str
+    site: str
+    state: str
+    """A `SiteState`."""
+    since: float
+    """When that began, in seconds since 1970: of one that serves, when its model was loaded."""
+    host: str | None = None
+    """The machine on which it has its place, or had the last one."""
+    node: str | None = None
+    """What the cluster calls that node."""
+    gpus: float = 0.0
+    devices: str | None = None
+    """Which GPUs of the machine these are, where it has any."""
+    placed: int = 0
+    """How often it was given a place."""
+    moves: int = 0
+    """How often that was on another node than before."""
+    losses: int = 0
+    why: str | None = None
+    """What is missing for a place, or why it was lost the last time."""
+    up: float | None = None
+    """Since when it has served in this start of the run, where it does."""
+    served: float = 0.0
+    """Seconds for which it served before."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteView:
+    """A site, and what came from it."""
+
+    row: SiteRow
+    answers: int
+    """That are stored, over all starts."""
+    per_second: float | None
+    """Over the time for which it served; None where it has not."""
+
+
+_ON = " on "
+
+
+def place_words(site: str, host: str) -> str:
+    """What answers are stored with that came from there, in place of a server's address."""
+    return f"{site}{_ON}{host}"
+
+
+OF_ONE_MODEL = "site "
+"""How sites are called that serve one model: other places are shared, and what they are called is theirs alone."""
+
+
+def _own(model: str, site: str) -> tuple[str, str]:
+    """What tells a site from all others."""
+    return (model if site.startswith(OF_ONE_MODEL) else "", site)
+
+
+class SiteBook:
+    """Follows the sites of a run, event by event."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self._rows: dict[tuple[str, str], SiteRow] = {}
+        self._loaded: dict[tuple[str, str], float] = {}
+        """When the server of each was ready: one that is found again has stayed so."""
+        for event in events:
+            self.hear(event)
+
+    @property
+    def rows(self) -> tuple[SiteRow, ...]:
+        """In the order in which they first came up."""
+        return tuple(self._rows.values())
+
+    def hear(self, event: Event, now: float = 0.0) -> None:
+        """Take in what happened; `now` is the time of events that are not stored yet."""
+        at = event.at or now
+        match event:
+            case SiteAwaited():
+                self._turn(_own(event.model, event.on), SiteState.WAITING, at, model=event.model, why=event.missing)
+            case SitePlaced():
+                self._place(event, at)
+            case ServerLaunched(on=str(on)) if (own := _own(event.model, on)) in self._rows:
+                anew = event.seconds > 0.0 or self._rows[own].model != event.model
+                self._launch(own, event.model, at, anew=anew)
+            case ServerDied(on=str(on)) if (own := _own(event.model, on)) in self._rows:
+                self._turn(own, SiteState.LOADING, at)
+            case ServerReleased(on=str(on)) if (own := _own(event.model, on)) in self._rows:
+                self._turn(own, SiteState.ENDED, at)
+            case SiteLost():
+                own = _own(event.model, event.on)
+                self._turn(own, SiteState.LOST, at, losses=self._row(own, at).losses + 1, why=event.reason)
+            case RunBegun() | RunFinished() | RunStopped():
+                for own, row in self._rows.items():
+                    if row.state != SiteState.ENDED:
+                        self._turn(own, SiteState.ENDED, at)
+
+    def _row(self, own: tuple[str, str], at: float) -> SiteRow:
+        return self._rows.get(own) or SiteRow(*own, SiteState.WAITING, at)
+
+    def _place(self, event: SitePlaced, at: float) -> None:
+        own, there = _own(event.model, event.on), (event.node, event.node_id)
+        before = self._row(own, at)
+        self._turn(
+            own,
+            SiteState.LOADING,
+            at,
+            model=event.model,
+            host=event.node,
+            node=event.node_id,
+            gpus=event.resources.get("GPU", 0.0),
+            devices=event.devices,
+            placed=before.placed + 1,
+            moves=before.moves + (before.placed > 0 and (before.host, before.node) != there),
+        )
+
+    def _launch(self, own: tuple[str, str], model: str, at: float, *, anew: bool) -> None:
+        if anew or own not in self._loaded:
+            self._loaded[own] = at
+        self._turn(own, SiteState.SERVING, at, model=model, since=self._loaded[own], up=at)
+
+    def _turn(self, own: tuple[str, str], state: SiteState, at: float, **changes: object) -> None:
+        """Have it in this state from now on."""
+        row = self._row(own, at)
+        served = row.served + (0.0 if row.up is None else max(0.0, at - row.up))
+        changed = {"state": str(state), "since": at, "up": None, "served": served, **changes}
+        self._rows[own] = replace(row, **changed)  # type: ignore[arg-type]
+
+
+def site_rows(events: Iterable[Event]) -> tuple[SiteRow, ...]:
+    """The sites after these events."""
+    return SiteBook(events).rows
+
+
+def site_views(events: Iterable[Event], traffic: Sequence[ReplicaTraffic], until: float) -> tuple[SiteView, ...]:
+    """The sites with what came from them, `until` the latest answer."""
+    answers = answers_by_site(traffic)
+    everyones: Counter[str] = Counter()
+    for (_, site), number in answers.items():
+        everyones[site] += number
+    return tuple(
+        _view(row, answers[row.model, row.site] if _own(row.model, row.site)[0] else everyones[row.site], until)
+        for row in site_rows(events)
+    )
+
+
+def answers_by_site(traffic: Iterable[ReplicaTraffic]) -> Counter[tuple[str, str]]:
+    """How many stored answers came from each site of each model, wherever it was."""
+    found: Counter[tuple[str, str]] = Counter()
+    for one in traffic:
+        site, on, _ = one.replica.partition(_ON)
+        if on:
+            found[one.model, site] += one.trials
+    return found
+
+
+def _view(row: SiteRow, answers: int, until: float) -> SiteView:
+    served = row.served + (0.0 if row.up is None else max(0.0, until - row.up))
+    return SiteView(row, answers, answers / served if served > 0.0 else None)

@@ -1,0 +1,93 @@
+"""A part of a run that comes before it: a run of its own, in a folder of the run's directory.
+
+Kills, caps, faults and graders are what they are in any run. What has come of it is written down in the run itself,
+with what it has cost, so that nobody who reads the run needs the folder. The caps of the run are on both together.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from adaptive_eval.config.decisions import (
+    AllocationConfig,
+    BudgetConfig,
+    ObjectiveConfig,
+    StoppingConfig,
+    TrialsConfig,
+)
+from adaptive_eval.config.metrics import ReportConfig
+from adaptive_eval.config.run import RunConfig, StoreConfig
+from adaptive_eval.core.types import Cost, Reason
+from adaptive_eval.record.ending import Ended
+from adaptive_eval.record.removed_models import counted_gpu_seconds
+from adaptive_eval.record.restore import StoredRun
+from adaptive_eval.record.starting_point import StartingPoint
+from adaptive_eval.scheduler.ledger import total_cost
+from adaptive_eval.store import CommitBatch, RunFinished, RunReader, RunStopped, Store
+
+LONGEST_NAME = 100
+NEVER_SO_NARROW = 1e-9
+PARTS = ("greedy", "opponent")
+"""Their folders, and what their costs are called."""
+SPENT = (Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
+"""Nothing is left for the run itself."""
+
+AskRun = Callable[[StartingPoint], Awaitable[Ended]]
+"""Asks for what such a run lacks, to its end."""
+
+
+class SpentByNow(NamedTuple):
+    """What a run has used, with what was lost."""
+
+    trials: int
+    cost: Cost
+    counted_gpu_seconds: float
+    """What a cap on GPU time counts."""
+    seconds: float
+
+
+class FirstPartFound(NamedTuple):
+    """The run with what its first part has found, or how it ended before that was there."""
+
+    beginning: StartingPoint | None
+    ended: Ended | None = None
+
+
+def part_of(config: RunConfig, suffix: str, trials: int, budget: BudgetConfig) -> dict[str, Any]:
+    """What a part has otherwise than the run: so many trials of each question, by which nothing is decided."""
+    return {
+        "name": config.name[: LONGEST_NAME - len(suffix)] + suffix,
+        "preset": None,
+        "objective": ObjectiveConfig.model_validate({"kind": "precision", "half_width": NEVER_SO_NARROW}),
+        "stopping": StoppingConfig(),
+        "allocation": AllocationConfig(),
+        "trials": TrialsConfig(min=trials, max=trials, favour=config.trials.favour),
+        "budget": budget,
+        "prior_evidence": None,
+        "labels": None,
+        "report": ReportConfig(),
+        "store": StoreConfig(folder=config.store.folder),
+        "notify": None,
+        "on_settled": None,
+        "tracking": None,
+    }
+
+
+def ended_early(ended: Ended, store: Store, *, stopped: bool = False) -> FirstPartFound:
+    """The end of the run before it has begun: nothing of it is shown as its result."""
+    reason = None if stopped else ended.reason
+    store.commit(CommitBatch(events=[RunStopped() if reason is None else RunFinished(reason)]))
+    return FirstPartFound(None, Ended(reason, ended.status, None, store.directory, ended.lost, ended.fatal_error))
+
+
+def spent_in(reader: RunReader, *, without: str | None = None) -> SpentByNow:
+    """What a run has used by now, with models that left and with its first part, unless it is `without` that."""
+    stored = StoredRun(reader)
+    models, sums = stored.setup.roster.models, reader.sums()
+    beside = [row for row in stored.beside if row.what != without]
+    requests = [sum(one.gpu_seconds for one in sums if one.model == name) for name in models]
+    return SpentByNow(
+        trials=reader.trial_count() + sum(row.trials for row in beside if row.what in PARTS),
+        cost=total_cost([*(one for one in sums if one.model in models), *beside]),
+        counted_gpu_seconds=counted_gpu_seconds(stored.servers, requests, beside),
+        seconds=reader.elapsed,
+    )

@@ -1,0 +1,83 @@
+"""The sites of a run on a cluster, in a terminal, and how fast each is."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from adaptive_eval.record.lines import duration, safe_line
+from adaptive_eval.record.sites import SiteRow, SiteState
+from adaptive_eval.record.status import SiteTraffic, Status
+from adaptive_eval.show.text import Rates, count, number_or_dash
+
+SHOWN_SITES = 8
+WIDEST = 24
+STYLES = {SiteState.SERVING: "green", SiteState.LOST: "red", SiteState.WAITING: "yellow", SiteState.LOADING: "yellow"}
+
+
+class SiteRates:
+    """Answers a second of each site over the last half minute."""
+
+    def __init__(self) -> None:
+        self._rates: dict[tuple[str, str], Rates] = {}
+
+    def add(self, elapsed: float, sites: Sequence[SiteTraffic]) -> None:
+        """Note where they stand."""
+        for one in sites:
+            self._rates.setdefault((one.model, one.site), Rates()).add(elapsed, one.answers, 0)
+
+    def of(self, model: str, site: str) -> float:
+        """Of one site."""
+        rates = self._rates.get((model, site))
+        return 0.0 if rates is None else rates.trials
+
+
+def counted_sites(rows: Sequence[SiteRow]) -> str | None:
+    """How many sites are in which state, and what was lost; None where there are none."""
+    if not rows:
+        return None
+    states = Counter(row.state for row in rows)
+    parts = [f"{states[state]} {state}" for state in SiteState if states[state]]
+    losses, moves = sum(row.losses for row in rows), sum(row.moves for row in rows)
+    parts += [f"lost {losses} times"] if losses else []
+    parts += [f"moved {moves} times"] if moves else []
+    return f"sites: {', '.join(parts)}"
+
+
+def any_site_left(status: Status) -> bool:
+    """Whether a site is there, or wanted."""
+    return any(row.state != SiteState.ENDED for row in status.sites)
+
+
+def sites_table(status: Status, rates: SiteRates, now: float | None = None) -> Table:
+    """The sites that are not over, those in trouble first; `now` in seconds since 1970."""
+    now = time.time() if now is None else now
+    traffic = {(one.model, one.site): one for one in status.traffic.sites}
+    there = [row for row in status.sites if row.state != SiteState.ENDED]
+    there.sort(key=lambda row: row.state == SiteState.SERVING)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("site", "model", "host", "GPUs", "state", "for", "in flight", "queued", "answers/s", "lost", "moved"):
+        texts = title in ("site", "model", "host", "state")
+        table.add_column(title, justify="left" if texts else "right", no_wrap=True)
+    for row in there[:SHOWN_SITES]:
+        own = traffic.get((row.model, row.site))
+        table.add_row(
+            *(Text(safe_line(text, WIDEST)) for text in (row.site, row.model, row.host or "-")),
+            Text(f"{row.gpus:g}"),
+            Text(row.state, style=STYLES.get(SiteState(row.state), "")),
+            Text(duration(max(0.0, now - row.since))),
+            Text(_known(None if own is None else own.in_flight)),
+            Text(_known(None if own is None else own.queued)),
+            Text(number_or_dash(rates.of(row.model, row.site), 1)),
+            Text(count(row.losses)),
+            Text(count(row.moves)),
+        )
+    if len(there) > SHOWN_SITES:
+        table.add_row(Text(f"and {len(there) - SHOWN_SITES} more", style="dim"))
+    return table
+
+
+def _known(value: int | None) -> str:
+    return "-" if value is None else count(value)

@@ -1,0 +1,48 @@
+"""What a forecast says of models that share their seeds: runs are simulated as if nothing came of that.
+
+What a server makes of a seed is not known beforehand. So the simulated runs are the most that such a run takes, and
+beside them stands the least: what near copies took. Of a pilot whose models shared their seeds, it is known how far
+they went together, and what that makes of it.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.record.pairing import by_trial_in_words
+from adaptive_eval.study.pilot import Pilot
+from scorio.sinf.paired import coupling
+
+NEAR_COPIES = 0.12
+"""Trials of a gate between a model and its copy with 8-bit weights, over those with seeds of their own
+(benchmarks/coupled_runs.md)."""
+
+
+def of_same_seeds(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> Iterator[str]:
+    """Sentences; `trials` are those of the simulated runs."""
+    if not prepared.plan.coupled:
+        return
+    least = max(NEAR_COPIES * trials, float(prepared.plan.opening.sum()))
+    yield (
+        "models share their seeds, which is not simulated: the figures hold where nothing comes of that; where models "
+        f"are as near as a copy with 8-bit weights is to its original, it takes about {least:,.0f} trials"
+    )
+    if pilot is not None:
+        yield from _in_pilot(prepared, pilot)
+
+
+def _in_pilot(prepared: PreparedRun, pilot: Pilot) -> Iterator[str]:
+    """How far each compared pair went together in a pilot whose models shared their seeds."""
+    plan, names = prepared.plan, prepared.models
+    if pilot.header.configuration.get("seeds", "hashed") == "hashed":
+        return
+    for first, second in plan.objective.comparisons(np.arange(plan.bench.models)).tolist():
+        one, two = pilot.outcomes[first], pilot.outcomes[second]
+        both = (one >= 0) & (two >= 0)
+        found = coupling(np.nonzero(both)[0], plan.bench.weights[one[both]], plan.bench.weights[two[both]])
+        if np.isfinite(found.variance):
+            yield (
+                f"in the pilot, {names[first]} and {names[second]} shared {found.trials:,} trials: "
+                f"{by_trial_in_words(found.variance)} (+- {found.sigma:.2f} were they independent)"
+            )

@@ -1,0 +1,134 @@
+"""A run whose raylets and head are killed again and again finds what a run on one machine finds, and counts nothing
+twice."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from live_runs import MODELS, Found, Site, kill, wait_for_trials
+from patient_time import HANGS
+from raylets import Raylets
+from warm_start import WarmProcess
+
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.sites import site_rows
+from adaptive_eval.store import Event, RunReader, RunResumed, SitePlaced, events_of_kind
+
+pytestmark = pytest.mark.ray
+
+SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
+TRIALS = 20
+"""Of each question by each model: more than the servers of all deeds give before they are held."""
+PROGRESS = 5
+"""Trials that must come after each deed, before the next one."""
+
+
+def models(site: Site, *flags: str, nodes: bool = False) -> list[dict[str, object]]:
+    command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
+    section: dict[str, object] = {"command": command, "timeout": HANGS}
+    own = ({"resources": {"CPU": 1, f"of_{name}": 1}} if nodes else {} for name in MODELS)
+    return [{"name": name, "launch": {**section, **more}} for name, more in zip(MODELS, own, strict=True)]
+
+
+def written(site: Site, served: list[dict[str, object]]) -> Path:
+    trials = {"min": TRIALS, "max": TRIALS, "favour": "balanced"}
+    return site.write(models=served, trials=trials, concurrency=16, sites={"silence": HANGS, "keep": HANGS})
+
+
+class Drill:
+    """The run, and each model's node, on which nothing else has a place."""
+
+    def __init__(self, site: Site, raylets: Raylets) -> None:
+        self._site, self._raylets = site, raylets
+        self._nodes = {name: raylets.add(resources={f"of_{name}": 1}) for name in MODELS}
+        self._config = written(site, models(site, "held", nodes=True))
+        self._process = self._begin()
+        told = wait_for_trials(site.directory(), 10 * len(MODELS), self._process)
+        assert told, self._process.communicate()
+
+    def kill_raylet(self, model: str) -> None:
+        """All that the node has ends with it; another one comes, and the model is served there."""
+        before = self._placed(model)
+        self._raylets.kill(self._nodes[model])
+        self._nodes[model] = self._raylets.add(resources={f"of_{model}": 1})
+        self._await(lambda events: sum(one.model == model for one in events_of_kind(events, SitePlaced)) > before)
+
+    def kill_head(self) -> None:
+        """SIGKILL; the same command finds its sites again."""
+        before = len(events_of_kind(self._events(), SitePlaced))
+        kill(self._process)
+        self._process = self._begin()
+        self._await(lambda events: len(events_of_kind(events, SitePlaced)) >= before + len(MODELS))
+
+    def progress(self, trials: int = PROGRESS) -> None:
+        """So many further trials."""
+        with closing(RunReader.open(self._site.directory())) as reader:
+            wanted = reader.trial_count() + trials
+        assert wait_for_trials(self._site.directory(), wanted, self._process), self._process.communicate()
+
+    def end(self) -> None:
+        """Let the servers answer everything, and wait for the end."""
+        (self._site.folder / "go").touch()
+        told = self._process.communicate()
+        assert self._process.returncode == ExitCode.SPENT, told
+
+    def close(self) -> None:
+        """Give the nodes back."""
+        for node in self._nodes.values():
+            self._raylets.kill(node)
+
+    def _begin(self) -> WarmProcess:
+        return self._site.start(self._config, "--run-dir", str(self._site.directory()), "--ray", self._raylets.address)
+
+    def _placed(self, model: str) -> int:
+        return sum(one.model == model for one in events_of_kind(self._events(), SitePlaced))
+
+    def _events(self) -> list[Event]:
+        with closing(RunReader.open(self._site.directory())) as reader:
+            return reader.events()
+
+    def _await(self, true: Callable[[list[Event]], bool]) -> None:
+        """Until the run has told so."""
+        deadline = time.monotonic() + HANGS
+        while not true(self._events()):
+            assert self._process.poll() is None, self._process.communicate()
+            assert time.monotonic() < deadline, [str(event) for event in self._events()[-20:]]
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def drill(site: Site, raylets: Raylets) -> Iterator[Drill]:
+    drill = Drill(site, raylets)
+    yield drill
+    drill.close()
+
+
+@pytest.fixture(scope="module")
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What the run finds with servers that it starts on its own machine."""
+    site = Site.make(tmp_path_factory.mktemp("home"), "")
+    ended = site.run(written(site, models(site)))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    return Found.of(site.directory())
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.release)])
+def test_two_raylets_and_the_head_are_killed_in_each_round(
+    rounds: int, site: Site, drill: Drill, at_home: Found
+) -> None:
+    for number in range(rounds):
+        for kill_at in (2 * number, 2 * number + 1):
+            drill.kill_raylet(MODELS[kill_at % len(MODELS)])
+            drill.progress()
+        drill.kill_head()
+    drill.end()
+    assert Found.of(site.directory()) == at_home
+    with closing(RunReader.open(site.directory())) as reader:
+        events, trials = reader.events(), reader.trial_count()
+    assert trials == len(at_home.outcomes), "nothing is lost, and nothing counted twice"
+    assert len(events_of_kind(events, RunResumed)) == rounds
+    rows = site_rows(events)
+    assert sum(row.losses for row in rows) >= 2 * rounds and sum(row.moves for row in rows) >= 2 * rounds

@@ -1,0 +1,141 @@
+"""A pool of a Ray cluster: its places come and go, heads die, and what a run finds is what it finds at home."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_runs import MODELS, Found, Site, kill, wait_for_trials
+from patient_time import HANGS
+from raylets import Raylets
+from test_lives_on_ray import SERVER, events, go_on, sites_left
+from warm_start import WarmProcess
+
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.store import ServerLaunched, SiteLost, SitePlaced
+
+pytestmark = pytest.mark.ray
+
+
+def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **changes: object) -> Path:
+    """Three models on places that take a `slot` of their node; four at most, unless something else is said."""
+    command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
+    models = [{"name": name, "launch": {"command": command, "timeout": HANGS}} for name in MODELS]
+    settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "balanced"}, "concurrency": 4}
+    places = {"places": "cluster", "most": 4, "resources": {"CPU": 1, "slot": 1}} if pool is None else pool
+    return site.write(**{**settings, "models": models, "pool": places, "sites": {"silence": HANGS}, **changes})
+
+
+@pytest.fixture(scope="module")
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What the run finds on four places of its own machine."""
+    site = Site.make(tmp_path_factory.mktemp("home"), "")
+    ended = site.run(written(site, pool={"places": [f"{os.getpid()}-{n}" for n in range(4)]}))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    return Found.of(site.directory())
+
+
+class Slots:
+    """Nodes with slots for the time of a test."""
+
+    def __init__(self, raylets: Raylets) -> None:
+        self._raylets = raylets
+        self._nodes: list[Any] = []
+
+    def add(self, number: int) -> None:
+        """One more node."""
+        self._nodes.append(self._raylets.add(resources={"slot": number}))
+
+    def kill_all(self) -> None:
+        """Their raylets."""
+        while self._nodes:
+            self._raylets.kill(self._nodes.pop())
+
+
+@pytest.fixture
+def slots(raylets: Raylets) -> Iterator[Slots]:
+    slots = Slots(raylets)
+    yield slots
+    slots.kill_all()
+
+
+def begun(site: Site, config: Path, raylets: Raylets, trials: int) -> WarmProcess:
+    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
+    assert wait_for_trials(site.directory(), trials, process), process.communicate()
+    return process
+
+
+def ended_well(process: WarmProcess) -> None:
+    told = process.communicate()
+    assert process.returncode == ExitCode.SPENT, told
+
+
+def until(met: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + HANGS
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_models_are_swapped_on_fewer_places(site: Site, at_home: Found, raylets: Raylets, slots: Slots) -> None:
+    slots.add(2)
+    ended = site.run(written(site), "--ray", raylets.address)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert Found.of(site.directory()) == at_home
+    assert len(events(site, SitePlaced)) == 2, "so many there are"
+    launched = events(site, ServerLaunched)
+    assert {one.model for one in launched} == set(MODELS) and len(launched) > 2
+    assert not events(site, SiteLost) and not sites_left(raylets)
+
+
+def test_a_node_that_joins_later_gives_further_places(
+    site: Site, at_home: Found, raylets: Raylets, slots: Slots
+) -> None:
+    slots.add(1)
+    process = begun(site, written(site, "held"), raylets, 10)
+    slots.add(2)
+    until(lambda: len(events(site, SitePlaced)) == 3)
+    go_on(site)
+    ended_well(process)
+    assert Found.of(site.directory()) == at_home
+    assert len({one.on for one in events(site, ServerLaunched)}) == 3
+
+
+def test_models_of_a_raylet_that_is_killed_are_served_where_there_is_room(
+    site: Site, at_home: Found, raylets: Raylets, slots: Slots
+) -> None:
+    """All places are lost; then a single one comes back, and all models take turns there."""
+    slots.add(2)
+    slots.add(1)
+    process = begun(site, written(site, "held"), raylets, 10 * len(MODELS))
+    slots.kill_all()
+    slots.add(1)
+    go_on(site)
+    ended_well(process)
+    assert Found.of(site.directory()) == at_home
+    assert len(events(site, SiteLost)) == 3
+    assert sum(one.model in MODELS for one in events(site, ServerLaunched)) >= 2 * len(MODELS)
+
+
+def test_a_head_that_was_killed_has_its_places_again_with_what_they_serve(
+    site: Site, at_home: Found, raylets: Raylets, slots: Slots
+) -> None:
+    slots.add(2)
+    config = written(site, "held")
+    process = begun(site, config, raylets, 20)
+    kill(process)
+    go_on(site)
+    assert len(sites_left(raylets)) >= 2
+    placed, launched = events(site, SitePlaced), events(site, ServerLaunched)
+    served = {(one.model, one.on) for one in launched}
+    ended = site.run(config, "--ray", raylets.address)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert Found.of(site.directory()) == at_home
+    found = [one for one in events(site, SitePlaced)[len(placed) :] if one.found]
+    assert {one.pid for one in found} == {one.pid for one in placed}
+    still = [one for one in events(site, ServerLaunched)[len(launched) :] if one.seconds == 0.0]
+    assert {(one.model, one.on) for one in still} == served, "their models stayed loaded"
+    assert not sites_left(raylets)

@@ -1,0 +1,184 @@
+"""Caps hold where a judge compares with the answers of a model, whatever servers say and lose and whoever kills.
+
+The model is of an earlier run, or of this one and asked first.
+
+What was generated is counted at the servers; what was compared with what is worked out from the two databases by hand.
+"""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import event, given, seed
+from hypothesis import strategies as st
+from judged_spending import JUDGE, JudgedSpender
+from ledger_check import Row, Trial, stored_rows
+from lives import QUESTIONS, SKILLS, Fate, Start
+from spending import GPUS, LOW, MAX_TOKENS, RESET, SLOTS
+from test_judged_caps import JUDGE_GPUS, JUDGE_PRICE, JUDGE_SLOTS, JUDGED, PRICE, judged_config, kept_to
+from thoroughness import examples, only_drawn
+
+from adaptive_eval.config.load import load_config
+
+BASELINE, DEPTH = "bob", 2
+BETTER, TIE, WORSE = range(3)
+
+
+@dataclass
+class ComparedLife:
+    """The starts of one run, and what its files and those of the earlier one say in the end."""
+
+    world: JudgedSpender
+    budget: Mapping[str, float]
+    slots: int
+    rows: Mapping[Trial, Row]
+    others: Mapping[Trial, Row]
+    """What they are compared with."""
+    reason: str | None
+
+    def expected(self, trial: Trial) -> int:
+        """What a trial is beside the one of its number."""
+        _, question, number = trial
+        own, other = self.rows[trial].text, self.others[BASELINE, question, number % DEPTH].text
+        return TIE if own == other else BETTER if own == "right" else WORSE
+
+
+def earlier_run(folder: Path) -> Path:
+    """A run with seeds of its own, whose answers are compared with."""
+    config = judged_config(folder, {}, SLOTS, 1, None)
+    models = [{"name": BASELINE, "base_url": "http://127.0.0.1:9/v1"}]
+    document: dict[str, Any] = {
+        "questions": "questions.jsonl",
+        "seed": config.seed + 1,
+        "models": models,
+        "sampling": {"max_tokens": MAX_TOKENS},
+        "grader": "exact",
+        "trials": {"min": DEPTH, "max": DEPTH},
+        "objective": {"kind": "threshold", "value": 0.5},
+    }
+    (folder / "earlier.yaml").write_text(json.dumps(document))
+    assert JudgedSpender().run(load_config(folder / "earlier.yaml"), folder / "earlier", Start()) is not None
+    return folder / "earlier"
+
+
+def lead_compared(
+    budget: Mapping[str, float],
+    slots: int = SLOTS,
+    votes: int = 1,
+    structured: object = None,
+    starts: tuple[Start, ...] = (),
+    within: bool = False,
+    **world: Any,
+) -> ComparedLife:
+    """A run with these starts, and then one that is left alone; `within`: it compares with one of its own models."""
+    place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        folder, servers, ended = Path(name), JudgedSpender(**world), None
+        first, against = folder / "run" / "opponent", {"model": BASELINE, "trials": DEPTH}
+        if not within:
+            first = earlier_run(folder)
+            against = {"run": str(first), "model": BASELINE}
+        for start in (*starts, Start()):
+            config = judged_config(folder, budget, slots, votes, structured, against=against)
+            ended = servers.run(config, folder / "run", start)
+        reason = None if ended is None else str(ended.reason)
+        rows, others = stored_rows(folder / "run"), stored_rows(first)
+        all_of_them = {(BASELINE, key, number) for key in QUESTIONS for number in range(DEPTH)}
+        assert set(others) == all_of_them or (within and not rows and set(others) < all_of_them)
+        return ComparedLife(servers, budget, slots, rows, others, reason)
+
+
+def check_caps(life: ComparedLife) -> None:
+    """Counted at the servers, answers and verdicts: what was generated, whether it came or not, and what it costs."""
+    attempts, budget = life.world.attempts, life.budget
+    tokens = sum(map(kept_to, attempts))
+    assert tokens <= budget.get("tokens", tokens)
+    usd = sum(kept_to(one) * (JUDGE_PRICE if one.model == JUDGE else PRICE) for one in attempts) / 1e6
+    assert usd <= budget.get("usd", usd)
+    seconds = sum(
+        one.seconds * (JUDGE_GPUS / JUDGE_SLOTS if one.model == JUDGE else GPUS / life.slots)
+        for one in attempts
+        if one.tokens
+    )
+    assert seconds <= 3600.0 * budget.get("gpu_hours", seconds)
+    assert len(life.others) + len(life.rows) <= budget.get("trials", float("inf"))
+    for trial, row in life.rows.items():
+        assert row.category in (None, life.expected(trial)), "a verdict that nobody gave"
+
+
+COMPARED = {key: how for key, how in JUDGED.items() if key != "regrades"} | {"within": st.booleans()}
+
+
+def check_compared(**chosen: Any) -> None:
+    life = lead_compared(**chosen)
+    event(f"ended: {life.reason}")
+    check_caps(life)
+
+
+@seed(1)
+@only_drawn(examples(2))
+@given(**COMPARED)
+def test_some_budgets_hold_with_comparisons(**chosen: Any) -> None:
+    check_compared(**chosen)
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.release)]
+)
+def test_many_budgets_hold_with_comparisons(number: int) -> None:
+    seed(number)(only_drawn(25)(given(**COMPARED)(check_compared)))()
+
+
+CAP, LARGE = 320_000, 600_000
+LATER = [pytest.param(50, marks=pytest.mark.slow), pytest.param(140, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("at", [80, *LATER])
+def test_a_kill_under_a_cap_changes_no_verdict(at: int) -> None:
+    """Servers that say too little and lose replies, a kill, and a cap that ends the run: more than one, in one life."""
+    wild = {"judge_says": LOW, "judge_faults": {RESET: 0.05}, "faults": {RESET: 0.05}}
+    life = lead_compared({"tokens": CAP}, starts=(Start(Fate.KILL, at),), **wild)
+    check_caps(life)
+    assert life.reason == "budget" and {row.category for row in life.rows.values()} >= {BETTER, TIE, WORSE}
+
+
+def test_a_verdict_takes_two_requests_a_vote_and_a_tie_word_for_word_takes_none() -> None:
+    life = lead_compared({"tokens": LARGE}, votes=3)
+    check_caps(life)
+    graded = Counter(row.category for row in life.rows.values())
+    asked = sum(one.model == JUDGE for one in life.world.attempts)
+    assert set(SKILLS) == {model for model, _, _ in life.rows} and None not in graded
+    assert asked == 2 * 3 * (graded[BETTER] + graded[WORSE]) > 0
+
+
+@pytest.mark.parametrize("at", [90, *LATER])
+def test_a_kill_under_a_cap_changes_no_verdict_where_the_opponent_is_asked_first(at: int) -> None:
+    wild = {"judge_says": LOW, "judge_faults": {RESET: 0.05}, "faults": {RESET: 0.05}}
+    life = lead_compared({"tokens": CAP}, starts=(Start(Fate.KILL, at),), within=True, **wild)
+    check_caps(life)
+    assert life.reason == "budget" and life.rows and not {model for model, _, _ in life.rows} & {BASELINE}
+
+
+@cache
+def left_alone() -> ComparedLife:
+    return lead_compared({}, within=True)
+
+
+MOMENTS: list[Any] = [70, *(pytest.param(at, marks=pytest.mark.slow) for at in range(5, 240, 40))]
+MOMENTS += [pytest.param(at, marks=pytest.mark.release) for at in range(1, 240, 6)]
+
+
+@pytest.mark.parametrize("at", MOMENTS)
+def test_whenever_it_is_killed_a_run_finds_the_same(at: int) -> None:
+    """In the first part, between the two, in the second, and after its end."""
+    whole, killed = left_alone(), lead_compared({}, within=True, starts=(Start(Fate.KILL, at),))
+    check_caps(killed)
+    assert killed.rows == whole.rows and killed.others == whole.others and killed.reason == whole.reason
+    opponents = [one for one in killed.world.attempts if one.model == BASELINE]
+    assert len(opponents) <= DEPTH * len(QUESTIONS) + SLOTS, "what is stored is not asked for again"

@@ -1,0 +1,61 @@
+"""A run that ends before it has looked leaves a results.json that says so, as any other that has ended."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_runs import ENDED, Site
+from typer.testing import CliRunner
+
+from adaptive_eval.cli import app
+from adaptive_eval.errors import ExitCode
+from adaptive_eval.record.results import RESULTS_FILE, UNJUDGED_FORMAT, read_results
+
+TOO_LITTLE = {"budget": {"trials": 10}}
+NOTHING = "Nothing was asked: the budget does not cover the first round. Raise it, or lower trials.min."
+
+
+def left_by(directory: Path) -> dict[str, Any]:
+    """The file, which is no results of a look."""
+    assert read_results(directory) is None
+    found = json.loads((directory / RESULTS_FILE).read_text())
+    assert found["format"] == UNJUDGED_FORMAT
+    return dict(found)
+
+
+def said(command: str, directory: Path, *options: str) -> str:
+    """What a command that reads a run says of it."""
+    told = CliRunner().invoke(app, [command, str(directory), *options])
+    assert told.exit_code in (ExitCode.REACHED, ExitCode.SPENT), told.output
+    return told.output
+
+
+def test_a_cap_that_refuses_the_first_round_is_told_by_all_who_read_the_run(site: Site) -> None:
+    ended = site.run(site.write(**TOO_LITTLE))
+    assert ended.exit_code == ExitCode.SPENT and NOTHING in ended.stdout
+    left = left_by(site.directory())
+    assert (left["run"]["status"], left["run"]["reason"], left["why"]) == ("finished", "budget", NOTHING)
+    assert left["models"] == ["ada", "bob", "cyd"]
+    assert len(left["questions"]) == 8 and not any(sum(map(sum, row["counts"])) for row in left["questions"])
+    assert NOTHING in said("report", site.directory(), "--format", "md", "--output", "-")
+    assert NOTHING in said("monitor", site.directory(), "--once")
+    assert "intact" in said("verify", site.directory())
+    page = said("report", site.directory(), "--format", "html", "--output", "-")
+    assert '"reason":"budget"' in page
+    # what it says can be done is done, and the file is that of the run
+    assert site.run(site.write(budget={"trials": 200})).exit_code in ENDED
+    results = read_results(site.directory())
+    assert results is not None and results.cost.trials >= 96
+
+
+@pytest.mark.parametrize(("trials", "some"), [(3, False), (24 + 10, True)])
+def test_so_does_one_that_ends_in_its_greedy_answers_or_after_them(site: Site, trials: int, some: bool) -> None:
+    greedy = {"prior_evidence": {"greedy": True}}
+    ended = site.run(site.write(**greedy, budget={"trials": trials}))
+    assert ended.exit_code == ExitCode.SPENT
+    left = left_by(site.directory())
+    assert left["run"]["reason"] == "budget" and left["why"] in ended.stdout
+    assert (site.directory() / "greedy" / RESULTS_FILE).exists()
+    assert site.run(site.write(**greedy, budget={"trials": 300})).exit_code in ENDED
+    assert read_results(site.directory()) is not None

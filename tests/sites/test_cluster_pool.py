@@ -1,0 +1,113 @@
+"""A pool of a cluster: any model is served at any place, as places come and go, and what is found stays the same."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from live_runs import MODELS, Found, Site
+from near_sites import NearCluster
+from patient_time import HANGS
+from test_sites import places_of_its_own, run_at
+
+from adaptive_eval.config.load import load_config
+from adaptive_eval.errors import ConfigError, ExitCode
+from adaptive_eval.running.serving import opened_endpoints
+from adaptive_eval.store import (
+    Event,
+    RunReader,
+    ServerLaunched,
+    ServerReleased,
+    SiteLost,
+    SitePlaced,
+    events_of_kind,
+)
+
+__all__ = ["places_of_its_own"]
+SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
+Kind = TypeVar("Kind", bound=Event)
+
+
+def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **changes: object) -> Path:
+    """Three models on a pool, which has two places unless something else is said."""
+    command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
+    models = [{"name": name, "launch": {"command": command, "timeout": HANGS}} for name in MODELS]
+    settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "favour": "balanced"}, "concurrency": 2}
+    places = {"places": "cluster", "most": 2} if pool is None else pool
+    return site.write(**{**settings, "models": models, "pool": places, **changes})
+
+
+def events(site: Site, kind: type[Kind]) -> list[Kind]:
+    with closing(RunReader.open(site.directory())) as reader:
+        return events_of_kind(reader.events(), kind)
+
+
+@pytest.fixture(scope="module")
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What the run finds on two places of its own machine."""
+    site = Site.make(tmp_path_factory.mktemp("home"), "")
+    ended = site.run(written(site, pool={"places": [f"{site.folder.name}-{n}-{id(site)}" for n in range(2)]}))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    return Found.of(site.directory())
+
+
+@pytest.mark.parametrize("room", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_it_finds_the_same_however_many_places_come(site: Site, at_home: Found, room: int) -> None:
+    cluster = NearCluster(room=room)
+    assert run_at(cluster, written(site), site) == ExitCode.SPENT
+    assert Found.of(site.directory()) == at_home
+    assert cluster.most == room
+    served = [(one.model, one.on) for one in events(site, ServerLaunched)]
+    assert {model for model, _ in served} == set(MODELS) and len({on for _, on in served}) == room
+    assert len(served) > len(events(site, SitePlaced)), "models are swapped where they are"
+    assert all(one.on in ("place 1", "place 2") for one in events(site, ServerReleased))
+
+
+def test_what_a_lost_place_had_is_served_at_another(site: Site, at_home: Found) -> None:
+    """Each of the first places is lost with answers on their way; models go where there is room."""
+    cluster = NearCluster([1, 0, 2, 1, 0, 3], room=2)
+    assert run_at(cluster, written(site), site) == ExitCode.SPENT
+    assert Found.of(site.directory()) == at_home
+    assert len(events(site, SiteLost)) == 6
+
+
+@pytest.mark.slow
+def test_a_model_whose_places_are_lost_again_and_again_is_given_up(site: Site) -> None:
+    cluster = NearCluster([0] * 100, room=2)
+    assert run_at(cluster, written(site), site) == ExitCode.ENDPOINTS
+    assert len(cluster.placed) <= len(MODELS) * 2 * 4
+
+
+def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home: Found) -> None:
+    command = [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)]
+    launch = {"command": command, "timeout": HANGS, "exclusive": "gpu0", "env": {"SHARD": "{place}"}}
+    cluster = NearCluster()
+    config = written(site, models=[{"name": name, "launch": launch} for name in MODELS])
+    config.write_text(config.read_text().replace("pool:\n  most: 2\n  places: cluster\n", ""))
+    assert run_at(cluster, config, site) == ExitCode.SPENT
+    assert cluster.most == 1 and {one.on for one in events(site, ServerLaunched)} == {"gpu0"}
+    assert Found.of(site.directory()) == at_home
+    assert "None gpu0" in (site.directory() / "logs" / "ada.log").read_text()
+
+
+async def test_without_a_cluster_that_is_told(site: Site) -> None:
+    config = load_config(written(site), ())
+    with pytest.raises(ConfigError, match="pool.places: cluster needs a cluster: run it with --ray"):
+        async with opened_endpoints(config, site.folder):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        ({"places": "cluster"}, "has places: cluster, but not `most`"),
+        ({"places": [0], "most": 2}, "has most or resources beside named places"),
+        ({"places": [0], "resources": {"GPU": 2}}, "has most or resources beside named places"),
+        ({"places": "cluster", "most": 2, "resources": {"GPU": -1}}, "must hold amounts, but got 'GPU': -1"),
+        ({"places": "clutter", "most": 2}, "places"),
+    ],
+)
+def test_what_a_pool_cannot_be_is_told(site: Site, pool: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_config(written(site, pool=pool), ())

@@ -1,0 +1,92 @@
+"""What a model's sites have to do, as it is counted on the head."""
+
+import asyncio
+from collections.abc import Callable
+
+from patient_time import HANGS
+
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Prompt, ReplicaStats, SiteStats
+from adaptive_eval.sites.endpoint import SitesEndpoint
+from adaptive_eval.sites.link import SiteLink, SitePace
+from adaptive_eval.sites.messages import (
+    SiteBegun,
+    SiteConfidence,
+    SiteMaterial,
+    SiteNews,
+    SiteOrder,
+    SiteReply,
+    SiteRequest,
+    SiteSetup,
+    packed,
+)
+
+PROMPT = Prompt((Message("user", "how many?"),))
+
+
+class PatientSite:
+    """Remembers what it is asked, and says what the test puts in."""
+
+    def __init__(self) -> None:
+        self.requests: list[SiteRequest] = []
+        self.asked = asyncio.Event()
+        self.told: asyncio.Queue[SiteNews] = asyncio.Queue()
+
+    async def begin(self, setup: SiteSetup, confided: SiteConfidence, material: SiteMaterial) -> SiteBegun:
+        return SiteBegun()
+
+    async def order(self, head: str, order: SiteOrder) -> None:
+        self.requests += order.requests
+        self.asked.set()
+
+    async def news(self, head: str) -> SiteNews:
+        return await self.told.get()
+
+    async def end(self, at_once: bool) -> None:
+        return None
+
+    def kill(self) -> None:
+        return None
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Let the others work until it is so."""
+    async with asyncio.timeout(HANGS):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def test_requests_and_answers_are_counted_where_they_are() -> None:
+    endpoint = SitesEndpoint("ada", [PROMPT], lambda question: 0)
+    asked = [asyncio.create_task(endpoint.sample(PROMPT, range(at, at + 1))) for at in range(3)]
+    await until(lambda: endpoint.stats.waiting == 3)
+    assert endpoint.stats.sites == ()
+
+    site = PatientSite()
+    link = SiteLink(
+        site, "head", "site 1 on gpu-07", SitePace(8, 0.0, HANGS), lambda event: None, lambda link, reason: None
+    )
+    endpoint.joined("site 1", link)
+    await until(lambda: len(site.requests) == 3)
+    assert endpoint.stats.waiting == 0
+    assert endpoint.stats.sites == (SiteStats("site 1", in_flight=3, queued=3, answers=0),)
+
+    inside = EndpointStats(replicas=(ReplicaStats("http://127.0.0.1:8000/v1", True, 2, 16),))
+    site.told.put_nowait(SiteNews(stats=inside))
+    await until(lambda: link.asked == 2)
+    assert endpoint.stats.sites == (SiteStats("site 1", in_flight=3, queued=1, answers=0),)
+    (replica,) = endpoint.stats.replicas
+    assert replica == ReplicaStats("site 1 on gpu-07", True, 2, 16), "servers of several nodes have one address"
+
+    answer = packed(Answer("42", "stop", 0, "http://127.0.0.1:8000/v1", 0.1), None)
+    site.told.put_nowait(SiteNews((SiteReply(site.requests[0].number, (answer,)),), stats=inside))
+    (first,) = await asked[0]
+    assert (first.text, first.replica) == ("42", "site 1 on gpu-07")
+    await until(lambda: link.in_flight == 2)
+    assert endpoint.stats.sites == (SiteStats("site 1", in_flight=2, queued=0, answers=1),)
+
+    endpoint.left("site 1")
+    assert endpoint.stats.sites == (SiteStats("site 1", in_flight=0, queued=0, answers=1),), "what came has come"
+    await link.close()
+    for task in asked:
+        task.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)

@@ -1,0 +1,89 @@
+"""The time that verdicts take in a forecast, against servers that are simulated request by request."""
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from adaptive_eval.core import Bench, Plan, Sequential, Trials
+from adaptive_eval.core.types import Cost
+from adaptive_eval.simulate.worlds import BINARY, binary
+from adaptive_eval.study.fixed import fixed_seconds
+from adaptive_eval.study.pilot import AnswerUsage
+from adaptive_eval.study.simulated import (
+    Scene,
+    ServiceCosts,
+    StackedJob,
+    simulate_run,
+    simulate_side_by_side,
+)
+from adaptive_eval.study.verdict_times import JudgeQueue, VerdictTimes
+
+QUESTIONS, TRIALS = 30, 4
+CHANCES = binary(np.repeat(np.array([0.7, 0.4])[:, None], QUESTIONS, axis=1))
+
+
+def served(verdicts: VerdictTimes, slots: int = 6, seconds: float = 10.0, spread: float = 0.0) -> ServiceCosts:
+    each = np.full((2, 2), seconds)
+    usage = AnswerUsage(each, each, each, np.full(2, spread))
+    return ServiceCosts(usage, [[Cost(), Cost()]] * 2, [slots] * 2, verdicts=verdicts)
+
+
+def one_round() -> Plan:
+    """All trials at once, and a single look."""
+    return Plan(Bench(2, QUESTIONS, BINARY), rule=Sequential(0.95, 1.0), trials=Trials(TRIALS, TRIALS))
+
+
+def in_line(arrivals: Sequence[float], seconds: float, slots: int) -> list[float]:
+    """When each request ends that takes so long, first come first served."""
+    free, ends = [0.0] * slots, []
+    for arrival in sorted(arrivals):
+        ends.append(max(arrival, free[0]) + seconds)
+        heapq.heapreplace(free, ends[-1])
+    return ends
+
+
+@pytest.mark.parametrize("slots", [1, 6, 1000])
+@pytest.mark.parametrize(("reply", "judges"), [(1.0, 64), (1.0, 1), (9.0, 4), (30.0, 8)])
+def test_a_round_ends_when_the_last_verdict_is_there(slots: int, reply: float, judges: int) -> None:
+    answers = QUESTIONS * TRIALS
+    come = [end for _ in range(2) for end in in_line([0.0] * answers, 10.0, slots)]
+    expected = max(in_line(come, reply, judges))
+    scene = served(VerdictTimes(reply, reply / judges), slots)
+    run = simulate_run(one_round(), CHANCES, scene, (0,))
+    assert run.seconds == pytest.approx(expected, rel=0.02, abs=reply)
+    assert run.seconds >= max(come) + reply
+    (stacked,) = simulate_side_by_side(one_round(), [StackedJob(0, CHANCES, None, True)], scene, 0)
+    assert stacked.seconds == pytest.approx(run.seconds)
+
+
+def test_the_fixed_design_is_judged_too() -> None:
+    for verdicts in (VerdictTimes(3.0, 0.01), VerdictTimes(3.0, 5.0)):
+        own = served(verdicts)
+        scene = Scene(one_round().bench, None, ("ada", "bob"), own, seed=0)  # type: ignore[arg-type]
+        run = simulate_run(one_round(), CHANCES, own, (0,))
+        found = fixed_seconds(scene, TRIALS * CHANCES.sum(axis=1))
+        assert found == pytest.approx(run.seconds, rel=0.01)
+
+
+def test_verdicts_of_one_round_wait_for_those_of_the_round_before() -> None:
+    judge = JudgeQueue(VerdictTimes(2.0, 1.0))
+    five = np.full(5, 10.0)
+    assert judge.done(0.0, five) == 15.0 and judge.done(1.0, five) == 20.0
+    assert judge.done(2.0, np.zeros(3)) == 2.0, "what is there has been judged"
+    assert judge.after(30.0, 20.0) == 32.0 and judge.after(10.0, 20.0) == 20.0
+    nobody = JudgeQueue(VerdictTimes())
+    assert nobody.done(4.0, five) == 4.0 and nobody.after(7.0, 4.0) == 7.0
+
+
+def test_a_run_with_many_rounds_takes_no_less_with_a_judge_than_without() -> None:
+    plan = Plan(Bench(2, QUESTIONS, BINARY))
+    close = binary(np.repeat(np.array([0.55, 0.45])[:, None], QUESTIONS, axis=1))
+    without, quick, slow = (
+        simulate_run(plan, close, served(verdicts, spread=0.5), (1,))
+        for verdicts in (VerdictTimes(), VerdictTimes(1.0, 0.001), VerdictTimes(1.0, 20.0))
+    )
+    assert without.trials == quick.trials == slow.trials
+    assert without.seconds < quick.seconds < slow.seconds
+    assert slow.seconds >= 20.0 * slow.trials
