@@ -153,7 +153,8 @@ def test_a_pool_finds_the_same_over_a_kill_in_the_middle_of_a_swap(site: Site, e
     starts = events(site.directory(), ServerLaunched)
     assert {one.on for one in starts} == {"0", "1"} and {one.model for one in starts} == set(MODELS)
     logs = [path.name for path in (site.directory() / "logs").iterdir()]
-    assert all(any(name.startswith(f"cyd-{place}") for name in logs) for place in (0, 1)), "one for each place"
+    for one in starts:
+        assert any(name.startswith(f"{one.model}-{one.on}") for name in logs), "one for each place that it was at"
     rows = results(site.directory())["turns"]
     assert {row["on"] for row in rows} <= {"0", "1"} and rows
     assert re.search(r"in turn   \d models on [01]: \d+ swaps, \d+s", ended.stdout)
