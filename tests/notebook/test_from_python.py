@@ -134,20 +134,12 @@ LONG: dict[str, Any] = {"allocation": "uniform", "trials": {"min": 4, "max": 20_
 async def test_a_run_that_is_cancelled_stops_and_can_go_on(site: Site) -> None:
     path = site.write(**LONG)
     going = asyncio.create_task(adaptive_eval.run_async(path, directory=site.directory(), display="none"))
-    await asyncio.to_thread(_wait_until_asked, site)
+    await asyncio.to_thread(wait_for_trials, site.directory(), 1)
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going
     stopped = adaptive_eval.read_run(site.directory())
     assert stopped.view.events[-1].kind == "stopped" and stopped.view.error is None
-
-
-def _wait_until_asked(site: Site) -> None:
-    class Alive:
-        def poll(self) -> None:
-            return None
-
-    wait_for_trials(site.directory(), 1, Alive())  # type: ignore[arg-type]
 
 
 PROGRAM = """
