@@ -134,7 +134,7 @@ async def carry_out(world: World, slots: int, kind: str, seed: int) -> Walled:
 def judged(world: World, slots: int, results: Any) -> Walled:
     """What came of a run, by the truth."""
     seconds, wanted = float(results["run"]["active_seconds"]), sum(one["trials"] for one in results["models"])
-    vain = sum(row["trials"] for row in results["cost"]["beside"] if row["what"] == "unwanted")
+    vain = sum(row["answers"] for row in results["cost"]["beside"] if row["what"] == "unwanted")
     truth = dict(zip(world.models, world.truth.tolist(), strict=True))
     called = [pair for pair in results["pairs"] if pair["verdict"] == "resolved"]
     wrong = sum(truth[pair["better"]] <= truth[pair["worse"]] for pair in called)

@@ -18,6 +18,7 @@ from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader, parse_response
 from adaptive_eval.endpoints.posting import httpx_time_outs, incoming_of
 from adaptive_eval.endpoints.redaction import sent_in
+from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.time_limit import TimeLimit
 from adaptive_eval.endpoints.transport import Incoming
@@ -60,7 +61,7 @@ class Caller(Protocol):
         """The list of models."""
         ...
 
-    async def probe(self, base_url: str) -> str | None:
+    async def probe(self, base_url: str) -> ProbeTrouble | None:
         """None for a sign of life, else what is wrong; raises `Failure` where that cannot be found out."""
         ...
 
@@ -167,20 +168,21 @@ class HttpCaller:
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         begun = perf_counter()
-        came = incoming_of(await self._get(base_url + "/models"))
+        came = incoming_of(await self._get(base_url + "/models", PROBE_SECONDS))
         return reply_of(came, came.body, None, begun, perf_counter(), self.secrets)
 
-    async def probe(self, base_url: str) -> str | None:
+    async def probe(self, base_url: str) -> ProbeTrouble | None:
         """GET /health at the server's root, or /models where there is none; any status below 500 is a sign of life."""
         parts = urlsplit(base_url)
         root = f"{parts.scheme}://{parts.netloc}/health"
         try:
-            response = await self._get(self._health_urls.get(base_url, root))
+            response = await self._get(self._health_urls.get(base_url, root), PROBE_SECONDS)
         except Failure as failure:
             return trouble(failure)
         if response.status_code == 404:
             self._health_urls[base_url] = base_url + "/models"
-        return None if response.status_code < 500 else f"its health check says HTTP {response.status_code}"
+        status = response.status_code
+        return None if status < 500 else ProbeTrouble(f"its health check says HTTP {status}")
 
     async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """GET a path beside the API's root, bounded in time and size."""
@@ -193,18 +195,18 @@ class HttpCaller:
         await self._http.aclose()
         await self._beside.aclose()
 
-    async def _get(self, url: str, limit: float = PROBE_SECONDS) -> httpx2.Response:
+    async def _get(self, url: str, limit: float) -> httpx2.Response:
         """The whole response to a short question."""
         with as_failures(self.secrets, limit):
             async with asyncio.timeout(limit):
                 return await self._beside.get(url, extensions={"timeout": httpx_time_outs(limit)})
 
 
-def trouble(failure: Failure) -> str:
+def trouble(failure: Failure) -> ProbeTrouble:
     """What is wrong with a server that gave no sign of life; raises what says nothing of it."""
     if failure.kind is FailureKind.OUT_OF_FILES:
         raise failure
-    return str(failure)
+    return ProbeTrouble(str(failure), silent=failure.kind is FailureKind.TIMED_OUT)
 
 
 # -- what both clients share -------------------------------------------------------------------------------------

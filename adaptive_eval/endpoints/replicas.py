@@ -13,13 +13,14 @@ One small task per replica notices that it is dead, long before the time limit o
 answers keep coming; otherwise it probes the replica every few seconds, and at once when a request has failed there.
 After `MISSES` probes in a row without a sign of life the replica is set aside: its requests in flight are ended, to be
 sent elsewhere, and it is probed on until it is back. When every replica is set aside for longer than the model's
-patience, the model is given up; a model that has never answered at all gets no patience, unless its servers were known
-to be ready.
+patience, the model is given up. A model that has never answered gets no patience where nobody is there to be reached;
+a server that takes connections, and is silent, may only be busy.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.endpoints.types import ReplicaStats
@@ -108,6 +109,8 @@ class Replica:
         self.refusing = False
         """It is believed to refuse everything."""
         self.answered_at = -float("inf")
+        self.reached = False
+        """There is a server: it has answered a probe, or taken the connection of one."""
         self.leases: set[asyncio.Timeout] = set()
         """What holds the requests in flight; expired when the replica is found dead."""
 
@@ -223,7 +226,16 @@ PROBE_SLOWEST = 2.0
 """Soon enough to ask within seconds after a storm, and little to ask of a server that is down for hours."""
 MISSES = 3
 
-Probe = Callable[[str], Awaitable[str | None]]
+
+class ProbeTrouble(NamedTuple):
+    """Why a probe was no sign of life."""
+
+    why: str
+    silent: bool = False
+    """The connection was made, and no answer came."""
+
+
+Probe = Callable[[str], Awaitable[ProbeTrouble | None]]
 """Asks a replica for a sign of life: None, or what was wrong; raises `Failure` where that cannot be found out."""
 
 
@@ -283,13 +295,14 @@ class HealthWatch:
             except Failure:  # nothing is known of it now
                 await asyncio.sleep(PROBE_AGAIN)
                 continue
+            replica.reached |= trouble is None or trouble.silent
             if trouble is None:
                 misses = 0
                 self._well(replica)
             else:
                 misses += 1
                 if misses >= MISSES:
-                    self._lost(replica, trouble)
+                    self._lost(replica, trouble.why)
             await asyncio.sleep(min(PROBE_SLOWEST, PROBE_AGAIN * max(1, misses - MISSES)))
 
     def _worth_a_probe(self, replica: Replica) -> bool:
@@ -326,7 +339,7 @@ class HealthWatch:
         if all(other.refusing for other in self._set.replicas):
             return  # whoever asks is told, and finds out when that is over
         if len(self._dead) == len(self._set.replicas) and self._giving_up is None:
-            known = any(other.answered_at > -float("inf") for other in self._set.replicas)
+            known = any(other.reached or other.answered_at > -float("inf") for other in self._set.replicas)
             loop = asyncio.get_running_loop()
             self._giving_up = loop.call_later(self._patience if known else 0.0, self._give_up)
 

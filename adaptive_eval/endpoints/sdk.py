@@ -31,6 +31,7 @@ from adaptive_eval.endpoints.overdue import LastHeard
 from adaptive_eval.endpoints.parsing import StreamReader
 from adaptive_eval.endpoints.posting import httpx_time_outs, incoming_of
 from adaptive_eval.endpoints.redaction import sent_in
+from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import MOST_BYTES
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
@@ -83,13 +84,13 @@ class SdkCaller:
         resource: Any = self._beside[base_url].models
         return await self._read(resource.with_streaming_response.list, {}, PROBE_SECONDS)
 
-    async def probe(self, base_url: str) -> str | None:
+    async def probe(self, base_url: str) -> ProbeTrouble | None:
         """Any answer with a status below 500 is a sign of life."""
         try:
             reply = await self.models(base_url)
         except Failure as failure:
             return trouble(failure)
-        return None if reply.status < 500 else f"its list of models says HTTP {reply.status}"
+        return None if reply.status < 500 else ProbeTrouble(f"its list of models says HTTP {reply.status}")
 
     async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """Nothing: behind what the SDK is for, gateways and proxies, there is no server to look at."""

@@ -28,6 +28,9 @@ class LaunchedEndpoint:
         """Set while there is none."""
         self._gone: str | None = None
         self._begun = False
+        self._retired = False
+        """Nothing new is to go to the server, which answers what it has."""
+        self._in_flight = 0
         self._leases: set[asyncio.Timeout] = set()
         self._before = EndpointStats()
         self._cut = 0
@@ -35,6 +38,8 @@ class LaunchedEndpoint:
 
     def begin(self) -> None:
         """The server is up."""
+        if self._gone is not None:  # else it comes back for the answers that it owes
+            self._retired = False
         self._current, self._gone, self._begun = self._open(), None, True
         self.silence = asyncio.get_running_loop().create_future()
         self._ended.clear()
@@ -59,10 +64,19 @@ class LaunchedEndpoint:
         self._gone = reason
         self._changed.set()
 
+    def retire(self) -> None:
+        """Nothing new is to go to this server, if the model has another one."""
+        self._retired = True
+
+    @property
+    def idle(self) -> bool:
+        """Nobody waits for an answer of this server."""
+        return not self._in_flight
+
     @property
     def up(self) -> bool:
         """Its server can be asked now."""
-        return self._current is not None
+        return self._current is not None and not self._retired
 
     @property
     def expected(self) -> bool:
@@ -73,6 +87,13 @@ class LaunchedEndpoint:
 
     async def sample(self, prompt: Prompt, seeds: range, again: Again | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
+        self._in_flight += 1
+        try:
+            return await self._sampled(prompt, seeds, again)
+        finally:
+            self._in_flight -= 1
+
+    async def _sampled(self, prompt: Prompt, seeds: range, again: Again | None) -> list[Answer]:
         while True:
             endpoint = await self._served()
             try:

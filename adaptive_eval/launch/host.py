@@ -15,10 +15,10 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from adaptive_eval.errors import LaunchFailed
 from adaptive_eval.files import FileLock, holder_of, is_locked
@@ -124,7 +124,8 @@ OnLost = Callable[[BaseException | None], None]
 
 
 class Host:
-    """Serves one of its models at a time; models are named by their numbers in the run."""
+    """Serves one of its models at a time, or two while the last answers of one still come; models are named by their
+    numbers in the run."""
 
     there = True
     """This machine does not go away."""
@@ -144,6 +145,11 @@ class Host:
         return tuple(self.servers)
 
     @property
+    def roomy(self) -> "Host":
+        """Where its models fit beside each other, two are up here at a time."""
+        return self
+
+    @property
     def up(self) -> bool:
         """One of them is served."""
         return self._loaded is not None
@@ -158,12 +164,30 @@ class Host:
         began = time.monotonic()
         before, self._loaded = self._loaded, None
         if before is not None:
-            await before.make_room()
-            tell(ServerReleased(before.spec.model, self._place))
+            await self._vacate(before, tell)
         tell(server.launching(held.waited))
         await server.start(tell, held.by)
         self._loaded = server
         tell(server.launched(time.monotonic() - began))
+
+    def beside(self, model: int, other: int) -> bool:
+        """There is memory for both."""
+        return self.servers[model].spec.overlaps and self.servers[other].spec.overlaps
+
+    def retire(self, model: int) -> None:
+        """Ask this model nothing new here: another one is brought up beside it."""
+        if self._loaded is self.servers[model]:
+            self._loaded = None
+        self.servers[model].endpoint.retire()
+
+    def idle(self, model: int) -> bool:
+        """Nobody waits for an answer of its server here."""
+        return self.servers[model].endpoint.idle
+
+    def leave(self, model: int, tell: OnEvent) -> Coroutine[Any, Any, None]:
+        """Have the server of a retired model stopped, or asleep; from now on nobody is sent to it any more."""
+        self.servers[model].endpoint.give_up("its server was stopped")
+        return self._vacate(self.servers[model], tell)
 
     async def release(self, model: int, tell: OnEvent) -> None:
         """Stop the server of this model, where it is up."""
@@ -185,6 +209,11 @@ class Host:
         """Make what is being stopped end at once."""
         for server in self.servers.values():
             server.kill()
+
+    async def _vacate(self, server: LaunchedServer, tell: OnEvent) -> None:
+        """Have its place for another one."""
+        await server.make_room()
+        tell(ServerReleased(server.spec.model, self._place))
 
     async def _take(self, tell: OnEvent) -> _HeldPlace:
         """Have the place."""

@@ -110,6 +110,8 @@ class ServerSpec:
     """Where it runs, if others run there, too, at other times."""
     sleeps: bool = False
     """It can be put to sleep while others have its place."""
+    overlaps: bool = False
+    """It fits beside another one that does so."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """What the server knows, and must not be repeated where it fails."""
 

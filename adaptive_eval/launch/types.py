@@ -147,6 +147,10 @@ class LaunchConfig(Section):
     """When another model gets its place, the server is put to sleep instead of stopped, and woken when it is its turn
     again: vLLM's sleep mode, for GPUs. The weights stay in the memory of the machine meanwhile, so that a swap takes
     seconds. A server of your own `command` must know POST /sleep?level=1 and /wake_up."""
+    overlap: bool = False
+    """The place of this model has memory for it beside another one that has `overlap: true`, too: when one of them gets
+    the place, its server is started while the last answers of the other one still come. A place that turns out to be
+    too small is emptied first from then on, as places are without this."""
     health: str = "/health"
     """A path that answers 200 when the server is ready."""
     timeout: Seconds = Field(900.0, gt=0)

@@ -97,6 +97,7 @@ def _spec(
         timeout=launch.timeout,
         place=place,
         sleeps=launch.sleep,
+        overlaps=launch.overlap,
         secrets=forms_of(secrets_in(sees, () if model.api_key_env is None else (model.api_key_env,))),
     )
 

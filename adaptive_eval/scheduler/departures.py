@@ -31,6 +31,8 @@ Models that have not said a word by then may refuse, too.
 ELSEWHERE = "\nwhich of the other models can be used: adaptive-eval check CONFIG"
 """Ends the error that names them, since the other models were not all heard."""
 
+NO_ROOM = "did not start beside the last answers of another model, whose server is stopped first from now on: {}"
+
 
 @dataclass(frozen=True, slots=True)
 class DepartureCallbacks:
@@ -103,6 +105,10 @@ class Departures:
             self._tell.note(ServersNoticed(self._names[model], "no_further_server", str(error)))
         else:
             self._tell.abort(error)
+
+    def too_narrow(self, model: int, error: EndpointError) -> None:
+        """Its place is emptied before it is served there."""
+        self._tell.note(ServersNoticed(self._names[model], "no_room_beside", NO_ROOM.format(error)))
 
     def give_up(self) -> None:
         """End the run with every refusal."""

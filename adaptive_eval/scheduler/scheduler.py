@@ -162,11 +162,14 @@ class Scheduler:
     def _make_turns(self, hosts: Sequence[ServerHost]) -> Turns:
         asking = TurnCallbacks(
             wanted=self._sender.wanted,
+            with_servers=lambda model: not self._sender.booked(model),
+            in_flight=lambda model: self.in_flight[model],
             owed=self._owed,
             crowded=self._sender.crowded,
             up=self._sender.fill,
             down=self._departures.no_server,
             given_up=lambda model, error: self._departures.set_aside(model, Lost(Cause.SERVER, str(error))),
+            too_narrow=self._departures.too_narrow,
             no_further=self._departures.no_further_server,
             note=self.note,
             settled=self._settled,

@@ -92,6 +92,10 @@ class RequestSender:
             not self._tell.gone(model) and self.waiting.first(model, lane.slots * lane.samples_per_request) is not None
         )
 
+    def booked(self, model: int) -> bool:
+        """Something is still to be sent to a server of this model that has a slot for it."""
+        return any(booked == model for booked, _, _ in self._booked)
+
     def crowded(self, model: int, coming: int) -> bool:
         """More waits than one server takes at a time, beside so many that are on their way."""
         wave = (coming + 1) * self._lanes[model].slots * self._lanes[model].samples_per_request

@@ -10,15 +10,20 @@ wants becomes a further replica of a model for which more waits than its servers
 
 A server whose model nothing can want again is stopped at once, and its place is free.
 
+A place with memory for two (`RoomyHost`) is not drained before a swap: as soon as everything that its model has to be
+asked is with the server, the next one is brought up and asked, while the last answers of the one before still come. Its
+server is stopped when they are there, and only then comes a third one. Where the next one does not start beside it, the
+place is not that roomy, and is drained from then on.
+
 Places of this machine are always there. Those of a cluster come and go: one is asked for when it would have something
 to do, what it then serves is decided when it has come, and where one is lost its model is served elsewhere.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from adaptive_eval.errors import EndpointError
 from adaptive_eval.store import Event
@@ -56,6 +61,11 @@ class ServerHost(Protocol):
         """The model that an earlier start has left here."""
         ...
 
+    @property
+    def roomy(self) -> "RoomyHost | None":
+        """The same, where it may have memory for two models."""
+        ...
+
     async def have(
         self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
     ) -> None:
@@ -79,12 +89,36 @@ class ServerHost(Protocol):
         ...
 
 
+class RoomyHost(Protocol):
+    """A place where another model can be brought up while the last answers of one still come."""
+
+    def beside(self, model: int, other: int) -> bool:
+        """There is memory for both of these."""
+        ...
+
+    def retire(self, model: int) -> None:
+        """Ask this model nothing new here, as another one is brought up beside it."""
+        ...
+
+    def idle(self, model: int) -> bool:
+        """Nobody waits for an answer of its server here."""
+        ...
+
+    def leave(self, model: int, tell: Callable[[Event], None]) -> Coroutine[Any, Any, None]:
+        """Have the server of a retired model stopped; from now on nobody is sent to it any more."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TurnCallbacks:
     """What the turns need to know of the models, and whom they tell."""
 
     wanted: Callable[[int], bool]
     """Whether there is something to ask this model now."""
+    with_servers: Callable[[int], bool]
+    """Whether everything that this model was asked is with its servers by now."""
+    in_flight: Callable[[int], int]
+    """Requests of this model that are not answered yet."""
     owed: Callable[[int], bool]
     """Whether something that was asked of this model is not committed yet."""
     crowded: Callable[[int, int], bool]
@@ -95,6 +129,8 @@ class TurnCallbacks:
     """The model cannot be served."""
     given_up: Callable[[int, BaseException], None]
     """The model was served, and its places are lost again and again."""
+    too_narrow: Callable[[int, EndpointError], None]
+    """The model did not come up beside the last answers of another one."""
     no_further: Callable[[int, BaseException], None]
     """The model cannot be served at one more place."""
     note: Callable[[Event], None]
@@ -126,6 +162,14 @@ class Turns:
         """Hosts whose place was had, and can be given back."""
         self._refused: set[int] = set()
         """Hosts whose place cannot be had."""
+        self._leaving: dict[int, int] = {}
+        """Of each host the model whose last answers still come there, beside the next one."""
+        self._exits: dict[int, asyncio.Task[None]] = {}
+        """The servers of those, being stopped."""
+        self._crammed: set[int] = set()
+        """Hosts that bring up a model beside another one."""
+        self._narrow: set[int] = set()
+        """Hosts that have turned out to have memory for one model only."""
         self._stranded: set[int] = set()
         """Models whose last server was lost with its place, and maybe with requests."""
 
@@ -141,6 +185,7 @@ class Turns:
     def settle(self) -> None:
         """Begin whatever is due: called whenever something was committed."""
         for number, host in enumerate(self._hosts):
+            self._let_leave(number, host)
             if number in self._moves or not host.there:
                 continue
             if (model := self._next(number, host)) is not None:
@@ -155,7 +200,7 @@ class Turns:
     async def close(self) -> None:
         """Begin nothing more, and leave off what was begun."""
         self._hosts = ()
-        moves = tuple(self._moves.values())
+        moves = (*self._moves.values(), *self._exits.values())
         for move in moves:
             move.cancel()
         await asyncio.gather(*moves, return_exceptions=True)
@@ -165,14 +210,23 @@ class Turns:
     def _next(self, number: int, host: ServerHost) -> int | None:
         """The model that is to be served next; None where the one that is served goes on, or nobody has to be."""
         now, asking = self._at.get(number), self._asking
-        if now is not None and self._up.get(number) == now and (asking.owed(now) or asking.wanted(now)):
+        served = now is not None and self._up.get(number) == now
+        if number in self._leaving or (served and now is not None and asking.wanted(now)):
             return None
         elsewhere = {model for other, model in self._at.items() if other != number}
         wanted = [m for m in _circle(host.models, now) if self._wants(m) and (number, m) not in self._failed]
+        if served and now is not None and asking.owed(now):
+            wanted = [model for model in wanted if self._fits(number, host, now, model)]
         if now is None and host.found in wanted:
             wanted.sort(key=lambda model: model != host.found)
         new = next((model for model in wanted if model not in elsewhere), None)
         return new if new is not None else next((model for model in wanted if asking.crowded(model, 0)), None)
+
+    def _fits(self, number: int, host: ServerHost, now: int, model: int) -> bool:
+        """It can be brought up while the last answers of the one that is served now still come."""
+        if host.roomy is None or number in self._narrow or model == now or not self._asking.with_servers(now):
+            return False
+        return host.roomy.beside(now, model)
 
     def _wants(self, model: int) -> bool:
         """There is something to ask it, or what it was asked is lost and to be asked again."""
@@ -183,9 +237,30 @@ class Turns:
 
     def _begin(self, number: int, host: ServerHost, model: int) -> None:
         self._at[number] = model
-        self._up.pop(number, None)
+        before = self._up.pop(number, None)
+        if before is not None and host.roomy is not None and self._fits(number, host, before, model):
+            host.roomy.retire(before)
+            self._leaving[number] = before
+            self._crammed.add(number)
+            self._let_leave(number, host)
         move = self._moves[number] = asyncio.create_task(host.load(model, self._asking.note))
         move.add_done_callback(lambda done: self._on_move_end(number, model, done))
+
+    def _let_leave(self, number: int, host: ServerHost) -> None:
+        """Have the server of the model before stopped once its last answers are there."""
+        model = self._leaving.get(number)
+        if model is None or host.roomy is None or number in self._exits:
+            return
+        if not self._asking.in_flight(model) or (self.servers(model) and host.roomy.idle(model)):
+            leaving = self._exits[number] = asyncio.create_task(host.roomy.leave(model, self._asking.note))
+            leaving.add_done_callback(lambda done: self._on_exit_end(number, done))
+
+    def _on_exit_end(self, number: int, leaving: asyncio.Task[None]) -> None:
+        del self._exits[number], self._leaving[number]
+        if not leaving.cancelled() and (error := leaving.exception()) is not None:
+            self._asking.broken(error)
+        elif not leaving.cancelled():
+            self._asking.freed()
 
     def _release(self, number: int, host: ServerHost, model: int) -> None:
         """Have its server stopped; it is started again if it should be wanted after all."""
@@ -202,10 +277,17 @@ class Turns:
 
     def _on_move_end(self, number: int, model: int, move: asyncio.Task[None]) -> None:
         del self._moves[number]
+        crammed = number in self._crammed
+        self._crammed.discard(number)
         if move.cancelled():
             return
         error = move.exception()
-        if isinstance(error, PlaceLost):
+        if crammed and isinstance(error, EndpointError):
+            self._narrow.add(number)
+            del self._at[number]
+            self._asking.too_narrow(model, error)
+            self._asking.freed()
+        elif isinstance(error, PlaceLost):
             self._on_lost(number, model, error.for_good)
         elif error is not None:
             self._failed.add((number, model))

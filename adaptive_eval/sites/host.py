@@ -147,7 +147,9 @@ class SiteGroup:
 
 
 class SiteHost:
-    """One site: a `ServerHost` whose servers run on a node of the cluster."""
+    """One site: a `ServerHost` whose servers run on a node of the cluster, one at a time."""
+
+    roomy = None
 
     def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, kept: bool = False) -> None:
         """`kept`: it is there, from an earlier start of the run."""

@@ -5,8 +5,11 @@ import asyncio
 import numpy as np
 import pytest
 from endpoint_opener import Opener
+from patient_time import HANGS
 from raw_servers import CHAT, Exchange, raw_server
 
+from adaptive_eval.endpoints import client
+from adaptive_eval.endpoints.replicas import MISSES
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.errors import Unavailable
 from adaptive_eval.simulate.faults import Faults, TimeWindow
@@ -88,6 +91,35 @@ async def test_a_model_that_never_answered_gets_no_patience(endpoint: Opener, un
     model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", patience=3600.0)
     with pytest.raises(Unavailable, match="no connection"):
         await asyncio.wait_for(model.sample(question(1), range(1)), 10.0)
+
+
+@pytest.mark.parametrize(("patience", "waited_for"), [(3600.0, True), (0.0, False)])
+async def test_a_server_that_takes_connections_and_is_silent_may_be_busy(
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch, patience: float, waited_for: bool
+) -> None:
+    monkeypatch.setattr(client, "PROBE_SECONDS", 0.05)
+    free, silent = asyncio.Event(), 0
+
+    async def reply(asked: Exchange) -> None:
+        await free.wait()
+        await asked.answer("42")
+
+    async def health(asked: Exchange) -> None:
+        nonlocal silent
+        silent += 1
+        if silent > 2 * MISSES:
+            free.set()
+        await free.wait()
+        await asked.reply(200, b"")
+
+    async with raw_server(reply, pages={"/health": health, "/v1/models": reply}) as server:
+        asking = endpoint(server.base_url, patience=patience, timeout=60.0)
+        if waited_for:
+            (answer,) = await asyncio.wait_for(asking.sample(CHAT, range(1)), HANGS)
+            assert answer.text == "42" and silent > MISSES
+        else:
+            with pytest.raises(Unavailable, match="no answer within"):
+                await asyncio.wait_for(asking.sample(CHAT, range(1)), HANGS)
 
 
 async def test_one_that_was_known_to_be_ready_does(endpoint: Opener, unused_tcp_port: int) -> None:

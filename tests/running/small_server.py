@@ -3,9 +3,11 @@
 It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
 question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests, and further ones when
 there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the middle of its
-tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it ignores SIGTERM.
+tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it ignores SIGTERM;
+with `cramped` it starts only where no other one of its folder is up.
 """
 
+import fcntl
 import itertools
 import json
 import os
@@ -72,6 +74,12 @@ if __name__ == "__main__":
     print("the small server starts", os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("SHARD"), flush=True)
     if "broken" in sys.argv:
         sys.exit("CUDA out of memory")
+    if "cramped" in sys.argv:
+        ROOM = (Path(sys.argv[-1]) / "room").open("w")
+        try:
+            fcntl.flock(ROOM, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit("CUDA out of memory")
     if "stubborn" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     COUNT, CRASHED, GO = itertools.count(1), Path(sys.argv[-1]) / "crashed", Path(sys.argv[-1]) / "go"

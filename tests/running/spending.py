@@ -20,6 +20,7 @@ from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.overdue import LastHeard
+from adaptive_eval.endpoints.replicas import ProbeTrouble
 from adaptive_eval.running.serving import Serving
 
 MAX_TOKENS = 2000
@@ -171,8 +172,8 @@ class SpendingWire:
             raise Failure(FailureKind.UNREACHABLE, "nobody listens")
         return Reply(200, {}, b"", {"data": [{"id": self._model}]}, 0.0, None)
 
-    async def probe(self, base_url: str) -> str | None:
-        return "nobody listens" if self._gone else None
+    async def probe(self, base_url: str) -> ProbeTrouble | None:
+        return ProbeTrouble("nobody listens") if self._gone else None
 
     async def fetch_beside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         return 404, b""

@@ -40,6 +40,8 @@ class Cloud:
 class PassingPlace:
     """One place of a cloud."""
 
+    roomy = None
+
     def __init__(self, cloud: Cloud, models: Sequence[int] = range(len(NAMES)), found: int | None = None) -> None:
         self.models, self.found, self.kept = models, found, found is not None
         self.cloud = cloud

@@ -2,20 +2,25 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from fakes import QUESTIONS, SKILLS, Bed, plan
+from fakes import QUESTIONS, SKILLS, Bed, FakeEndpoint, plan
 from patient_time import HANGS
 
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.settings import Pace
 from adaptive_eval.core.types import Reason
 from adaptive_eval.errors import LaunchFailed
+from adaptive_eval.launch.endpoint import LaunchedEndpoint
+from adaptive_eval.launch.pooled import PooledEndpoint
 from adaptive_eval.scheduler.scheduler import Scheduler
+from adaptive_eval.scheduler.turns import RoomyHost
 from adaptive_eval.scheduler.types import Halt
 from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store import Event, ServerLaunched, ServerReleased, ServersNoticed, events_of_kind
@@ -29,6 +34,7 @@ class FakeHost:
 
     there, kept = True, False
     found: int | None = None
+    roomy: RoomyHost | None = None
 
     def __init__(self, bed: Bed, models: Sequence[int], delay: float = 0.002) -> None:
         self.models = models
@@ -286,6 +292,147 @@ async def test_a_pool_that_is_stopped_and_resumed_is_the_same_run(tmp_path: Path
 
         def stop_soon(scheduler: Scheduler) -> None:
             loop, delay = asyncio.get_running_loop(), rng.uniform(0.0, 0.04)
+            for _ in range(rng.randint(1, 2)):
+                loop.call_later(delay, scheduler.stop)
+
+        await bed.start(stop_soon if starts < 8 else None)
+    assert starts > 2
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
+
+
+# -- places with memory for two ----------------------------------------------------------------------------------------
+
+Fits = Callable[[int, int], bool]
+
+
+class RoomyPlace:
+    """A place of a pool where some models fit beside each other; it finds it wrong when a server in use is stopped."""
+
+    there, kept = True, False
+    found: int | None = None
+    models = tuple(range(len(SKILLS)))
+
+    def __init__(self, name: str, bed: Bed, fits: Fits, *, small: bool = False) -> None:
+        """`small`: nothing starts beside another one, whatever `fits` says."""
+        self.name, self.fits, self.small, self.roomy = name, fits, small, self
+        self.endpoints = {
+            model: LaunchedEndpoint(partial(FakeEndpoint, who, skill, delay=0.004))
+            for model, (who, skill) in enumerate(SKILLS.items())
+        }
+        self.loaded: int | None = None
+        self.leaving: int | None = None
+        self.loads: list[int] = []
+        self.pairs: set[tuple[int, int]] = set()
+        """Models that were brought up beside one whose last answers came."""
+        self.rng = random.Random(name)
+
+    async def have(
+        self, model: int, tell: Callable[[Event], None], lost: Callable[[BaseException | None], None]
+    ) -> None:
+        raise AssertionError("it is there")
+
+    def forsake(self, model: int, error: BaseException) -> None:
+        self.endpoints[model].give_up(str(error))
+
+    async def load(self, model: int, tell: Callable[[Event], None]) -> None:
+        before, self.loaded = self.loaded, None
+        if before is not None:
+            await self._stop(before, tell)
+        if beside := self.leaving is not None:
+            assert self.leaving is not None and self.fits(self.leaving, model) and self.leaving != model
+            self.pairs.add((self.leaving, model))
+        self.loads.append(model)
+        await self._moment()
+        if beside and self.small:
+            raise LaunchFailed("its server exited with status 1 before it was ready: out of memory")
+        self.loaded = model
+        self.endpoints[model].begin()
+        tell(ServerLaunched(model=list(SKILLS)[model], on=self.name))
+
+    async def release(self, model: int, tell: Callable[[Event], None]) -> None:
+        assert self.loaded == model
+        self.loaded = None
+        await self._stop(model, tell)
+
+    def beside(self, model: int, other: int) -> bool:
+        return self.fits(model, other)
+
+    def retire(self, model: int) -> None:
+        assert self.loaded == model and self.leaving is None
+        self.loaded, self.leaving = None, model
+        self.endpoints[model].retire()
+
+    def idle(self, model: int) -> bool:
+        return self.endpoints[model].idle
+
+    def leave(self, model: int, tell: Callable[[Event], None]) -> Coroutine[Any, Any, None]:
+        assert self.leaving == model
+        self.endpoints[model].give_up("its server was stopped")
+        return self._left(model, tell)
+
+    async def _left(self, model: int, tell: Callable[[Event], None]) -> None:
+        await self._stop(model, tell)
+        self.leaving = None
+
+    async def _stop(self, model: int, tell: Callable[[Event], None]) -> None:
+        assert self.idle(model), "a server in use was stopped"
+        await self.endpoints[model].end()
+        self.endpoints[model].give_up("its server was stopped")
+        await self._moment()
+        tell(ServerReleased(model=list(SKILLS)[model], on=self.name))
+
+    async def _moment(self) -> None:
+        await asyncio.sleep(0.002 * self.rng.random())
+
+
+def roomy_pool(
+    bed: Bed, places: int, fits: Fits = lambda model, other: True, *, small: bool = False
+) -> list[RoomyPlace]:
+    bed.hosts = hosts = [RoomyPlace(f"gpu{number}", bed, fits, small=small) for number in range(places)]
+    for model, name in enumerate(SKILLS):
+        bed.endpoints[name] = PooledEndpoint([host.endpoints[model] for host in hosts])  # type: ignore[assignment]
+    return hosts
+
+
+@pytest.mark.parametrize("places", [1, 2, 4])
+async def test_no_look_depends_on_models_that_overlap(tmp_path: Path, reference: Bed, places: int) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    hosts = roomy_pool(bed, places)
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert bed.outcomes() == reference.outcomes()
+    assert any(host.pairs for host in hosts)
+
+
+async def test_what_does_not_fit_waits_until_the_place_is_empty(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    (host,) = roomy_pool(bed, 1, lambda model, other: {model, other} == {0, 1})
+    await bed.start()
+    assert bed.looks() == reference.looks()
+    assert host.pairs <= {(0, 1), (1, 0)} and host.pairs, "cyd fits beside nobody"
+    assert set(host.loads) == {0, 1, 2}
+
+
+async def test_a_place_that_turns_out_too_small_is_drained_from_then_on(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    (host,) = roomy_pool(bed, 1, small=True)
+    scheduler = await bed.start()
+    assert not scheduler.lost and bed.looks() == reference.looks()
+    assert len(host.pairs) == 1, "it is tried once"
+    (told,) = events_of_kind(bed.observer.events, ServersNoticed)
+    assert told.notice == "no_room_beside" and "out of memory" in told.text
+
+
+async def test_models_that_overlap_are_stopped_and_resumed(tmp_path: Path, reference: Bed) -> None:
+    bed = Bed(tmp_path, reference.plan, slots=SLOTS)
+    rng, starts = random.Random(9), 0
+    while bed.controller.finished is None:
+        starts += 1
+        roomy_pool(bed, rng.randint(1, 3))
+
+        def stop_soon(scheduler: Scheduler) -> None:
+            loop, delay = asyncio.get_running_loop(), rng.uniform(0.0, 0.06)
             for _ in range(rng.randint(1, 2)):
                 loop.call_later(delay, scheduler.stop)
 
