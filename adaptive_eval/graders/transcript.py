@@ -7,7 +7,6 @@ characters that nobody sees or that change the direction of writing are spelt ou
 """
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -108,8 +107,10 @@ def warning_words(number: str, answers: Sequence[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with its turns broken, and with what cannot be seen spelt out."""
-    shown = "".join(ch if ch in _KEPT or not _hidden(ch) else f"[U+{ord(ch):04X}]" for ch in text)
+    """The text with its turns broken, and with what cannot be seen spelt out: control, format, unassigned and surrogate
+    characters, and separators other than the space, which is what Python calls not printable."""
+    hidden = {ord(ch): f"[U+{ord(ch):04X}]" for ch in set(text) if ch not in _KEPT and not ch.isprintable()}
+    shown = text.translate(hidden)
     return _TURNS.sub(lambda found: f"{found[0]} " if found[0] in "<[" else f" {found[0]}", shown)
 
 
@@ -120,11 +121,6 @@ def shortened(text: str, longest: int) -> str:
         return text
     half = (longest - len(CUT)) // 2
     return data[:half].decode(errors="ignore") + CUT + data[-half:].decode(errors="ignore")
-
-
-def _hidden(ch: str) -> bool:
-    """Control, format, unassigned and surrogate characters, and separators other than the space."""
-    return unicodedata.category(ch)[0] == "C" or (unicodedata.category(ch)[0] == "Z" and ch != " ")
 
 
 def _number(texts: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -74,12 +75,12 @@ class Schema:
         """The default weight vector w of length C + 1."""
         return (self.invalid_weight, *(category.weight for category in self.categories))
 
-    @property
+    @cached_property
     def signals(self) -> tuple[str, ...]:
         """The base signals that every trial must have."""
         return tuple(name for name in RANGES if name in self._names())
 
-    @property
+    @cached_property
     def thresholds(self) -> tuple[str, ...]:
         """The thresholds that must have been fitted."""
         return tuple(name for name in PERCENTILES if name in self._names())
