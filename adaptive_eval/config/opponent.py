@@ -24,6 +24,13 @@ def answers_of_model(grader: GraderOptions) -> AnswersOfModel | None:
     return against if isinstance(against, AnswersOfModel) and against.run is None else None
 
 
+def opponent_trials(config: RunConfig) -> int:
+    """How many answers to each question the opponent gives."""
+    against = answers_of_model(config.grader)
+    assert against is not None
+    return config.trials.min if against.trials is None else against.trials
+
+
 def with_opponent_apart(config: RunConfig) -> RunConfig:
     """The configuration with its opponent beside its models, where it has one."""
     against = answers_of_model(config.grader)

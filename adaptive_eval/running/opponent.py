@@ -8,7 +8,7 @@ ends before it has asked anybody else, and its next start asks for the rest.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from adaptive_eval.config.opponent import answers_of_model, pool_of
+from adaptive_eval.config.opponent import opponent_trials, pool_of
 from adaptive_eval.config.other_answers import answers_in, with_others
 from adaptive_eval.config.prepare import PreparedRun, with_question_answers, with_questions
 from adaptive_eval.errors import ConfigError
@@ -34,14 +34,7 @@ def opponent_begun(prepared: PreparedRun) -> OpponentBegun:
     """What is asked for first."""
     opponent = prepared.config.opponent
     assert opponent is not None
-    return OpponentBegun(opponent.name, opponent_trials(prepared), len(prepared.questions))
-
-
-def opponent_trials(prepared: PreparedRun) -> int:
-    """How many answers to each question the opponent gives."""
-    against = answers_of_model(prepared.config.grader)
-    assert against is not None
-    return prepared.config.trials.min if against.trials is None else against.trials
+    return OpponentBegun(opponent.name, opponent_trials(prepared.config), len(prepared.questions))
 
 
 async def ask_opponent(
@@ -49,7 +42,7 @@ async def ask_opponent(
 ) -> FirstPartFound:
     """Have the answers that all others are compared with, and keep them in the run, which is `prepared` as it was
     configured."""
-    directory, number = store.directory / FOLDER, opponent_trials(prepared)
+    directory, number = store.directory / FOLDER, opponent_trials(prepared.config)
     ended = await ask(load_starting_point(_opponent_run(prepared, number), directory))
     with RunReader.intact(directory) as reader:
         whole = reader.trial_count() >= number * len(prepared.questions) and not _lacks_some(prepared, reader, number)

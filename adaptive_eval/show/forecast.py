@@ -156,8 +156,9 @@ def _outlook(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
 
 
 def _parts(forecast: Forecast) -> Iterator[str]:
-    """What of it is for greedy answers, and for grades."""
-    for title, part in (("greedy answers", forecast.greedy), ("grades", forecast.grading)):
+    """What of it is for answers that come first, and for grades."""
+    parts = {"greedy answers": forecast.greedy, "the opponent": forecast.opponent, "grades": forecast.grading}
+    for title, part in parts.items():
         told = []
         for name, (label, written) in WRITTEN.items():
             found: float | Range | None = getattr(part, name, None)

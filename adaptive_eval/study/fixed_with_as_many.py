@@ -30,9 +30,10 @@ def fixed_with_as_many(
     served: ServiceCosts,
     seed: int,
     confidence: float,
+    beside: int = 0,
 ) -> FixedWithAsMany | None:
     """The smallest fixed design, and what the runs cost beside it; None where neighbours are not what is compared,
-    where outcomes are known beforehand, or where that would take too long."""
+    where outcomes are known beforehand, or where that would take too long. Any design has `beside` trials, too."""
     bench, most = plan.bench, plan.trials.max
     few = min(len(runs), MOST_WORLDS, MOST_TRIALS // (bench.models * bench.questions * most))
     begun = plan.first is not None or bench.prior_counts is not None
@@ -52,4 +53,4 @@ def fixed_with_as_many(
     trials = float(np.mean([run.trials for run in runs[:few]]))
     number = smallest_fixed(np.mean(curves, axis=0), called)
     cost = bench.models * bench.questions * (most if number is None else number)
-    return FixedWithAsMany(number, called, trials / cost, few)
+    return FixedWithAsMany(number, called, trials / (cost + beside), few)

@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.config.run import ModelConfig
-from adaptive_eval.core import Budget, Plan
+from adaptive_eval.core import Budget
 from adaptive_eval.record.history import fresh_directory, newest_directory
 from adaptive_eval.record.snapshot import prior_and_recorded_counts
 from adaptive_eval.record.starting_point import StartingPoint, load_starting_point
-from adaptive_eval.store import require_same_meaning
+from adaptive_eval.store import RunReader, require_same_meaning
+from adaptive_eval.study.first_answers import answers_before, words_of
 from adaptive_eval.study.fixed import fixed_seconds, times_as_long
 from adaptive_eval.study.fixed_with_as_many import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
-from adaptive_eval.study.greedy_first import greedy_answers, greedy_words
 from adaptive_eval.study.paces import MOST_AT_ONCE, pace_costs, paces_to_try
 from adaptive_eval.study.pilot import (
     AnswerUsage,
@@ -26,6 +25,7 @@ from adaptive_eval.study.pilot import (
     guess,
     known_usage,
     read_pilot,
+    request_slots,
     seconds_of_batches,
     through_batches,
 )
@@ -70,36 +70,38 @@ def make_forecast(prepared: PreparedRun, request: ForecastRequest, watch: OnFore
     bench = prepared.plan.bench
     if request.gap is not None:
         require_room(request.gap, bench.models, bench.weights)
-    pilot = None if request.pilot is None else read_pilot(request.pilot, prepared)
-    begun = pilot if request.gap is None and _is_the_run(request.pilot, prepared) else None
-    beginning = _begun(prepared, begun, request.pilot)
+    goes_on = request.gap is None and _is_the_run(request.pilot, prepared)
+    beginning = _beginning(prepared, request.pilot if goes_on else None)
     prepared = beginning.prepared
+    pilot = None if request.pilot is None else read_pilot(request.pilot, prepared)
+    begun = pilot if goes_on else None
     usage, guesses = _usage(prepared, pilot)
     grade = expected_grade(prepared, usage, None if pilot is None else pilot.grading)
     scene = _scene(prepared, usage, begun, request.seed, grade)
     watch(0.0, "drawing worlds")
     worlds = list(_worlds(prepared, request, pilot))
-    scene = replace(scene, greedy=greedy_answers(beginning, scene, worlds))
+    scene = replace(scene, before=answers_before(beginning, scene, worlds, pilot, begun=goes_on))
     budget, left_out = _simulable(prepared.plan.budget, usage)
     paces = paces_to_try(prepared, scene)
     simulations = simulate_all(scene, worlds, budget, prepared.plan.trials.max, watch, paces)
     basis = (
-        *_basis(request, pilot, begun is not None, len(bench.recorded)),
+        *_basis(request, pilot, goes_on, len(bench.recorded)),
         *guesses,
         *grade.told,
-        *greedy_words(scene.greedy),
+        *words_of(scene.before),
         *_swaps(scene),
         *left_out,
     )
     found = summarise(prepared, scene, pilot, worlds, simulations, basis, grade.cost)
     configured = scene.plan(simulations.configured)
     runs, confidence = simulations.runs[simulations.configured], prepared.config.stopping.confidence
+    beside = scene.before.of_opponent.trials
     return replace(
         found,
         basis=(*found.basis, *of_same_seeds(prepared, pilot, found.need.costs.trials.median)),
         paces=tuple(pace_costs(prepared, scene, simulations.paces, simulations.runs[simulations.need])),
         why_favoured=prepared.why_favoured,
-        as_many=fixed_with_as_many(configured, worlds, runs, scene.served, scene.seed, confidence),
+        as_many=fixed_with_as_many(configured, worlds, runs, scene.served, scene.seed, confidence, beside),
     )
 
 
@@ -132,12 +134,16 @@ def _is_the_run(directory: Path | None, prepared: PreparedRun) -> bool:
     return directory is not None and directory.resolve() == newest_directory(config.store.folder, config.name).resolve()
 
 
-def _begun(prepared: PreparedRun, begun: Pilot | None, directory: Path | None) -> StartingPoint:
-    """The run with what it begins with: imported trials where it is there, and R0."""
-    if begun is None or directory is None:
+def _beginning(prepared: PreparedRun, directory: Path | None) -> StartingPoint:
+    """The run with what it begins with: R0, and where it lies in `directory`, its imported trials and what its opponent
+    has answered."""
+    if directory is None:
         return load_starting_point(prepared, fresh_directory(prepared.config.store.folder, prepared.config.name))
-    require_same_meaning(begun.header, prepared.header, directory)
-    return load_starting_point(prepared, directory)
+    beginning = load_starting_point(prepared, directory)
+    with RunReader.if_begun(directory) as reader:
+        if reader is not None:
+            require_same_meaning(reader.header(), beginning.prepared.header, directory)
+    return beginning
 
 
 NO_GRADE = ExpectedGrade()
@@ -154,7 +160,7 @@ def _scene(
         served=ServiceCosts(
             usage=usage,
             costs=cost_table(models, usage, grade.cost),
-            slots=[_slots(model, prepared.plan) for model in models],
+            slots=[request_slots(model, prepared.plan.bench.questions * prepared.plan.trials.max) for model in models],
             recorded=None if begun is None else begun.outcomes,
             in_turn=groups_in_turn(prepared),
             swap_seconds=GUESSED_SWAP if usage.knows_seconds else 0.0,
@@ -164,13 +170,6 @@ def _scene(
         elapsed=0.0 if begun is None else begun.elapsed,
         first=prepared.plan.first,
     )
-
-
-def _slots(model: ModelConfig, plan: Plan) -> int:
-    """Requests at a time: of a batch all that there may be."""
-    if model.batch is not None:
-        return min(model.batch.most_requests, plan.bench.questions * plan.trials.max)
-    return model.concurrency.concurrency * len(model.replicas)
 
 
 def _worlds(prepared: PreparedRun, request: ForecastRequest, pilot: Pilot | None) -> Iterator[FloatArray]:

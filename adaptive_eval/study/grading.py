@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from adaptive_eval.config.opponent import answers_of_model
 from adaptive_eval.config.pace import GUESSED_SHARE, GUESSED_SPEED
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig
@@ -26,8 +27,9 @@ class ExpectedGrade(NamedTuple):
 
 
 def who_is_paid(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
-    """The models, and whoever is asked for grades."""
-    return (*config.models, *(config.grader.seats if isinstance(config.grader, AskedGrader) else ()))
+    """The models, the opponent, and whoever is asked for grades."""
+    opponent = () if config.opponent is None else (config.opponent,)
+    return (*config.models, *opponent, *(config.grader.seats if isinstance(config.grader, AskedGrader) else ()))
 
 
 def expected_grade(prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None) -> ExpectedGrade:
@@ -77,6 +79,8 @@ def _as_seen(grader: AskedGrader, seen: JudgeUse) -> Cost:
 def _guessed(prepared: PreparedRun, grader: AskedGrader, usage: AnswerUsage) -> Cost:
     """Each request has the question and the answer in it, and its reply a share of what it may have."""
     answer = min(float(np.nanmean(usage.completion_tokens)) if usage.knows_tokens else 0.0, grader.longest)
+    if answers_of_model(grader) is not None and not any(question.others for question in prepared.questions):
+        answer *= 2.0  # the opponent's, which is not there yet, is in it too
     return reduce(Cost.plus, (_guessed_of(seat, prepared, answer) for seat in grader.seats))
 
 

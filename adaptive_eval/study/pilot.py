@@ -19,11 +19,14 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.errors import ConfigError
+from adaptive_eval.scheduler.ledger import spent_on_opponent
 from adaptive_eval.store import (
     BatchEnded,
     BatchTaken,
     Event,
+    Json,
     JudgeUse,
+    OpponentAnswered,
     Roster,
     RunHeader,
     RunReader,
@@ -79,6 +82,13 @@ def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], ca
     columns = (asked, completion, completion / GUESSED_SPEED)
     prompt_tokens, completion_tokens, seconds = (np.repeat(one[:, None], categories, axis=1) for one in columns)
     return AnswerUsage(prompt_tokens, completion_tokens, seconds, np.full(len(models), GUESSED_SPREAD))
+
+
+def request_slots(model: ModelConfig, most: int) -> int:
+    """Requests at a time: of a batch all that there may be, which are at `most` so many."""
+    if model.batch is not None:
+        return min(model.batch.most_requests, most)
+    return model.concurrency.concurrency * len(model.replicas)
 
 
 def through_batches(models: Sequence[ModelConfig], usage: AnswerUsage, seconds: FloatArray) -> AnswerUsage:
@@ -166,6 +176,7 @@ def cost_table(
     return tuple(tuple(usage_cost(model, *used).plus(grade) for used in zip(*own, strict=True)) for model, *own in rows)
 
 
+OTHERS = "others"
 SHOWN = 3
 """Names or differences that one sentence has."""
 
@@ -189,12 +200,14 @@ class Pilot:
     """Seconds that its batches took, by model."""
     grading: JudgeUse | None = None
     """What its grades have used, where somebody was asked for them."""
+    opponent: OpponentAnswered | None = None
+    """What the answers of its opponent have used, where it has asked one."""
 
 
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     """The trials of a run directory, models matched by name and questions by id; raises `ConfigError`."""
     with RunReader.intact(directory) as reader:
-        header, elapsed, batches = reader.header(), reader.elapsed, times_of_batches(reader.events())
+        header, elapsed, events = reader.header(), reader.elapsed, reader.events()
         graded = [use for use in reader.trial_uses() if use.category is not None]
         grading = reader.judge_use()
     _require_the_rubric(directory, header, prepared)
@@ -217,8 +230,9 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         elapsed=elapsed,
         header=header,
         remarks=(*_absent(counts, models, questions), *_asked_otherwise(header, prepared.header)),
-        batches=batches,
+        batches=times_of_batches(events),
         grading=grading,
+        opponent=spent_on_opponent(events),
     )
 
 
@@ -310,6 +324,7 @@ def _absent(counts: NDArray[np.int64], models: Sequence[str], questions: Sequenc
 
 def _asked_otherwise(then: RunHeader, now: RunHeader) -> list[str]:
     """Models of the same name, and questions of the same id, that are not the same."""
+    shared = then.questions.keys() & now.questions.keys()
     changes = [
         *differences(
             {name: then.models[name] for name in then.models.keys() & now.models.keys()},
@@ -317,17 +332,21 @@ def _asked_otherwise(then: RunHeader, now: RunHeader) -> list[str]:
             "models",
         ),
         *differences(
-            {key: then.questions[key] for key in then.questions.keys() & now.questions.keys()},
-            {key: now.questions[key] for key in then.questions.keys() & now.questions.keys()},
+            {key: _but_others(then.questions[key]) for key in shared},
+            {key: _but_others(now.questions[key]) for key in shared},
             "questions",
         ),
         *differences(with_sources(then.meaning, now.meaning).get("grader"), now.meaning["grader"], "grader"),
     ]
-    return (
-        [f"the pilot was asked or graded otherwise: {some_names([str(change) for change in changes])}"]
-        if changes
-        else []
-    )
+    told = [f"the pilot was asked or graded otherwise: {some_names(list(map(str, changes)))}"] if changes else []
+    if any(then.questions[key].get(OTHERS) != now.questions[key].get(OTHERS) for key in shared):
+        told.append("the answers of the pilot were compared with others than those of the run will be")
+    return told
+
+
+def _but_others(question: Json) -> Json:
+    """What a question is, without the answers that a judge compares with, which are long."""
+    return {name: value for name, value in question.items() if name != OTHERS}
 
 
 def some_names(names: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Controller, Plan, Reason
+from adaptive_eval.core.plan import NOTHING_SPENT, SpentFirst
 from adaptive_eval.core.registry import RULES, make
 from adaptive_eval.core.side_by_side import can_stand_side_by_side
 from adaptive_eval.core.types import Cost, PairVerdict, Verdict
@@ -115,9 +116,9 @@ class ServiceCosts(NamedTuple):
         return bool(self.in_turn) or self.verdicts != NO_VERDICTS
 
 
-class GreedyAnswers(NamedTuple):
-    """One greedy answer to each question, which comes before the run itself: those that are there, at what they have
-    cost, and those that are still to come, at what a trial is expected to cost."""
+class AnswersBefore(NamedTuple):
+    """Answers that come before the run itself, greedy ones or the opponent's: those that are there, at what they have
+    cost, and those that are still to come, at what they are expected to cost."""
 
     trials: int = 0
     tokens: float = 0.0
@@ -125,9 +126,18 @@ class GreedyAnswers(NamedTuple):
     gpu_seconds: float = 0.0
     to_come: float = 0.0
     """Seconds for those that are not there yet; nan where nobody knows how long answers take."""
+    there: SpentFirst = NOTHING_SPENT
+    """Those of them that are."""
+    opponent: str | None = None
+    """The model that gives them, ungraded; None: all models do, greedily."""
+
+    @property
+    def of_opponent(self) -> "AnswersBefore":
+        """Those that nobody grades, and that any design would need."""
+        return NOTHING_BEFORE if self.opponent is None else self
 
 
-NO_GREEDY_ANSWERS = GreedyAnswers()
+NOTHING_BEFORE = AnswersBefore()
 
 
 class EndedComparison(NamedTuple):
@@ -159,16 +169,16 @@ class Simulated(NamedTuple):
     in_vain: int = 0
     """Those of the trials that idle slots were asked, and that no round came to want."""
 
-    def after(self, greedy: "GreedyAnswers") -> "Simulated":
-        """The same run with greedy answers before it."""
+    def after(self, before: AnswersBefore) -> "Simulated":
+        """The same run with the answers before it."""
         return self._replace(
-            trials=self.trials + greedy.trials,
-            tokens=self.tokens + greedy.tokens,
-            usd=self.usd + greedy.usd,
-            gpu_seconds=self.gpu_seconds + greedy.gpu_seconds,
-            seconds=self.seconds + greedy.to_come,
-            unhindered=self.unhindered + greedy.trials,
-            held=tuple(seconds + greedy.to_come if seconds else seconds for seconds in self.held),
+            trials=self.trials + before.trials,
+            tokens=self.tokens + before.tokens,
+            usd=self.usd + before.usd,
+            gpu_seconds=self.gpu_seconds + before.gpu_seconds,
+            seconds=self.seconds + before.to_come,
+            unhindered=self.unhindered + before.trials,
+            held=tuple(seconds + before.to_come if seconds else seconds for seconds in self.held),
         )
 
     @property
@@ -399,12 +409,12 @@ class Scene:
     """Seconds that the run to be continued has been active."""
     first: NDArray[np.integer] | None = None
     """(L, M): trials that were imported, which the first look has."""
-    greedy: GreedyAnswers = NO_GREEDY_ANSWERS
+    before: AnswersBefore = NOTHING_BEFORE
     """What comes before the first round, and counts under the caps, too."""
 
     def left(self, budget: Budget) -> Budget:
-        """The caps without what greedy answers take of them."""
-        first = self.greedy
+        """The caps without what the answers before the first round take of them."""
+        first = self.before
         return replace(
             budget,
             trials=None if budget.trials is None else max(budget.trials - first.trials, 1),

@@ -21,7 +21,7 @@ from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.simulated import (
     CAPS,
     DECIDED,
-    NO_GREEDY_ANSWERS,
+    NOTHING_BEFORE,
     EndedComparison,
     Scene,
     Simulated,
@@ -33,9 +33,9 @@ from adaptive_eval.study.types import (
     FORMAT,
     AlreadySpent,
     Costs,
+    CostsBefore,
     Forecast,
     GradeCosts,
-    GreedyCosts,
     Outlook,
     Range,
     SmallestDifferences,
@@ -160,7 +160,8 @@ def summarise(
         need=_outlook(simulated.runs[simulated.need], scene, prepared),
         capped=None if simulated.capped is None else _outlook(within, scene, prepared),
         spent=_spent(scene, prepared),
-        greedy=_greedy(scene, prepared),
+        greedy=_before(scene, prepared, of_opponent=False),
+        opponent=_before(scene, prepared, of_opponent=True),
         grading=_grading(within, grade, scene, prepared),
         fixed=fixed,
         times_as_long=times_as_long(within, fixed["seconds"]),
@@ -228,7 +229,7 @@ def _spent(scene: Scene, prepared: PreparedRun) -> AlreadySpent | None:
     if recorded is None:
         return None
     tokens, usd, gpu_seconds = priced(counts_of_recorded(recorded, scene.bench.categories), scene.served.costs)
-    first = prepared.plan.spent_first
+    first = scene.before.there
     return AlreadySpent(
         trials=int((recorded >= 0).sum()) + first.trials,
         tokens=tokens + first.cost.tokens if known["tokens"] else None,
@@ -238,16 +239,17 @@ def _spent(scene: Scene, prepared: PreparedRun) -> AlreadySpent | None:
     )
 
 
-def _greedy(scene: Scene, prepared: PreparedRun) -> GreedyCosts | None:
-    greedy, known = scene.greedy, _known(scene, prepared)
-    if greedy == NO_GREEDY_ANSWERS:
+def _before(scene: Scene, prepared: PreparedRun, *, of_opponent: bool) -> CostsBefore | None:
+    """What comes first, if that is the opponent's, or greedy answers."""
+    before, known = scene.before, _known(scene, prepared)
+    if before == NOTHING_BEFORE or of_opponent != (before.opponent is not None):
         return None
-    return GreedyCosts(
-        trials=greedy.trials,
-        tokens=greedy.tokens if known["tokens"] else None,
-        usd=greedy.usd if known["usd"] else None,
-        gpu_hours=greedy.gpu_seconds / HOUR if known["gpu_hours"] else None,
-        seconds=greedy.to_come if known["seconds"] else None,
+    return CostsBefore(
+        trials=before.trials,
+        tokens=before.tokens if known["tokens"] else None,
+        usd=before.usd if known["usd"] else None,
+        gpu_hours=before.gpu_seconds / HOUR if known["gpu_hours"] else None,
+        seconds=before.to_come if known["seconds"] else None,
     )
 
 
@@ -255,7 +257,8 @@ def _grading(runs: Sequence[Simulated], grade: Cost, scene: Scene, prepared: Pre
     """What the grades of all answers of the runs cost, those of greedy answers included."""
     if grade == NO_COST:
         return None
-    known, trials = _known(scene, prepared), [run.trials for run in runs]
+    known, ungraded = _known(scene, prepared), scene.before.of_opponent.trials
+    trials = [run.trials - ungraded for run in runs]
 
     def over(name: str, each: float) -> Range | None:
         return range_of([number * each for number in trials]) if known[name] else None
@@ -266,16 +269,17 @@ def _grading(runs: Sequence[Simulated], grade: Cost, scene: Scene, prepared: Pre
 
 
 def _fixed(scene: Scene, worlds: Sequence[FloatArray], prepared: PreparedRun) -> dict[str, float | None]:
-    """The maximum of trials for everyone, at the mean over the worlds."""
+    """The maximum of trials for everyone, at the mean over the worlds, with the answers of an opponent."""
     each, known = prepared.plan.trials.max, _known(scene, prepared)
     counts = each * np.mean([world.sum(axis=1) for world in worlds], axis=0) * scene.bench.asked[:, None]
     tokens, usd, gpu_seconds = priced(counts, scene.served.costs)
+    before, seconds = scene.before.of_opponent, fixed_seconds(scene, counts)
     return {
-        "trials": float(each * scene.bench.asked.sum() * scene.bench.questions),
-        "tokens": tokens if known["tokens"] else None,
-        "usd": usd if known["usd"] else None,
-        "gpu_hours": gpu_seconds / HOUR if known["gpu_hours"] else None,
-        "seconds": fixed_seconds(scene, counts),
+        "trials": float(each * scene.bench.asked.sum() * scene.bench.questions) + before.trials,
+        "tokens": tokens + before.tokens if known["tokens"] else None,
+        "usd": usd + before.usd if known["usd"] else None,
+        "gpu_hours": (gpu_seconds + before.gpu_seconds) / HOUR if known["gpu_hours"] else None,
+        "seconds": None if seconds is None else seconds + before.to_come,
     }
 
 

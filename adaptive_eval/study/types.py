@@ -130,8 +130,8 @@ class AlreadySpent:
 
 
 @dataclass(frozen=True, slots=True)
-class GreedyCosts:
-    """What greedy answers cost that come first; the costs of `need` and `capped` contain it."""
+class CostsBefore:
+    """What answers cost that come first; the costs of `need` and `capped` contain it."""
 
     trials: int
     tokens: float | None
@@ -197,8 +197,10 @@ class Forecast:
     """Within the configured budget; None where there is none."""
     spent: AlreadySpent | None
     """None unless the pilot is the run that would be continued; the costs of `need` and `capped` contain it."""
-    greedy: GreedyCosts | None
+    greedy: CostsBefore | None
     """None where the run has no greedy answers as R0."""
+    opponent: CostsBefore | None
+    """Of the model that all others are compared with; None where the run asks none."""
     grading: GradeCosts | None
     """None where nobody is asked for grades."""
     fixed: Mapping[str, float | None]

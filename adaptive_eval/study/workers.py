@@ -214,12 +214,12 @@ class _Worker:
             (job,) = jobs
             seed = (scene.seed, job.world)
             run = simulate_run(plan, job.chances, scene.served, seed, timed=self._is_timed(job))
-            return [run.after(scene.greedy)]
+            return [run.after(scene.before)]
         caps = [scene.left(job.variant.budget).trials for job in jobs]
         stacked = [
             StackedJob(job.world, job.chances, cap, self._is_timed(job)) for job, cap in zip(jobs, caps, strict=True)
         ]
-        return [run.after(scene.greedy) for run in simulate_side_by_side(plan, stacked, scene.served, scene.seed)]
+        return [run.after(scene.before) for run in simulate_side_by_side(plan, stacked, scene.served, scene.seed)]
 
 
 def _but_its_cap(variant: Variant) -> Variant:

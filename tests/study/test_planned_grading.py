@@ -148,3 +148,54 @@ def test_the_time_that_grades_take_is_that_of_the_pilot(site: Site, url: str) ->
     assert plan["need"]["costs"]["seconds"]["median"] >= 144 * each
     wide = site.write("wide", **settings(url, concurrency={"concurrency": 64}))
     assert whole_plan(site, wide, "--pilot", str(site.directory("pilot")))[0]["grading"]["each_seconds"] < each / 50
+
+
+# -- the opponent, which is asked before all others --------------------------------------------------------------------
+
+
+def compared(url: str, **changes: object) -> dict[str, object]:
+    return settings(url, against={"model": "bob", "trials": 3}, **changes)
+
+
+def test_the_opponents_answers_are_in_the_forecast_as_they_are_in_the_run(site: Site, url: str) -> None:
+    """Three to each of eight questions, which nobody grades; those of a fixed design are needed in the run, too."""
+    assert site.run(site.write("pilot", **compared(url)), "--run-dir", str(site.directory("pilot"))).exit_code in ENDED
+    lies = {"store": {"folder": str(site.directory().parent)}}
+    config = site.write(**compared(url), **lies, seed=1)
+    plan, said = whole_plan(site, config, "--pilot", str(site.directory("pilot")))
+    costs = plan["need"]["costs"]
+    assert "answers of bob, with which all others are compared, come first: 24 trials" in said
+    assert "of this for the opponent: 24 trials" in said and plan["greedy"] is None
+    assert "compared with others than those" in said and "asked or graded otherwise" not in said
+    assert site.run(config).exit_code in ENDED
+    results = read_results(site.directory())
+    assert results is not None and results.cost.grading is not None
+    (row,) = results.cost.beside
+    assert (row.what, row.trials, plan["opponent"]["trials"]) == ("opponent", 24, 24)
+    assert plan["opponent"]["tokens"] == pytest.approx(row.tokens, rel=0.3), "24 answers vary"
+    assert costs["trials"]["median"] == plan["fixed"]["trials"] == results.cost.in_all("trials") == 24 + 2 * 8 * 6
+    for of in ("tokens", "usd"):
+        assert costs[of]["median"] == pytest.approx(results.cost.in_all(of), rel=0.1)
+    assert plan["grading"]["usd"]["median"] == pytest.approx(results.cost.grading.usd, rel=0.1)
+    # what is there is known: the run goes on from it
+    further = site.write(**{**compared(url), "trials": {"min": 6, "max": 12}}, **lies, seed=1)
+    again, said = whole_plan(site, further, "--pilot", str(site.directory()))
+    assert "which the run goes on from" in said
+    assert (again["opponent"]["tokens"], again["opponent"]["seconds"]) == (row.tokens, 0.0)
+    assert again["spent"]["trials"] == results.cost.in_all("trials")
+    assert "compared with others than those" not in said and "asked or graded otherwise" not in said
+
+
+def test_without_a_pilot_the_opponent_is_guessed_by_its_own_settings_and_leaves_less_to_the_run(
+    site: Site, url: str
+) -> None:
+    plain, _ = whole_plan(site, site.write("plain", **compared(url)))
+    models = [{"name": name, "base_url": url, "price": PRICE} for name in MODELS]
+    longer = [one | {"sampling": {"max_tokens": 8000}} if one["name"] == "bob" else one for one in models]
+    long, _ = whole_plan(site, site.write("long", **{**compared(url), "models": longer}))
+    assert plain["opponent"]["trials"] == long["opponent"]["trials"] == 24
+    assert long["opponent"]["tokens"] > 3.0 * plain["opponent"]["tokens"] > 24 * 500
+    fits, short = 24 + 2 * 8 * 6, 24 + 2 * 8 * 6 - 1
+    for cap, trials in ((fits, fits), (short, 24)):
+        plan, _ = whole_plan(site, site.write("capped", **compared(url), budget={"trials": cap}))
+        assert plan["capped"]["costs"]["trials"]["median"] == trials, "one round has all trials of the design"

@@ -1,0 +1,116 @@
+"""Answers that come before the run itself, in a forecast: greedy ones of every model, or those of the opponent.
+
+What greedy answers say of the models is not known before, so simulated runs begin without it; what is asked first takes
+of the caps.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from adaptive_eval.config.opponent import opponent_trials
+from adaptive_eval.config.prepare import PreparedRun, prompts_of
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.core.plan import SpentFirst
+from adaptive_eval.record.lines import duration
+from adaptive_eval.record.starting_point import StartingPoint
+from adaptive_eval.scheduler.ledger import cost_of
+from adaptive_eval.store import OpponentAnswered
+from adaptive_eval.study.fixed import fixed_seconds
+from adaptive_eval.study.pilot import (
+    AnswerUsage,
+    Pilot,
+    cost_table,
+    guess,
+    request_slots,
+    seconds_of_batches,
+    through_batches,
+)
+from adaptive_eval.study.simulated import NOTHING_BEFORE, AnswersBefore, Scene, ServiceCosts, priced
+from scorio.moments import FloatArray
+
+
+def answers_before(
+    beginning: StartingPoint, scene: Scene, worlds: Sequence[FloatArray], pilot: Pilot | None, *, begun: bool
+) -> AnswersBefore:
+    """Those of a run that is to begin, or of one that has `begun` and that the pilot is."""
+    if beginning.prepared.config.opponent is None:
+        return _greedy_answers(beginning, scene, worlds)
+    return _opponent_answers(beginning, scene, worlds, pilot, begun=begun)
+
+
+def _greedy_answers(beginning: StartingPoint, scene: Scene, worlds: Sequence[FloatArray]) -> AnswersBefore:
+    """What is there is known, the rest costs what trials cost, in the mean over the worlds."""
+    there = beginning.prepared.plan.spent_first
+    trials, cost = there
+    if beginning.with_prior is None:
+        return AnswersBefore(trials, *cost, there=there)
+    kept = set() if beginning.kept is None else set(beginning.kept.outcomes)
+    lacking = scene.bench.asked & np.array([name not in kept for name in scene.names])
+    counts = np.mean([world.sum(axis=1) for world in worlds], axis=0) * lacking[:, None]
+    tokens, usd, gpu_seconds = priced(counts, scene.served.costs)
+    afresh = replace(scene, served=scene.served._replace(recorded=None))
+    return AnswersBefore(
+        trials + int(lacking.sum()) * scene.bench.questions,
+        cost.tokens + tokens,
+        cost.usd + usd,
+        cost.gpu_seconds + gpu_seconds,
+        fixed_seconds(afresh, counts) or 0.0,
+        there=there,
+    )
+
+
+def _opponent_answers(
+    beginning: StartingPoint, scene: Scene, worlds: Sequence[FloatArray], pilot: Pilot | None, *, begun: bool
+) -> AnswersBefore:
+    """What is there is known, else an answer is like those of the pilot's opponent, or of its models, or guessed."""
+    prepared = beginning.prepared
+    opponent, seen = prepared.config.opponent, None if pilot is None else pilot.opponent
+    assert opponent is not None
+    if begun and not beginning.lacks_opponent and seen is not None:
+        there = SpentFirst(seen.trials, cost_of(seen))
+        return AnswersBefore(seen.trials, *there.cost, there=there, opponent=opponent.name)
+    usage = _usage_of(opponent, prepared, scene, worlds, pilot)
+    number = opponent_trials(prepared.config) * len(prepared.questions)
+    counts, costs = np.array([[float(number)]]), cost_table((opponent,), usage)
+    alone = ServiceCosts(usage, costs, (request_slots(opponent, number),))
+    used = priced(counts, costs) if seen is None or seen.model != opponent.name else _as_often(seen, number)
+    seconds = fixed_seconds(replace(scene, served=alone), counts) or 0.0
+    return AnswersBefore(number, *used, seconds, opponent=opponent.name)
+
+
+def _as_often(seen: OpponentAnswered, number: int) -> tuple[float, float, float]:
+    """Tokens, USD and GPU seconds of so many answers of a pilot's opponent."""
+    tokens, usd, gpu_seconds = (one * number / max(seen.trials, 1) for one in cost_of(seen))
+    return tokens, usd, gpu_seconds
+
+
+def _usage_of(
+    opponent: ModelConfig, prepared: PreparedRun, scene: Scene, worlds: Sequence[FloatArray], pilot: Pilot | None
+) -> AnswerUsage:
+    """What an answer of the opponent uses: the mean of the pilot's models, else by its own settings."""
+    alone = prepared.config.model_copy(update={"models": (opponent,)})
+    found = guess((opponent,), prompts_of(alone, prepared.questions), 1)
+    if pilot is not None:
+        shares, used = np.mean([world.mean(axis=1) for world in worlds], axis=0), scene.served.usage
+        means = {
+            name: np.array([[float((shares * getattr(used, name)).sum(axis=1).mean())]])
+            for name in ("prompt_tokens", "completion_tokens", "seconds")
+        }
+        found = replace(found, **means)
+    seconds, _ = seconds_of_batches((opponent,), {} if pilot is None else pilot.batches)
+    return through_batches((opponent,), found, seconds)
+
+
+def words_of(before: AnswersBefore) -> Iterator[str]:
+    """What is assumed of them, in a sentence."""
+    if before == NOTHING_BEFORE:
+        return
+    tokens = f", {before.tokens:,.0f} tokens" if before.tokens else ""
+    time = f", {duration(before.to_come)}" if before.to_come else ""
+    told = f"{before.trials:,} trials{tokens}{time}, which all figures of the run contain"
+    if before.opponent is None:
+        yield f"greedy answers come first: {told}; what they will say of the models is not known yet, and is left out"
+    else:
+        yield f"answers of {before.opponent}, with which all others are compared, come first: {told}"
